@@ -1,0 +1,185 @@
+"""Loading a Hugging Face encoder as a backbone, whatever its architecture calls its parts."""
+
+import importlib.util
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from simcse_pl import hub
+from simcse_pl.errors import UserError, one_line
+
+PACKAGE = "package:"
+
+# What architectures call the rates; every name that a config has is set.
+_HIDDEN_DROPOUT = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate", "embedding_dropout", "mlp_dropout")
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
+
+
+def resolve(name: str) -> str:
+    """The folder or hub name that `name` stands for.
+
+    Args:
+        name: a folder, a hub name, or `package:NAME` for the weights that a Python package carries in its
+            folder `model`.
+
+    Raises:
+        UserError: the package is not installed or carries no such folder.
+    """
+    if not name.startswith(PACKAGE):
+        return name
+    package = name.removeprefix(PACKAGE)
+    spec = importlib.util.find_spec(package)  # finds the package without running it
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not folder.is_dir():
+        raise UserError(f"{name}: no package {package} with a folder `model` is installed; pip install it")
+    return str(folder)
+
+
+def load_backbone(
+    name: str,
+    num_layers: int | None = None,
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+) -> PreTrainedModel:
+    """A pretrained encoder in float32, without its pooler.
+
+    Args:
+        name: see `resolve`.
+        num_layers: keep the first layers only; all of them where None.
+        dropout: the rate after the embeddings and after each sublayer; the checkpoint's own where None.
+        attention_dropout: the rate on the attention probabilities; `dropout` where None.
+
+    Raises:
+        UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
+    """
+    source = resolve(name)
+    with _one_line_errors(name), quiet_transformers():
+        config = AutoConfig.from_pretrained(source, local_files_only=_local_only(source))
+    if num_layers is not None:
+        _keep_layers(config, num_layers, name)
+    _set_dropout(config, dropout, dropout if attention_dropout is None else attention_dropout, name)
+    with _one_line_errors(name), quiet_transformers():
+        model, info = AutoModel.from_pretrained(
+            source,
+            config=config,
+            dtype=torch.float32,
+            output_loading_info=True,
+            local_files_only=_local_only(source),
+        )
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it a {config.model_type}?")
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # our pooling takes its place; unused weights would stall DDP
+    return model
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The checkpoint's tokenizer, padding on the right.
+
+    Raises:
+        UserError: there is none.
+    """
+    source = resolve(name)
+    with _one_line_errors(name), quiet_transformers():
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source, local_files_only=_local_only(source)
+        )
+    tokenizer.padding_side = "right"  # [CLS] is looked for at position 0
+    if tokenizer.pad_token is None:  # padding is masked, so any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise UserError(f"{name}: its tokenizer has no pad token and none that could stand in for it")
+    return tokenizer
+
+
+def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
+    """Make the tokenizer return only what the backbone takes: token types, say, only where it has them."""
+    takes = inspect.signature(backbone.forward).parameters
+    wanted = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
+    has_types = getattr(backbone.config, "type_vocab_size", 0) > 0
+    tokenizer.model_input_names = [name for name in wanted if name != "token_type_ids" or has_types]
+
+
+def longest_input(backbone: PreTrainedModel) -> int | None:
+    """The most tokens the backbone's position embeddings can take; None where its positions have no end.
+
+    RoBERTa and its kin count positions from the pad id upwards, and lose that many.
+    """
+    for module_name, module in backbone.named_modules():
+        if module_name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            lost = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - lost
+    limit: int | None = getattr(backbone.config, "max_position_embeddings", None)
+    return limit if limit is not None and limit > 0 else None
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars and no reports from transformers while it loads or saves."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        with hub.quiet("huggingface_hub"):
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _local_only(source: str) -> bool:
+    return Path(source).is_dir() or not hub.reachable()
+
+
+@contextmanager
+def _one_line_errors(name: str) -> Iterator[None]:
+    """What transformers says at length when a checkpoint cannot be loaded, in one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        source = resolve(name)
+        if Path(source).is_dir():
+            raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error
+        if not hub.reachable():
+            raise UserError(
+                f"model {name}: no such folder, no copy in the local cache, and {hub.unreachable_hint()}; "
+                "give the folder of a checkpoint (model.name=FOLDER)"
+            ) from error
+        raise UserError(f"model {name}: no such folder, and not to be had from the hub: {one_line(error)}") from error
+
+
+def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:
+    available = config.num_hidden_layers
+    if not 1 <= num_layers <= available:
+        raise UserError(f"model.num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
+    config.num_hidden_layers = num_layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:num_layers]
+
+
+def _set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
+    rates: tuple[tuple[str, float | None, tuple[str, ...]], ...] = (
+        ("dropout", hidden, _HIDDEN_DROPOUT),
+        ("attention_dropout", attention, _ATTENTION_DROPOUT),
+    )
+    values: dict[str, Any] = config.to_dict()
+    for option, rate, names in rates:
+        if rate is None:
+            continue
+        if not 0 <= rate < 1:
+            raise UserError(f"model.{option}={rate}: it must be at least 0 and below 1")
+        own_names = [own for own in names if own in values]
+        if not own_names:
+            raise UserError(f"model.{option}={rate}: {name} ({config.model_type}) has no such dropout")
+        for own in own_names:
+            setattr(config, own, float(rate))

@@ -1,0 +1,174 @@
+"""File formats: the cells of a text, csv, tsv, jsonl or parquet file with the place each row stands at."""
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+from simcse_pl.errors import UserError, one_line
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A row that cannot be split into cells, and why."""
+
+    problem: str
+
+
+Cells = Sequence[Any] | Unreadable
+Records = Iterator[tuple[str, Cells]]  # the place (`line 7`) and what stands there
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file's column names, None where it has none, and its rows, read as they are asked for."""
+
+    header: list[str] | None
+    records: Records
+
+
+def open_table(path: Path, header: bool = True) -> Table:
+    """Open a file in the format that its name ends in, gzipped or not.
+
+    Args:
+        path: ends in .txt, .csv, .tsv, .jsonl or .parquet, and perhaps .gz after that.
+        header: whether csv and tsv begin with a row of names.
+
+    Raises:
+        UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too).
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give a file")
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+    packed = path.suffix.lower() == ".gz"
+    suffix = (path.with_suffix("") if packed else path).suffix.lower()
+    match suffix:
+        case ".txt":
+            return Table(None, _txt(path, packed))
+        case ".csv":
+            return _delimited(path, packed, header, delimiter=",", quoting=csv.QUOTE_MINIMAL)
+        case ".tsv":  # sentences hold stray quotation marks, and tsv files quote nothing
+            return _delimited(path, packed, header, delimiter="\t", quoting=csv.QUOTE_NONE)
+        case ".jsonl":
+            return _jsonl(path, packed)
+        case ".parquet":
+            return _parquet(path, packed)
+    raise UserError(f"{path}: its name should end in .txt, .csv, .tsv, .jsonl or .parquet (or that and .gz)")
+
+
+def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
+    """Lines without their ends, decoded from UTF-8. Only \\n and \\r\\n end a line: U+0085 and its like are text."""
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            for number, raw in enumerate(file):
+                raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+                try:
+                    yield raw.decode("utf-8-sig" if number == 0 else "utf-8")
+                except UnicodeDecodeError as error:
+                    yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+
+
+def _txt(path: Path, packed: bool) -> Records:
+    """One sentence a line; blank lines separate documents."""
+    for number, line in enumerate(read_lines(path, packed), 1):
+        if isinstance(line, Unreadable):
+            yield f"line {number}", line
+        elif line.strip():
+            yield f"line {number}", [line]
+
+
+def _delimited(path: Path, packed: bool, header: bool, delimiter: str, quoting: Any) -> Table:
+    records = _csv_records(read_lines(path, packed), delimiter, quoting)
+    if not header:
+        return Table(None, records)
+    place, names = next(records, ("", []))
+    if isinstance(names, Unreadable):
+        raise UserError(f"{path}, {place}: {names.problem}")
+    return Table([name.strip() for name in names], records)
+
+
+def _csv_records(lines: Iterator[str | Unreadable], delimiter: str, quoting: Any) -> Records:
+    bad: list[Unreadable] = []
+
+    def text() -> Iterator[str]:
+        for line in lines:
+            if isinstance(line, Unreadable):
+                bad.append(line)
+            yield "?\n" if isinstance(line, Unreadable) else line + "\n"
+
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader(text(), delimiter=delimiter, quoting=quoting, strict=True)
+    while True:
+        place = f"line {reader.line_num + 1}"
+        try:
+            cells: Cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cells = Unreadable(f"{error} (is a quotation mark missing?)")
+        if bad:
+            cells = bad[0]
+            bad.clear()
+        if cells:
+            yield place, cells
+
+
+def _jsonl(path: Path, packed: bool) -> Table:
+    """Objects, one a line; the keys of the first are the columns."""
+
+    def objects() -> Iterator[tuple[str, dict[str, Any] | Unreadable]]:
+        for number, line in enumerate(read_lines(path, packed), 1):
+            if isinstance(line, Unreadable):
+                yield f"line {number}", line
+            elif line.strip():
+                yield f"line {number}", _json_object(line)
+
+    stream = objects()
+    unreadable = []
+    for first in stream:
+        if isinstance(first[1], dict):
+            keys = list(first[1])
+            rest: Records = (
+                (place, record if isinstance(record, Unreadable) else [record.get(key) for key in keys])
+                for place, record in itertools.chain([first], stream)
+            )
+            return Table(keys, itertools.chain(unreadable, rest))
+        unreadable.append((first[0], first[1]))
+    return Table([], iter(unreadable))
+
+
+def _json_object(line: str) -> dict[str, Any] | Unreadable:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"not JSON: {one_line(error)}")
+    return value if isinstance(value, dict) else Unreadable("not a JSON object")
+
+
+def _parquet(path: Path, packed: bool) -> Table:
+    try:
+        file = pyarrow.parquet.ParquetFile(io.BytesIO(gzip.decompress(path.read_bytes())) if packed else path)
+    except (OSError, EOFError, zlib.error, pyarrow.ArrowException) as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+
+    def rows() -> Iterator[Sequence[Any]]:
+        try:
+            for batch in file.iter_batches():
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+
+    return Table(list(file.schema_arrow.names), ((f"row {i}", row) for i, row in enumerate(rows(), 1)))

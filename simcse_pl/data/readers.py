@@ -1,0 +1,118 @@
+"""Readers: rows of sentences from a local file or from the hub, each row checked."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from simcse_pl import hub
+from simcse_pl.data.formats import Cells, Table, Unreadable, open_table
+from simcse_pl.errors import UserError, one_line
+
+log = logging.getLogger(__name__)
+
+Row = tuple[str, ...]
+HUB = "hf://datasets/"
+ON_BAD_ROW = ("error", "drop")
+
+
+def read_rows(
+    source: str | Path,
+    columns: Sequence[int | str] | None = None,
+    on_bad_row: str = "error",
+    header: bool = True,
+    split: str = "train",
+) -> list[Row]:
+    """Rows of sentences: one column of plain sentences, or an anchor, its positive and any hard negatives.
+
+    Args:
+        source: a file (see formats.open_table), `hf://datasets/OWNER/NAME/FILE` for a file of a hub
+            dataset, or `hf://datasets/OWNER/NAME` for the dataset itself.
+        columns: which columns, by name or by position from 0; all of them where None.
+        on_bad_row: `error`, or `drop` to leave out rows with empty cells, a wrong number of columns or text
+            that is not UTF-8, and count them in one warning.
+        header: whether csv and tsv begin with a row of names.
+        split: which split of a hub dataset.
+
+    Raises:
+        UserError: no such file, format or column, no rows, or a bad row; it names the file and the line.
+    """
+    if on_bad_row not in ON_BAD_ROW:
+        raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
+    table = _open_source(str(source), header, split)
+    positions = None if columns is None else [_position(source, table.header, column) for column in columns]
+    width = None if table.header is None else len(table.header)
+    rows: list[Row] = []
+    dropped: list[str] = []
+    for place, cells in table.records:
+        if width is None and not isinstance(cells, Unreadable):
+            width = len(cells)
+        problem = _problem(cells, positions, width, table.header)
+        if problem is None:
+            assert not isinstance(cells, Unreadable)
+            rows.append(tuple(cells[i].strip() for i in positions or range(len(cells))))
+        elif on_bad_row == "error":
+            raise UserError(f"{source}, {place}: {problem} (data.on_bad_row=drop leaves such rows out)")
+        else:
+            dropped.append(f"{place}: {problem}")
+    if dropped:
+        log.warning("%s: %d bad rows dropped, the first at %s", source, len(dropped), dropped[0])
+    if not rows:
+        raise UserError(f"{source} has no rows{' that could be used' if dropped else ''}")
+    return rows
+
+
+def _position(source: str | Path, header: list[str] | None, column: int | str) -> int:
+    if isinstance(column, int) and 0 <= column < (1 << 16 if header is None else len(header)):
+        return column
+    if header is not None and column in header:
+        return header.index(str(column))
+    has = "columns without names: count them from 0" if header is None else f"the columns {', '.join(header)}"
+    raise UserError(f"data.columns: no column {column} in {source}, which has {has}")
+
+
+def _problem(cells: Cells, positions: list[int] | None, width: int | None, header: list[str] | None) -> str | None:
+    """What is wrong with a row; None where nothing is."""
+    if isinstance(cells, Unreadable):
+        return cells.problem
+    if len(cells) != width:
+        return f"{len(cells)} columns where there should be {width}"
+    for i in range(len(cells)) if positions is None else positions:
+        if i >= len(cells):
+            return f"column {i} is wanted, and there are {len(cells)}, counted from 0"
+        name = header[i] if header else i
+        if not isinstance(cells[i], str):
+            return f"column {name} holds no text but {cells[i]!r}"
+        if not cells[i].strip():
+            return f"column {name} is empty"
+    return None
+
+
+def _open_source(name: str, header: bool, split: str) -> Table:
+    if not name.startswith(HUB):
+        return open_table(Path(name), header)
+    owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
+    if not owner or not repository:
+        raise UserError(f"{name}: write {HUB}OWNER/NAME or {HUB}OWNER/NAME/FILE")
+    if file:
+        return open_table(hub.download(f"{owner}/{repository}", file, repo_type="dataset"), header)
+    return open_hub_dataset(f"{owner}/{repository}", split)
+
+
+def open_hub_dataset(repository: str, split: str) -> Table:
+    """A split of a dataset of the hub, downloaded or from the cache.
+
+    Raises:
+        UserError: there is none, or the hub is out of reach and the cache has no copy.
+    """
+    import datasets  # slow to import, and only this road needs it
+
+    if not hub.reachable():
+        datasets.config.HF_HUB_OFFLINE = True  # what is in the cache still loads, at once
+    try:
+        with hub.quiet("huggingface_hub", "datasets"):
+            dataset = datasets.load_dataset(repository, split=split)
+    except Exception as error:  # the library has dozens of kinds
+        why = one_line(error) if hub.reachable() else f"it is not in the local cache and {hub.unreachable_hint()}"
+        raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
+    names = list(dataset.column_names)
+    return Table(names, ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1)))

@@ -1,0 +1,197 @@
+"""STS data: scored sentence pairs from a SentEval bundle, from the hub, or from the project's own sample."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simcse_pl.data.formats import Unreadable, read_lines
+from simcse_pl.data.readers import open_hub_dataset
+from simcse_pl.errors import UserError
+
+log = logging.getLogger(__name__)
+
+_SAMPLE = Path(__file__).parent.parent / "sample"
+_HUB_STSB = "mteb/stsbenchmark-sts"
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """Two sentences and how alike people found them, 0 (nothing in common) to 5 (the same meaning)."""
+
+    first: str
+    second: str
+    score: float
+
+
+@dataclass(frozen=True)
+class StsTask:
+    """A task's pairs, subset by subset (STS-B, SICK-R and the sample have one)."""
+
+    name: str
+    subsets: dict[str, list[ScoredPair]]
+
+    @property
+    def pairs(self) -> list[ScoredPair]:
+        """All subsets, one after the other."""
+        return [pair for subset in self.subsets.values() for pair in subset]
+
+
+def load_senteval_tasks(senteval_dir: str | Path) -> list[StsTask]:
+    """The test sets of those of the seven STS tasks that a SentEval bundle (its data/downstream) holds.
+
+    Args:
+        senteval_dir: holds STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
+
+    Returns:
+        The tasks in the order of the paper's Table 5; pairs without a score are left out.
+
+    Raises:
+        UserError: no such folder, none of the tasks in it, or a file that is cut short or damaged.
+    """
+    root = Path(senteval_dir)
+    if not root.is_dir():
+        raise UserError(f"senteval_dir: no folder {root}")
+    tasks = []
+    for folder in sorted((root / "STS").glob("STS1[2-6]-en-test")):
+        inputs = sorted(folder.glob("STS.input.*.txt"))
+        if inputs:
+            subsets = {path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in inputs}
+            tasks.append(StsTask(folder.name.removesuffix("-en-test"), subsets))
+    if (path := root / "STS" / "STSBenchmark" / "sts-test.csv").is_file():
+        tasks.append(StsTask("STS-B", {"test": _stsb_pairs(path)}))
+    if (path := root / "SICK" / "SICK_test_annotated.txt").is_file():
+        tasks.append(StsTask("SICK-R", {"test": _sick_pairs(path)}))
+    if not tasks:
+        raise UserError(f"senteval_dir: no STS task in {root}; it should hold the folders STS and SICK")
+    return tasks
+
+
+def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: str) -> StsTask:
+    """STS-B from the first of `sources` that has it; one line in the log says which.
+
+    Args:
+        sources: of `senteval` (passed over where `senteval_dir` is None), `hub` (where it can be reached) and
+            `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
+        senteval_dir: see `load_senteval_tasks`.
+        split: `dev` or `test`.
+
+    Raises:
+        UserError: an unknown source, none that has the data, or a `senteval_dir` without it.
+    """
+    unknown = [source for source in sources if source not in _STSB_SOURCES]
+    if unknown:
+        raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {', '.join(_STSB_SOURCES)}")
+    missed = []
+    for source in sources:
+        if source == "senteval" and senteval_dir is None:
+            missed.append("senteval_dir is not set")
+            continue
+        try:
+            task, where = _STSB_SOURCES[source](senteval_dir, split)
+        except UserError as error:
+            if source != "hub":
+                raise
+            missed.append(str(error))
+            continue
+        log.info("%s: %d scored pairs from %s", split, len(task.pairs), where)
+        return task
+    raise UserError(f"data.validation: no {split} pairs ({'; '.join(missed)})")
+
+
+def load_sample(split: str) -> StsTask:
+    """The project's own scored pairs, split `dev` or `test`, written for it by hand."""
+    pairs = _pairs(_SAMPLE / f"sts_{split}.tsv", first=1, second=2, score=0, header=True)
+    return StsTask("sample", {split: pairs})
+
+
+def _from_senteval(senteval_dir: str | Path | None, split: str) -> tuple[StsTask, str]:
+    path = Path(str(senteval_dir)) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+    return StsTask("STS-B", {split: _stsb_pairs(path)}), f"STS-B in {path}"
+
+
+def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
+    table = open_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
+    assert table.header is not None
+    i, j, k = (table.header.index(name) for name in ("sentence1", "sentence2", "score"))
+    pairs = [
+        _pair(_HUB_STSB, place, cells[i], cells[j], cells[k])
+        for place, cells in table.records
+        if not isinstance(cells, Unreadable)
+    ]
+    return StsTask("STS-B", {split: pairs}), f"STS-B on the hub ({_HUB_STSB})"
+
+
+def _from_sample(_: str | Path | None, split: str) -> tuple[StsTask, str]:
+    return load_sample(split), "the project's own sample, which is not STS-B"
+
+
+_STSB_SOURCES: dict[str, Callable[[str | Path | None, str], tuple[StsTask, str]]] = {
+    "senteval": _from_senteval,
+    "hub": _from_hub,
+    "sample": _from_sample,
+}
+
+
+def _pair(path: str | Path, place: str, first: str, second: str, score: str | float) -> ScoredPair:
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{path}, {place}: the score is no number but {score!r}")
+    if not first.strip() or not second.strip():
+        raise UserError(f"{path}, {place}: a sentence is empty")
+    return ScoredPair(first.strip(), second.strip(), value)
+
+
+def _text_lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+    lines = []
+    for number, line in enumerate(read_lines(path), 1):
+        if isinstance(line, Unreadable):
+            raise UserError(f"{path}, line {number}: {line.problem}")
+        lines.append(line)
+    return lines
+
+
+def _pairs(path: Path, first: int, second: int, score: int, header: bool) -> list[ScoredPair]:
+    """Pairs of a tab-separated file, from the columns that hold the sentences and the score."""
+    pairs = []
+    for number, line in enumerate(_text_lines(path), 1):
+        cells = line.split("\t")
+        if number == 1 and header:
+            continue
+        if len(cells) <= max(first, second, score):
+            raise UserError(f"{path}, line {number}: {len(cells)} columns, too few")
+        pairs.append(_pair(path, f"line {number}", cells[first], cells[second], cells[score]))
+    if not pairs:
+        raise UserError(f"{path} holds no pairs")
+    return pairs
+
+
+def _stsb_pairs(path: Path) -> list[ScoredPair]:
+    return _pairs(path, first=5, second=6, score=4, header=False)
+
+
+def _sick_pairs(path: Path) -> list[ScoredPair]:
+    return _pairs(path, first=1, second=2, score=3, header=True)
+
+
+def _yearly_subset(inputs: Path) -> list[ScoredPair]:
+    """A subset of STS12 to STS16: sentences in one file, scores in another, an empty line where there is none."""
+    gold = inputs.with_name(inputs.name.replace("STS.input.", "STS.gs.", 1))
+    sentences, scores = _text_lines(inputs), _text_lines(gold)
+    if len(sentences) != len(scores):
+        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is cut short")
+    pairs = []
+    for number, (line, score) in enumerate(zip(sentences, scores, strict=True), 1):
+        if not score.strip():
+            continue
+        first, tab, second = line.partition("\t")
+        if not tab:
+            raise UserError(f"{inputs}, line {number}: one sentence where there should be two, split by a tab")
+        pairs.append(_pair(inputs, f"line {number}", first, second.partition("\t")[0], score))
+    return pairs

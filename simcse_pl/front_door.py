@@ -1,0 +1,52 @@
+"""What both front doors share: a user's mistake is told in one line."""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from simcse_pl.errors import UserError
+
+USER_ERROR_STATUS = 2
+
+# What libraries warn of that is as it should be here.
+_EXPECTED = (
+    "Metric `SpearmanCorrcoef` will save all targets",
+    ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    "Experiment logs directory .* exists and is not empty",
+    "The '(train|val|test)_dataloader' does not have many workers",
+)
+
+
+def errors_in_one_line(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
+    """Print a `UserError`, however deep it was raised, as one line and exit with status 2.
+
+    In a multirun the error goes on to Hydra after it is printed, so that the other jobs still run.
+    """
+
+    @functools.wraps(task)
+    def wrapped(config: DictConfig) -> float:
+        for message in _EXPECTED:
+            warnings.filterwarnings("ignore", message)
+        try:
+            return task(config)
+        except Exception as error:
+            mistake = next((cause for cause in _causes(error) if isinstance(cause, UserError)), None)
+            if mistake is None:
+                raise
+            print(f"error: {mistake}", file=sys.stderr)
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise
+            raise SystemExit(USER_ERROR_STATUS) from None
+
+    return wrapped
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,72 @@
+"""What comes from the Hugging Face hub: whether it can be reached, and files of its repositories."""
+
+import functools
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from huggingface_hub import constants, hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.utils import get_session
+
+from simcse_pl.errors import UserError, one_line
+
+_SECONDS_TO_ANSWER = 5.0
+
+
+@functools.cache
+def reachable() -> bool:
+    """Whether the hub answers, asked once a process: a few seconds instead of a row of retries per file."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
+    except Exception:  # whichever HTTP library the session is of: no answer is no answer
+        return False
+    return True
+
+
+def unreachable_hint() -> str:
+    """Why the hub is not asked, for an error's end."""
+    return "the hub is switched off (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
+
+
+def download(repository: str, file: str, repo_type: str = "model") -> Path:
+    """A file of a hub repository, from the local cache where it is there already.
+
+    Raises:
+        UserError: the hub has no such file, or cannot be reached and the cache has no copy.
+    """
+    try:
+        with quiet("huggingface_hub"):
+            return Path(hf_hub_download(repository, file, repo_type=repo_type, local_files_only=not reachable()))
+    except LocalEntryNotFoundError:
+        raise UserError(
+            f"{repository}/{file} is not in the local cache and {unreachable_hint()}: give a local path instead"
+        ) from None
+    except (EntryNotFoundError, HfHubHTTPError, ValueError) as error:
+        raise UserError(f"{repository}/{file} could not be downloaded from the hub: {one_line(error)}") from error
+
+
+def has_file(repository: str, file: str) -> bool:
+    """Whether a model repository holds a file, as far as the hub or the local cache can tell."""
+    try:
+        download(repository, file)
+    except UserError:
+        return False
+    return True
+
+
+@contextmanager
+def quiet(*names: str) -> Iterator[None]:
+    """Only errors from these libraries' loggers, inside."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,71 @@
+"""The objective's equations, as functions of tensors. Numbers of equations are the paper's."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SIMILARITIES = ("cosine", "dot")
+
+
+def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine") -> Tensor:
+    """The similarity of every query with every key.
+
+    Args:
+        queries: [n, dim].
+        keys: [m, dim].
+        similarity: `cosine`, or `dot` for the plain inner product (Table D.1).
+
+    Returns:
+        [n, m], at least in float32 whatever the precision of the embeddings.
+    """
+    queries, keys = (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (queries, keys))
+    if similarity == "cosine":
+        queries, keys = F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)
+    return queries @ keys.T
+
+
+def contrastive_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    hard_negatives: Tensor | None = None,
+    *,
+    temperature: float = 0.05,
+    hard_negative_weight: float = 1.0,
+    similarity: str = "cosine",
+    first_row: int = 0,
+) -> Tensor:
+    """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
+
+    For the anchor h_i with the positive h_i+ and the hard negatives h_j-, over the whole batch j = 1..N:
+
+        -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
+
+    With several hard negatives a row the second term is summed over them. Alpha weighs a row's own hard
+    negatives, and is the weight itself: the logits get its logarithm.
+
+    Args:
+        anchors: [n, dim], the rows to take the loss of.
+        positives: [m, dim], the positives of all rows; m > n where the other rows are on other devices.
+        hard_negatives: [m, k, dim], or None.
+        temperature: t, above 0.
+        hard_negative_weight: alpha, 0 or more; at 0 a row's own hard negatives take no part.
+        similarity: `cosine` or `dot`.
+        first_row: the index in `positives` of the first anchor's own positive.
+
+    Returns:
+        The mean over the anchors, a scalar.
+    """
+    n, m = len(anchors), len(positives)
+    own = torch.arange(first_row, first_row + n, device=anchors.device)
+    logits = similarity_matrix(anchors, positives, similarity) / temperature
+    if hard_negatives is not None and hard_negatives.shape[1] > 0:
+        k = hard_negatives.shape[1]
+        negative_logits = similarity_matrix(anchors, hard_negatives.reshape(m * k, -1), similarity) / temperature
+        if hard_negative_weight != 1.0:
+            log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
+            is_own = F.one_hot(own, m).bool().repeat_interleave(k, dim=1)
+            negative_logits = torch.where(is_own, negative_logits + log_alpha, negative_logits)
+        logits = torch.cat([logits, negative_logits], dim=1)
+    return F.cross_entropy(logits, own)

@@ -1,0 +1,39 @@
+"""AdamW with a learning rate that falls linearly to 0, the paper's way (Appendix A)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch.nn import Parameter
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import get_linear_schedule_with_warmup
+
+from simcse_pl.errors import UserError
+
+
+@dataclass(frozen=True)
+class LinearAdamW:
+    """The settings of the optimizer and its schedule.
+
+    Args:
+        lr: the highest learning rate.
+        weight_decay: decoupled weight decay, on all weights.
+        warmup_steps: steps over which the learning rate rises from 0 to `lr`.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    lr: float = 5e-5
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("lr", self.lr), ("weight_decay", self.weight_decay), ("warmup_steps", self.warmup_steps)):
+            if not value >= 0:
+                raise UserError(f"optimizer.{name}={value}: it must be 0 or more")
+
+    def build(self, parameters: Iterable[Parameter], total_steps: int) -> tuple[AdamW, LambdaLR]:
+        """The optimizer, and its schedule over `total_steps` optimizer steps."""
+        optimizer = AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
+        return optimizer, get_linear_schedule_with_warmup(optimizer, self.warmup_steps, total_steps)

@@ -1,0 +1,96 @@
+"""Tables in the terminal. Correlations are in [-1, 1] in the results, and x 100 here."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+
+from simcse_pl.evaluation.sts import StsResult
+
+RESULTS_FILE = "results.json"
+
+
+def hundredfold(score: float | None) -> str:
+    """A correlation as the tables show it."""
+    return "-" if score is None else f"{100 * score:.2f}"
+
+
+def sts_table(results: Sequence[StsResult], encoder: str) -> Table:
+    """One row of an encoder's scores, a column a task, as the paper's Table 5."""
+    table = Table(title=f"STS: Spearman x 100, all pairs of a task, no regressor\n{encoder}")
+    for result in results:
+        table.add_column(f"{result.task}\n{result.pairs} pairs", justify="right")
+    scores = [result.spearman for result in results]
+    if len(scores) > 1:
+        table.add_column("Avg", justify="right")
+        scores.append(fmean(scores))
+    table.add_row(*map(hundredfold, scores))
+    return table
+
+
+def run_table(results: Mapping[str, Any], folder: Path) -> Group:
+    """What a training run ends with: its scores, and where everything is."""
+    table = Table(title=f"{results['validation']} (Spearman x 100)")
+    for column in ("", "split", "Spearman", "alignment", "uniformity"):
+        table.add_column(column, justify="left" if column in ("", "split") else "right")
+    rows = (
+        ("before training", "dev", results["before"]),
+        (f"best, step {results['best_step']} of {results['steps']}", "dev", results["best"]),
+        ("", "test", results["test"]),
+    )
+    for name, split, scores in rows:
+        geometry = (f"{scores[metric]:.3f}" for metric in ("alignment", "uniformity"))
+        table.add_row(name, split, hundredfold(scores["spearman"]), *geometry)
+    where = Table.grid(padding=(0, 2))
+    for what, path in (
+        ("encoder", "encoder"),
+        ("checkpoints", "checkpoints"),
+        ("curves", "metrics.csv"),
+        ("results", RESULTS_FILE),
+    ):
+        where.add_row(what, str(folder / path))
+    return Group(table, where)
+
+
+def sweep_table(folder: Path) -> Table:
+    """The jobs of a Hydra multirun: what each was given and what came out, a row a job.
+
+    Args:
+        folder: of the sweep; each job has a folder in it, named by its number.
+    """
+    jobs = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    settings = {job: _overrides(job) for job in jobs}
+    names = list(dict.fromkeys(name for overrides in settings.values() for name in overrides))
+    varied = [name for name in names if len({settings[job].get(name) for job in jobs}) > 1]
+    table = Table(title=f"Spearman x 100\n{folder}")
+    for column in ("job", *varied):
+        table.add_column(column)
+    for column in ("dev before", "dev best", "test"):
+        table.add_column(column, justify="right")
+    for job in jobs:
+        scores = ["failed", "", ""]
+        if (path := job / RESULTS_FILE).is_file():
+            results = json.loads(path.read_text(encoding="utf-8"))
+            scores = [hundredfold(results[stage]["spearman"]) for stage in ("before", "best", "test")]
+        table.add_row(job.name, *(settings[job].get(name, "") for name in varied), *scores)
+    return table
+
+
+def show(table: Table | Group) -> None:
+    """Print to the terminal; where there is none, wide enough that no path is broken."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)
+
+
+def _overrides(job: Path) -> dict[str, str]:
+    import yaml
+
+    path = job / "config" / "overrides.yaml"
+    lines = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return dict(line.split("=", 1) for line in lines)
