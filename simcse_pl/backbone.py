@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -19,7 +20,14 @@ from simcse_pl.errors import UserError, one_line
 PACKAGE = "package:"
 
 # What architectures call the rates; every name that a config has is set.
-_HIDDEN_DROPOUT = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate", "embedding_dropout", "mlp_dropout")
+_HIDDEN_DROPOUT = (
+    "hidden_dropout_prob",
+    "hidden_dropout",
+    "dropout",
+    "dropout_rate",
+    "embedding_dropout",
+    "mlp_dropout",
+)
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
 
 
@@ -90,9 +98,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, local_files_only=_local_only(source)
-        )
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, local_files_only=_local_only(source))
     tokenizer.padding_side = "right"  # [CLS] is looked for at position 0
     if tokenizer.pad_token is None:  # padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
@@ -146,7 +152,7 @@ def _one_line_errors(name: str) -> Iterator[None]:
     """What transformers says at length when a checkpoint cannot be loaded, in one line."""
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         source = resolve(name)
         if Path(source).is_dir():
             raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error

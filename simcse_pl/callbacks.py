@@ -77,7 +77,9 @@ class Speed(Callback):
 class ProgressBar(RichProgressBar):
     """Lightning's, without the loggers' version number."""
 
-    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, int | str | float | dict[str, float]]:
+    def get_metrics(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> dict[str, int | str | float | dict[str, float]]:
         """What stands at the bar's right."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)

@@ -57,7 +57,9 @@ def load_senteval_tasks(senteval_dir: str | Path) -> list[StsTask]:
     for folder in sorted((root / "STS").glob("STS1[2-6]-en-test")):
         inputs = sorted(folder.glob("STS.input.*.txt"))
         if inputs:
-            subsets = {path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in inputs}
+            subsets = {
+                path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in inputs
+            }
             tasks.append(StsTask(folder.name.removesuffix("-en-test"), subsets))
     if (path := root / "STS" / "STSBenchmark" / "sts-test.csv").is_file():
         tasks.append(StsTask("STS-B", {"test": _stsb_pairs(path)}))

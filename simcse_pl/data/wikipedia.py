@@ -1,0 +1,159 @@
+"""Sentences of a Wikipedia dump of any language: `python -m simcse_pl.data.wikipedia DUMP OUT`."""
+
+import argparse
+import bz2
+import hashlib
+import itertools
+import multiprocessing
+import os
+import re
+import tempfile
+import xml.etree.ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import rich.progress
+import sentencex
+from gensim.corpora import wikicorpus
+from gensim.test.utils import datapath
+
+from simcse_pl.errors import UserError, one_line
+
+_GENSIM_DUMP = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+_ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
+_PAGES_A_TASK = 64
+
+_NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
+_MARKUP_LEFT = re.compile(r"[|{}<>\[\]=]|https?:|''")
+_EMPHASIS = re.compile(r"'{2,5}")
+_EMPTY_BRACKETS = re.compile(r"\s*[(（][\s,;:，；]*[)）]")
+_SPACE_BEFORE_COMMA = re.compile(r"\s+([,;])")
+_BEGINS_A_SENTENCE = re.compile(r"[^\s,;:.)]")
+_ENDS_A_SENTENCE = re.compile(r"[.!?…。！？।۔։።][\"'”’»」』)]*$")
+_SHORTEST, _LONGEST = 20, 500  # characters
+
+
+def sentences_of(markup: str, language: str) -> list[str]:
+    """The usable sentences of an article.
+
+    Headings, lists, tables and whatever still holds markup are left out, and so is what does not end as a
+    sentence does or has fewer than 20 or more than 500 characters.
+
+    Args:
+        markup: the article in wiki markup.
+        language: its ISO 639 code, for the rules of splitting sentences.
+    """
+    sentences = []
+    for line in wikicorpus.filter_wiki(markup).splitlines():
+        line = _EMPHASIS.sub("", line.strip())
+        if not line or line.startswith(_NOT_PROSE):
+            continue
+        line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
+        for sentence in sentencex.segment(language, line):
+            sentence = " ".join(sentence.split())
+            if _is_usable(sentence):
+                sentences.append(sentence)
+    return sentences
+
+
+def _is_usable(sentence: str) -> bool:
+    whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
+    return bool(_SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence))
+
+
+def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
+    """Write the sentences of a dump, one a line, a blank line between articles, in the dump's order.
+
+    Args:
+        dump: a pages-articles file of any Wikipedia, .xml or .xml.bz2.
+        out: a text file; it appears when all of it is written.
+        language: an ISO 639 code; where None, what the dump's name begins with, as `de` of dewiki-latest-….
+        processes: how many work at it.
+
+    Returns:
+        The number of articles with sentences, and of sentences.
+
+    Raises:
+        UserError: a dump that is not there, is cut short or is no dump; a language that cannot be told.
+    """
+    dump, out = Path(dump), Path(out)
+    language = language or _language(dump)
+    articles = sentences = 0
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".extracting-") as folder:
+        part = Path(folder) / out.name
+        with open(part, "w", encoding="utf-8") as file:
+            for document in _documents(dump, language, processes):
+                if document:
+                    file.write(("\n" if articles else "") + "\n".join(document) + "\n")
+                    articles, sentences = articles + 1, sentences + len(document)
+        if not sentences:
+            raise UserError(f"{dump}: no sentences in it; is it a pages-articles dump?")
+        os.replace(part, out)
+    return articles, sentences
+
+
+def gensim_sample() -> str:
+    """The path of the sentences of the dump that gensim carries; extracted once, kept in the user's cache.
+
+    106 articles of English Wikipedia, about 18,000 sentences.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
+    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    path = cache / f"wiki_sample-{version}.txt"
+    if not path.is_file():
+        extract(datapath(_GENSIM_DUMP), path)
+    return str(path)
+
+
+def _language(dump: Path) -> str:
+    name, wiki, _ = dump.name.partition("wiki")
+    if not wiki or not name:
+        raise UserError(f"{dump}: its name does not begin with a language, as enwiki-… does; give --language")
+    return name
+
+
+def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
+    """Every article's sentences, in the dump's order."""
+    tasks = ((markup, language) for markup in _articles(dump))
+    if processes == 1:
+        yield from itertools.starmap(sentences_of, tasks)
+        return
+    with multiprocessing.Pool(processes) as pool:  # a batch at a time: a pool would read the whole dump ahead
+        while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
+            yield from pool.starmap(sentences_of, batch, chunksize=_PAGES_A_TASK // 4)
+
+
+def _articles(dump: Path) -> Iterator[str]:
+    if not dump.is_file():
+        raise UserError(f"no file {dump}")
+    columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
+    bar = rich.progress.Progress(*columns, transient=True)
+    with bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
+        file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
+        try:
+            for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
+                if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
+                    yield markup
+        except (OSError, EOFError, StopIteration, xml.etree.ElementTree.ParseError, AttributeError) as error:
+            raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m simcse_pl.data.wikipedia", description=__doc__)
+    parser.add_argument("dump", help="a pages-articles dump, .xml or .xml.bz2")
+    parser.add_argument("out", help="the text file to write: a sentence a line, a blank line between articles")
+    parser.add_argument("--language", help="its ISO 639 code; by default as the dump's name begins")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work at it (all cores)")
+    arguments = parser.parse_args()
+    try:
+        articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
+    except UserError as error:
+        parser.exit(2, f"error: {error}\n")
+    print(f"{sentences} sentences of {articles} articles in {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

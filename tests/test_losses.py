@@ -1,0 +1,86 @@
+"""The loss against the paper's equations, written out as loops in float64."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from simcse_pl.losses import contrastive_loss, similarity_matrix
+
+
+def similarity(a: list[float], b: list[float], kind: str) -> float:
+    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
+    return dot if kind == "dot" else dot / math.hypot(*a) / math.hypot(*b)
+
+
+def equation(anchors, positives, hard_negatives, temperature, alpha, kind):
+    """Equations 1, 4 (no hard negatives), 5 (alpha = 1) and 8, as a double loop."""
+    h, p, n = anchors.tolist(), positives.tolist(), hard_negatives.tolist()
+    losses = []
+    for i in range(len(h)):
+        denominator = 0.0
+        for j in range(len(h)):
+            denominator += math.exp(similarity(h[i], p[j], kind) / temperature)
+            for negative in n[j]:
+                weight = alpha if i == j else 1.0
+                denominator += weight * math.exp(similarity(h[i], negative, kind) / temperature)
+        losses.append(-math.log(math.exp(similarity(h[i], p[i], kind) / temperature) / denominator))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize(
+    ("rows", "negatives", "alpha", "kind"),
+    [(1, 1, 1.0, "cosine"), *product((2, 7), (0, 1, 3), (0.0, 0.5, 1.0, 2.0), ("cosine", "dot"))],
+)
+def test_equals_the_equation(rows, negatives, alpha, kind):
+    anchors, positives = torch.randn(2, rows, 5, dtype=torch.float64)
+    hard = torch.randn(rows, negatives, 5, dtype=torch.float64)
+    for temperature in (0.05, 1.0) if kind == "cosine" else (1.0,):
+        expected = equation(anchors, positives, hard, temperature, alpha, kind)
+        options = {"temperature": temperature, "hard_negative_weight": alpha, "similarity": kind}
+        assert contrastive_loss(anchors, positives, hard, **options).item() == pytest.approx(expected, abs=1e-6)
+        single = contrastive_loss(anchors.float(), positives.float(), hard.float(), **options)
+        assert single.item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_no_hard_negatives_is_an_empty_set_of_them():
+    anchors, positives = torch.randn(2, 4, 5)
+    assert contrastive_loss(anchors, positives) == contrastive_loss(anchors, positives, torch.empty(4, 0, 5))
+
+
+def test_alone_in_the_batch_there_is_nothing_to_lose():
+    anchors, positives = torch.randn(2, 1, 5)
+    assert contrastive_loss(anchors, positives).item() == 0
+
+
+def test_rows_of_a_batch_add_up():
+    anchors, positives = torch.randn(2, 6, 5, dtype=torch.float64)
+    hard = torch.randn(6, 2, 5, dtype=torch.float64)
+    options = {"hard_negative_weight": 3.0}
+    parts = [contrastive_loss(anchors[i : i + 2], positives, hard, first_row=i, **options) for i in (0, 2, 4)]
+    assert torch.stack(parts).mean().item() == pytest.approx(
+        contrastive_loss(anchors, positives, hard, **options).item()
+    )
+
+
+def test_gradients_equal_finite_differences():
+    anchors, positives = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    hard = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(
+        lambda *x: contrastive_loss(*x, temperature=0.5, hard_negative_weight=0.3), (anchors, positives, hard)
+    )
+
+
+def test_gradients_are_finite_where_own_negatives_take_no_part():
+    embeddings = torch.randn(3, 4, requires_grad=True)
+    contrastive_loss(embeddings, embeddings + 1, torch.randn(3, 1, 4), hard_negative_weight=0.0).backward()
+    assert torch.isfinite(embeddings.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_taken_up(dtype):
+    x = torch.randn(4, 8)
+    scores = similarity_matrix(x.to(dtype), x.to(dtype))
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, similarity_matrix(x, x), atol=0.02, rtol=0)

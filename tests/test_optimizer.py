@@ -1,0 +1,36 @@
+"""The schedule, step by step."""
+
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.optimizer import LinearAdamW
+
+
+def rates(settings, steps):
+    optimizer, schedule = settings.build([torch.nn.Parameter(torch.ones(1))], steps)
+    seen = []
+    for _ in range(steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return seen
+
+
+def test_falls_linearly_to_zero():
+    assert rates(LinearAdamW(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
+
+
+def test_rises_first_where_there_is_warmup():
+    assert rates(LinearAdamW(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
+
+
+def test_no_weight_decay_by_default():
+    optimizer, _ = LinearAdamW().build([torch.nn.Parameter(torch.ones(1))], 1)
+    assert optimizer.defaults["weight_decay"] == 0
+
+
+@pytest.mark.parametrize("name", ["lr", "weight_decay", "warmup_steps"])
+def test_values_out_of_range_are_named(name):
+    with pytest.raises(UserError, match=f"optimizer.{name}=-1"):
+        LinearAdamW(**{name: -1})
