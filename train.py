@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import torch
 import wandb
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import ModelCheckpoint
 
 from simcse_pl.callbacks import BestValidation
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.errors import UserError
 from simcse_pl.front_door import errors_in_one_line
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
@@ -55,8 +58,7 @@ def run(
     """Validate, train, and test the best checkpoint, which `module` holds afterwards."""
     before = trainer.validate(module, data, verbose=False)[0]
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
-    checkpoint = torch.load(trainer.checkpoint_callback.best_model_path, map_location="cpu", weights_only=True)
-    module.load_state_dict(checkpoint["state_dict"])
+    module.load_state_dict(torch.load(best_checkpoint(trainer), map_location="cpu", weights_only=True)["state_dict"])
     test = trainer.test(module, data, verbose=False)[0]
     return {
         "validation": data.tasks["dev"].name,
@@ -68,7 +70,15 @@ def run(
     }
 
 
-def _without_stage(metrics: dict[str, float]) -> dict[str, float]:
+def best_checkpoint(trainer: pl.Trainer) -> str:
+    """The path of the checkpoint with the best validation score."""
+    callback = trainer.checkpoint_callback
+    if not isinstance(callback, ModelCheckpoint) or not callback.best_model_path:
+        raise UserError("callbacks: no ModelCheckpoint that monitors a score, so there is no best checkpoint to test")
+    return callback.best_model_path
+
+
+def _without_stage(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name.partition("/")[2]: value for name, value in metrics.items()}
 
 

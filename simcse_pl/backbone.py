@@ -75,6 +75,7 @@ def load_backbone(
         _keep_layers(config, num_layers, name)
     _set_dropout(config, dropout, dropout if attention_dropout is None else attention_dropout, name)
     with _one_line_errors(name), quiet_transformers():
+        model: PreTrainedModel
         model, info = AutoModel.from_pretrained(
             source,
             config=config,
@@ -86,7 +87,7 @@ def load_backbone(
     if missing:
         raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it a {config.model_type}?")
     if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # our pooling takes its place; unused weights would stall DDP
+        model.register_module("pooler", None)  # our pooling takes its place; unused weights would stall DDP
     return model
 
 

@@ -5,9 +5,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
-from torch import Tensor
 
-from simcse_pl.data.batches import Batch
 from simcse_pl.distributed import world_size
 
 
@@ -64,7 +62,7 @@ class Speed(Callback):
         self._since = time.perf_counter()
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Tensor, batch: Batch, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Log the rate since the step before."""
         now = time.perf_counter()

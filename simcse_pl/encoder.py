@@ -4,10 +4,12 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from rich.console import Console
 from rich.progress import track
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -30,6 +32,15 @@ HEADS = ("none", "mlp", "mlp_train_only")
 SETTINGS_FILE = "simcse.json"
 HEAD_FILE = "head.safetensors"
 _LONGEST_BY_DEFAULT = 512
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a saved folder says of an encoder beside its backbone; a plain checkpoint says nothing."""
+
+    pooling: str | None = None
+    head: str = "none"
+    max_length: int | None = None
 
 
 class SentenceEncoder(nn.Module):
@@ -152,7 +163,7 @@ class SentenceEncoder(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            for rows in track(batches, "encoding", disable=not progress, transient=True):
+            for rows in track(batches, "encoding", console=Console(stderr=True), disable=not progress, transient=True):
                 inputs = self.tokenizer(
                     [sentences[i] for i in rows], padding=True, truncation=True, max_length=length, return_tensors="pt"
                 )
@@ -174,7 +185,7 @@ class SentenceEncoder(nn.Module):
             self.tokenizer.save_pretrained(new)
             if self.projection is not None:
                 save_file(self.projection.state_dict(), new / HEAD_FILE)
-            settings = {"pooling": self.pooling, "head": self.head, "max_length": self.max_length}
+            settings = asdict(Settings(self.pooling, self.head, self.max_length))
             (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
             for file in sorted(new.iterdir(), key=lambda path: path.name == SETTINGS_FILE):
                 os.replace(file, folder / file.name)
@@ -207,18 +218,18 @@ class SentenceEncoder(nn.Module):
             UserError: no such checkpoint, one that is damaged, or an option that does not fit it.
         """
         source = resolve(str(name))
-        settings = _read_settings(source)
-        pooling = pooling or settings.get("pooling")
-        if pooling is None:
+        saved = _read_settings(source)
+        pooling = pooling or saved.pooling
+        if not pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {', '.join(POOLINGS)}")
         encoder = cls(
             load_backbone(str(name), num_layers, dropout, attention_dropout),
             load_tokenizer(str(name)),
             pooling,
-            head or settings.get("head", "none"),
-            max_length or settings.get("max_length"),
+            head or saved.head,
+            max_length or saved.max_length,
         )
-        if encoder.projection is not None and settings.get("head", "none") != "none":
+        if encoder.projection is not None and saved.head != "none":
             _load_head(encoder.projection, source)
         return encoder.eval()
 
@@ -238,18 +249,17 @@ def _find_file(source: str, file: str) -> Path | None:
     return hub.download(source, file) if hub.has_file(source, file) else None
 
 
-def _read_settings(source: str) -> dict[str, str | int]:
+def _read_settings(source: str) -> Settings:
     path = _find_file(source, SETTINGS_FILE)
     if path is None:
-        return {}
+        return Settings()
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        kinds = {"pooling": str, "head": str, "max_length": int}
-        if not isinstance(settings, dict) or any(not isinstance(settings.get(k), t) for k, t in kinds.items()):
-            raise ValueError("it must hold pooling, head and max_length")
+        match json.loads(path.read_text(encoding="utf-8")):
+            case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
+                return Settings(pooling, head, max_length)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {one_line(error)}") from error
-    return settings
+    raise UserError(f"{path} is damaged: it must hold pooling, head and max_length")
 
 
 def _load_head(projection: nn.Module, source: str) -> None:

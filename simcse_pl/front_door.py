@@ -4,12 +4,15 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from simcse_pl.errors import UserError
+
+T = TypeVar("T")
 
 USER_ERROR_STATUS = 2
 
@@ -22,14 +25,14 @@ _EXPECTED = (
 )
 
 
-def errors_in_one_line(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
+def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T]:
     """Print a `UserError`, however deep it was raised, as one line and exit with status 2.
 
     In a multirun the error goes on to Hydra after it is printed, so that the other jobs still run.
     """
 
     @functools.wraps(task)
-    def wrapped(config: DictConfig) -> float:
+    def wrapped(config: DictConfig) -> T:
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
         try:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import constants, get_session, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-from huggingface_hub.utils import get_session
 
 from simcse_pl.errors import UserError, one_line
 

@@ -39,7 +39,7 @@ def wandb_logger(
         raise UserError("logger.wandb.mode=online: nobody is logged in; run `wandb login` or set WANDB_API_KEY")
     if mode == "auto":
         mode = os.environ.get("WANDB_MODE") or ("online" if logged_in else "offline")
-    if rank_zero_only.rank > 0:
+    if getattr(rank_zero_only, "rank", 0) > 0:
         return WandbLogger(save_dir=save_dir, name=name)
     run = wandb.init(
         dir=save_dir,

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads this when it is imported
+os.environ["WANDB_MODE"] = "offline"
+
 import pytest
 import torch
 import transformers
@@ -13,8 +16,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 ROOT = Path(__file__).parent.parent
-os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; set before huggingface_hub is imported by anyone else
-os.environ["WANDB_MODE"] = "offline"
 
 SENTENCES = [
     "A man is playing a guitar on the street.",

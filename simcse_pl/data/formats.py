@@ -137,7 +137,7 @@ def _jsonl(path: Path, packed: bool) -> Table:
                 yield f"line {number}", _json_object(line)
 
     stream = objects()
-    unreadable = []
+    unreadable: list[tuple[str, Cells]] = []
     for first in stream:
         if isinstance(first[1], dict):
             keys = list(first[1])

@@ -17,6 +17,7 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 from gensim.test.utils import datapath
+from rich.console import Console
 
 from simcse_pl.errors import UserError, one_line
 
@@ -78,6 +79,8 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
         UserError: a dump that is not there, is cut short or is no dump; a language that cannot be told.
     """
     dump, out = Path(dump), Path(out)
+    if not dump.is_file():
+        raise UserError(f"no file {dump}")
     language = language or _language(dump)
     articles = sentences = 0
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -126,17 +129,15 @@ def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]
 
 
 def _articles(dump: Path) -> Iterator[str]:
-    if not dump.is_file():
-        raise UserError(f"no file {dump}")
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
-    bar = rich.progress.Progress(*columns, transient=True)
+    bar = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
     with bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
         try:
             for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
                 if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
                     yield markup
-        except (OSError, EOFError, StopIteration, xml.etree.ElementTree.ParseError, AttributeError) as error:
+        except (OSError, EOFError, StopIteration, ValueError, xml.etree.ElementTree.ParseError) as error:
             raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error
 
 

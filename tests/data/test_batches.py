@@ -1,0 +1,52 @@
+"""Batches of views and of pairs."""
+
+import pickle
+
+import pytest
+import torch
+
+from simcse_pl.backbone import load_tokenizer
+from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.sts import ScoredPair
+
+
+@pytest.fixture
+def tokenizer(make_model):
+    return load_tokenizer(str(make_model("bert")))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_views_stand_where_their_columns_stood(columns, tokenizer):
+    rows = [tuple(f"row {r} column {c} " + "x" * c for c in range(columns)) for r in range(4)]
+    batch = ViewCollator(tokenizer, 16)(rows)
+    assert batch["input_ids"].shape[:2] == (4, columns)
+    for r, row in enumerate(rows):
+        for c, sentence in enumerate(row):
+            ids = batch["input_ids"][r, c][batch["attention_mask"][r, c].bool()]
+            assert ids.tolist() == tokenizer(sentence, truncation=True, max_length=16)["input_ids"]
+
+
+def test_a_sentence_is_its_own_second_view(tokenizer):
+    batch = ViewCollator(tokenizer, 16)([("one sentence",), ("another one that is longer",)])
+    for tensor in batch.values():
+        assert tensor.shape[:2] == (2, 2)
+        assert torch.equal(tensor[:, 0], tensor[:, 1])
+
+
+def test_sentences_are_cut_at_the_length_given(tokenizer):
+    batch = ViewCollator(tokenizer, 7)([("word " * 100,)])
+    assert batch["input_ids"].shape == (1, 2, 7)
+    assert batch["input_ids"][0, 0, -1] == tokenizer.sep_token_id
+
+
+def test_pairs_keep_their_scores(tokenizer):
+    batch = PairCollator(tokenizer)([ScoredPair("a b", "c", 4.2), ScoredPair("d", "e f g", 0.0)])
+    assert batch["input_ids"].shape[:2] == (2, 2)
+    torch.testing.assert_close(batch["scores"], torch.tensor([4.2, 0.0]))
+
+
+def test_collators_travel_to_worker_processes(tokenizer):
+    rows = [("a b", "c d"), ("e", "f")]
+    collator = ViewCollator(tokenizer, 16)
+    copy = pickle.loads(pickle.dumps(collator))
+    assert torch.equal(copy(rows)["input_ids"], collator(rows)["input_ids"])

@@ -1,0 +1,111 @@
+"""Rows: columns by name and position, bad rows, the paper's own files, the hub."""
+
+import logging
+
+import pytest
+
+from simcse_pl.data import readers
+from simcse_pl.data.readers import read_rows
+from simcse_pl.errors import UserError
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_papers_files_load_as_they_are(file):
+    nli = file("nli_for_simcse.csv", 'sent0,sent1,hard_neg\n"One, two.",A b.,C d.\nE f.,G h.,I j.\n')
+    assert read_rows(nli) == [("One, two.", "A b.", "C d."), ("E f.", "G h.", "I j.")]
+    wiki = file("wiki1m_for_simcse.txt", ' YMCA in South Australia\nSouth Australia (SA)  "has a" unique place.\n')
+    assert read_rows(wiki) == [("YMCA in South Australia",), ('South Australia (SA)  "has a" unique place.',)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [(None, ("a", "b", "c")), (["z", "x"], ("c", "a")), ([2, 0], ("c", "a")), ([1], ("b",)), (["y", 0], ("b", "a"))],
+)
+def test_columns_by_name_and_by_position(columns, expected, file):
+    assert read_rows(file("data.csv", "x,y,z\na,b,c\n"), columns) == [expected]
+
+
+def test_no_header(file):
+    path = file("data.tsv", "a\tb\nc\td\n")
+    assert read_rows(path, header=False) == [("a", "b"), ("c", "d")]
+    assert read_rows(path, [1], header=False) == [("b",), ("d",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("d.csv", "x,y\na,b\nc,\n", {}, "d.csv, line 3: column y is empty"),
+        ("d.csv", "x,y\na,b\nc, \n", {}, "d.csv, line 3: column y is empty"),
+        ("d.csv", "x,y\na,b,c\n", {}, "line 2: 3 columns where there should be 2"),
+        ("d.csv", "x,y\na\n", {}, "line 2: 1 columns where there should be 2"),
+        ("d.tsv", "a\tb\nc\n", {"header": False}, "line 2: 1 columns where there should be 2"),
+        ("d.tsv", "a\tb\n", {"header": False, "columns": [2]}, "line 1: column 2 is wanted, and there are 2"),
+        ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x holds no text but 3"),
+        ("d.jsonl", '{"x": "a"}\n{"y": "b"}\n', {}, "line 2: column x holds no text but None"),
+        ("d.csv", "x,y\na,b\n", {"columns": ["w"]}, "no column w in .*d.csv, which has the columns x, y"),
+        ("d.csv", "x,y\na,b\n", {"columns": [2]}, "no column 2 in"),
+        ("d.csv", "x,y\na,b\n", {"columns": [-1]}, "no column -1 in"),
+        ("d.txt", "a\n", {"columns": ["x"]}, "no column x in .*columns without names: count them from 0"),
+        ("d.csv", "x,y\n", {}, "d.csv has no rows"),
+        ("d.csv", "", {}, "d.csv has no rows"),
+        ("d.txt", "\n \n", {}, "d.txt has no rows"),
+        ("d.jsonl", "", {}, "d.jsonl has no rows"),
+        ("d.txt", "a\n", {"on_bad_row": "skip"}, "data.on_bad_row=skip: choose one of error, drop"),
+        ("d.csv", "x,y\na,\n", {"on_bad_row": "drop"}, "d.csv has no rows that could be used"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(name, text, options, message, file):
+    with pytest.raises(UserError, match=message) as error:
+        read_rows(file(name, text), **options)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_rows_are_dropped_and_counted_in_one_warning(file, caplog):
+    path = file("d.csv", "x,y\na,b\nc,\nd\ne,f\n,g\n")
+    with caplog.at_level(logging.WARNING):
+        assert read_rows(path, on_bad_row="drop") == [("a", "b"), ("e", "f")]
+    (record,) = caplog.records
+    assert record.getMessage() == f"{path}: 3 bad rows dropped, the first at line 3: column y is empty"
+
+
+def test_a_hub_file_is_downloaded_and_read(monkeypatch, file):
+    path = file("rows.csv", "x,y\na,b\n")
+    asked = []
+    monkeypatch.setattr(readers.hub, "download", lambda *a, **k: asked.append((a, k)) or path)
+    assert read_rows("hf://datasets/owner/name/folder/rows.csv") == [("a", "b")]
+    assert asked == [(("owner/name", "folder/rows.csv"), {"repo_type": "dataset"})]
+
+
+def test_a_hub_dataset_is_loaded_by_split(monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(readers.hub, "reachable", lambda: True)
+    table = datasets.Dataset.from_dict({"x": ["a", "c"], "y": ["b", "d"]})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: {("owner/name", "dev"): table}[name, split])
+    assert read_rows("hf://datasets/owner/name", ["y"], split="dev") == [("b",), ("d",)]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("hf://datasets/owner", "write hf://datasets/OWNER/NAME"),
+        ("hf://datasets/no-such/data", "dataset no-such/data, split train, cannot be loaded: it is not in the local"),
+        (
+            "hf://datasets/no-such/data/rows.csv",
+            "no-such/data/rows.csv is not in the local cache and the hub is switched off",
+        ),
+    ],
+)
+def test_without_the_hub_one_line_says_so(source, message):
+    with pytest.raises(UserError, match=message) as error:
+        read_rows(source)
+    assert "\n" not in str(error.value)
