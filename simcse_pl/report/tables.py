@@ -6,8 +6,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import yaml
 from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from simcse_pl.evaluation.sts import StsResult
 
@@ -45,15 +47,9 @@ def run_table(results: Mapping[str, Any], folder: Path) -> Group:
     for name, split, scores in rows:
         geometry = (f"{scores[metric]:.3f}" for metric in ("alignment", "uniformity"))
         table.add_row(name, split, hundredfold(scores["spearman"]), *geometry)
-    where = Table.grid(padding=(0, 2))
-    for what, path in (
-        ("encoder", "encoder"),
-        ("checkpoints", "checkpoints"),
-        ("curves", "metrics.csv"),
-        ("results", RESULTS_FILE),
-    ):
-        where.add_row(what, str(folder / path))
-    return Group(table, where)
+    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": "metrics.csv", "results": RESULTS_FILE}
+    where = "\n".join(f"{what:<13}{folder / path}" for what, path in places.items())
+    return Group(table, Text(where, no_wrap=True, overflow="ignore"))
 
 
 def sweep_table(folder: Path) -> Table:
@@ -81,16 +77,14 @@ def sweep_table(folder: Path) -> Table:
 
 
 def show(table: Table | Group) -> None:
-    """Print to the terminal; where there is none, wide enough that no path is broken."""
+    """Print to the terminal; where there is none, in lines of 160 characters. Paths are never broken."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    console.print(table)
+    console.print(table, crop=False)
 
 
 def _overrides(job: Path) -> dict[str, str]:
-    import yaml
-
     path = job / "config" / "overrides.yaml"
     lines = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
     return dict(line.split("=", 1) for line in lines)

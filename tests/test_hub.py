@@ -1,0 +1,61 @@
+"""The hub: asked once whether it is there, quiet, and one line where it is not."""
+
+import logging
+
+import pytest
+
+from simcse_pl import hub
+from simcse_pl.errors import UserError
+
+
+@pytest.fixture
+def online(monkeypatch):
+    """The hub not switched off, and nothing remembered of it."""
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    hub.reachable.cache_clear()
+    yield
+    hub.reachable.cache_clear()
+
+
+def test_no_answer_is_asked_for_once(online, monkeypatch):
+    asked = []
+
+    class Session:
+        def head(self, address, timeout):
+            asked.append((address, timeout))
+            raise ConnectionError
+
+    monkeypatch.setattr(hub, "get_session", Session)
+    assert [hub.reachable() for _ in range(3)] == [False] * 3
+    assert asked == [(hub.constants.ENDPOINT, 5.0)]
+    with pytest.raises(UserError, match="o/r/f.txt is not in the local cache and the hub cannot be reached"):
+        hub.download("o/r", "f.txt")
+
+
+def test_an_answer_is_enough(online, monkeypatch):
+    monkeypatch.setattr(hub, "get_session", lambda: type("Session", (), {"head": lambda *a, **k: None})())
+    assert hub.reachable()
+
+
+def test_switched_off_is_not_asked(monkeypatch):
+    hub.reachable.cache_clear()
+    monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("asked"))
+    assert not hub.reachable()
+    assert not hub.has_file("o/r", "f.txt")
+    with pytest.raises(UserError, match="switched off \\(HF_HUB_OFFLINE\\)"):
+        hub.download("o/r", "f.txt")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b/c"])
+def test_odd_names(name):
+    with pytest.raises(UserError) as error:
+        hub.download(name, "f.txt")
+    assert "\n" not in str(error.value)
+
+
+def test_quiet_puts_levels_back():
+    logger = logging.getLogger("some.library")
+    logger.setLevel(logging.INFO)
+    with hub.quiet("some.library"):
+        assert logger.level == logging.ERROR
+    assert logger.level == logging.INFO

@@ -1,0 +1,151 @@
+"""The Lightning module: one pass for all views, dropout on while training, metrics against scipy."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from scipy.stats import spearmanr
+from torch.utils.data import DataLoader
+
+from simcse_pl.callbacks import BestValidation, Speed
+from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.sts import load_sample
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.metrics import alignment, uniformity
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import SENTENCES
+
+PAIRS = load_sample("dev").pairs[:60]
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp_train_only")
+
+
+@pytest.fixture
+def module(encoder):
+    return SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+
+
+def trainer(tmp_path, *callbacks, **options):
+    return pl.Trainer(
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=pl.loggers.CSVLogger(tmp_path, name="", version=""),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        check_val_every_n_epoch=None,
+        **{"log_every_n_steps": 1, "max_epochs": 2, **options},
+    )
+
+
+def view_loader(encoder, batch_size=3):
+    rows = [(sentence,) for sentence in SENTENCES]
+    return DataLoader(rows, batch_size=batch_size, collate_fn=ViewCollator(encoder.tokenizer, 16))
+
+
+def pair_loader(encoder):
+    return DataLoader(PAIRS, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
+
+
+def test_views_keep_their_places_in_one_pass(module, monkeypatch):
+    calls = []
+    forward = module.encoder.backbone.forward
+    monkeypatch.setattr(module.encoder.backbone, "forward", lambda **inputs: calls.append(1) or forward(**inputs))
+    batch = ViewCollator(module.encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
+    together = module.eval().embed(batch)
+    assert calls == [1]
+    for row in range(2):
+        for view in range(3):
+            alone = module.encoder({name: tensor[row, view].unsqueeze(0) for name, tensor in batch.items()})
+            torch.testing.assert_close(together[row, view], alone[0], atol=1e-6, rtol=0)
+
+
+def test_two_views_of_a_sentence_differ_by_dropout_alone(module):
+    batch = ViewCollator(module.encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    first, second = module.train().embed(batch).unbind(dim=1)
+    assert not torch.equal(first, second)
+    first, second = module.eval().embed(batch).unbind(dim=1)
+    torch.testing.assert_close(first, second)
+
+
+def test_training_turns_dropout_and_head_on(module, tmp_path):
+    seen = []
+    handle = module.encoder.projection.register_forward_hook(
+        lambda *_: seen.append({m.training for m in module.encoder.modules()})
+    )
+    trainer(tmp_path, max_steps=2, val_check_interval=1).fit(
+        module, view_loader(module.encoder), pair_loader(module.encoder)
+    )
+    handle.remove()
+    assert seen == [{True}, {True}]  # twice in training, and never in validation
+
+
+def test_validation_measures_what_scipy_and_the_formulas_give(module, tmp_path):
+    (logged,) = trainer(tmp_path).validate(module, pair_loader(module.encoder), verbose=False)
+    first, second = (module.encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second"))
+    cosines = F.cosine_similarity(first.double(), second.double())
+    scores = [pair.score for pair in PAIRS]
+    alike = [score > 4 for score in scores]
+    assert logged["val/spearman"] == pytest.approx(spearmanr(cosines, scores).statistic, abs=1e-4)
+    assert logged["val/alignment"] == pytest.approx(alignment(first[alike], second[alike]).item(), abs=1e-5)
+    assert logged["val/uniformity"] == pytest.approx(uniformity(torch.cat([first, second])).item(), abs=1e-5)
+
+
+def test_the_curves_hold_everything(module, tmp_path):
+    run = trainer(tmp_path, Speed())
+    run.fit(module, view_loader(module.encoder), pair_loader(module.encoder))
+    import pandas
+
+    curves = pandas.read_csv(tmp_path / "metrics.csv")
+    training = ("loss", "lr", "positive_similarity", "negative_similarity", "grad_norm")
+    for name in [f"train/{metric}" for metric in training] + ["speed/sentences_per_second"]:
+        assert curves[name].count() == 6, name
+    assert (curves["speed/sentences_per_second"].dropna() > 0).all()
+    rates = curves["train/lr"].dropna().tolist()
+    assert rates == pytest.approx([1e-3 * (1 - step / 6) for step in range(6)])
+
+
+def test_gradient_norm_is_the_norm_of_all_gradients(module, tmp_path):
+    norms = []
+
+    class Compare(pl.Callback):
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            squares = [p.grad.double().square().sum() for p in pl_module.parameters() if p.grad is not None]
+            norms.append(torch.stack(squares).sum().sqrt().item())
+
+        def on_train_batch_end(self, trainer, *_):
+            logged.append(trainer.callback_metrics["train/grad_norm"].item())
+
+    logged: list[float] = []
+    trainer(tmp_path, Compare(), max_steps=3, gradient_clip_val=1e-3).fit(module, view_loader(module.encoder))
+    assert logged == pytest.approx(norms, rel=1e-5)
+
+
+@pytest.mark.parametrize(("every", "expected"), [(2, [2, 4, 6]), (4, [4, 6]), (100, [6])])
+def test_validates_every_so_many_steps_and_at_the_end(module, tmp_path, every, expected):
+    steps = []
+
+    class Steps(pl.Callback):
+        def on_validation_end(self, trainer, pl_module):
+            steps.append(trainer.global_step)
+
+    run = trainer(tmp_path, BestValidation(), Steps(), val_check_interval=every)
+    run.fit(module, view_loader(module.encoder), pair_loader(module.encoder))
+    assert steps == expected
+
+
+def test_learning_lowers_the_loss(module, tmp_path):
+    losses = []
+
+    class Losses(pl.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            losses.append(trainer.callback_metrics["train/loss"].item())
+
+    trainer(tmp_path, Losses(), max_epochs=20).fit(module, view_loader(module.encoder, batch_size=8))
+    assert losses[-1] < 0.5 * losses[0]
