@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simcse_pl import sample
 from simcse_pl.data.formats import Unreadable, read_lines
 from simcse_pl.data.readers import open_hub_dataset
 from simcse_pl.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_SAMPLE = Path(__file__).parent.parent / "sample"
 _HUB_STSB = "mteb/stsbenchmark-sts"
 
 
@@ -104,7 +104,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
 
 def load_sample(split: str) -> StsTask:
     """The project's own scored pairs, split `dev` or `test`, written for it by hand."""
-    pairs = _pairs(_SAMPLE / f"sts_{split}.tsv", first=1, second=2, score=0, header=True)
+    pairs = _pairs(Path(sample.path(f"sts_{split}.tsv")), first=1, second=2, score=0, header=True)
     return StsTask("sample", {split: pairs})
 
 

@@ -1,0 +1,32 @@
+# make run: train on the project's sample.  make test: the tests.  make check: style and types.
+# Each sets up what it needs: an activated environment is used as it is, else .venv is made with $(PYTHON).
+PYTHON ?= python3
+ENV := $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
+BIN := $(ENV)/bin
+READY := $(ENV)/.simcse_pl-requirements
+CHECKS_READY := $(ENV)/.simcse_pl-checks
+
+.PHONY: run test check
+
+run: $(READY)
+	$(BIN)/python train.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(CHECKS_READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(ENV)
+
+$(READY): requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	@touch $@
+
+$(CHECKS_READY): pyproject.toml $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,96 @@
+"""Every config composes, and every recipe holds the figures of the paper's Table A.1."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from simcse_pl.encoder import SentenceEncoder
+from tests.conftest import ROOT
+
+CONF = ROOT / "conf"
+CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml"))]
+MISSING = {"checkpoint": "model.name=folder", "text": "data.train=file.txt"}  # what a choice leaves to the user
+
+# Table A.1: batch size and learning rate; 1 epoch unsupervised, 3 supervised
+TABLE_A1 = {
+    "unsup_bert_base": ("bert-base-uncased", 64, 3e-5, 1),
+    "unsup_bert_large": ("bert-large-uncased", 64, 1e-5, 1),
+    "unsup_roberta_base": ("roberta-base", 512, 1e-5, 1),
+    "unsup_roberta_large": ("roberta-large", 512, 3e-5, 1),
+    "sup_bert_base": ("bert-base-uncased", 512, 5e-5, 3),
+    "sup_bert_large": ("bert-large-uncased", 512, 1e-5, 3),
+    "sup_roberta_base": ("roberta-base", 512, 5e-5, 3),
+    "sup_roberta_large": ("roberta-large", 512, 1e-5, 3),
+}
+SWEPT = [
+    *("model.dropout", "model.pooling", "model.head", "data.batch_size", "data.max_length", "optimizer.lr"),
+    *("objective.temperature", "objective.hard_negative_weight", "trainer.max_epochs", "trainer.max_steps", "seed"),
+]
+
+
+def composed(*overrides, config="train"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(config, [*overrides, "run_name=test", "run_dir=/tmp/test"] if config == "train" else overrides)
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES)
+def test_every_choice_composes(group, choice):
+    config = composed(f"{group}={choice}", *([MISSING[choice]] if choice in MISSING else []))
+    OmegaConf.resolve(config)
+    assert not OmegaConf.missing_keys(config)
+
+
+@pytest.mark.parametrize("recipe", TABLE_A1)
+def test_recipes_are_those_of_table_a1(recipe):
+    config = composed(f"experiment={recipe}")
+    name, batch_size, lr, epochs = TABLE_A1[recipe]
+    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
+    assert (config.trainer.max_epochs, config.trainer.max_steps) == (epochs, -1)
+    assert (config.data.max_length, config.objective.temperature, config.val_every) == (32, 0.05, 250)
+    assert config.model.pooling == "cls"
+    assert config.model.head == ("mlp_train_only" if recipe.startswith("unsup") else "mlp")
+    assert config.data.train.endswith("wiki1m_for_simcse.txt" if recipe.startswith("unsup") else "nli_for_simcse.csv")
+
+
+def test_what_is_swept_has_a_short_name():
+    config = composed()
+    for name in SWEPT:
+        assert OmegaConf.select(config, name, throw_on_missing=True, default="absent") != "absent", name
+
+
+def test_every_logger_keeps_the_csv():
+    for choice in ("csv", "wandb", "tensorboard"):
+        assert "csv" in composed(f"logger={choice}").logger
+
+
+def test_every_file_says_what_it_is():
+    for file in CONF.rglob("*.yaml"):
+        lines = [line for line in file.read_text().splitlines() if line != "# @package _global_"]
+        assert lines[0].startswith("# "), file
+
+
+def test_model_options_are_the_encoders_arguments():
+    own = yaml.safe_load((CONF / "model" / "checkpoint.yaml").read_text()).keys() - {"_target_"}
+    code = SentenceEncoder.from_pretrained.__func__.__code__
+    assert own == set(code.co_varnames[1 : code.co_argcount])
+
+
+def test_pins_satisfy_the_package():
+    from packaging.requirements import Requirement
+
+    pins = {}
+    for line in (ROOT / "requirements.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line.partition("#")[0].strip())
+            (pin,) = requirement.specifier
+            assert pin.operator == "==", line
+            pins[requirement.name] = pin.version
+    import tomllib
+
+    project = tomllib.loads(Path(ROOT / "pyproject.toml").read_text())["project"]
+    for line in project["dependencies"]:
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(pins[requirement.name]), line
