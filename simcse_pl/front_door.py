@@ -4,11 +4,11 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError
 
@@ -36,6 +36,8 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
         try:
+            for name in _missing(OmegaConf.to_container(config)):
+                raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
             return task(config)
         except Exception as error:
             mistake = next((cause for cause in _causes(error) if isinstance(cause, UserError)), None)
@@ -47,6 +49,15 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
             raise SystemExit(USER_ERROR_STATUS) from None
 
     return wrapped
+
+
+def _missing(node: Any, name: str = "") -> Iterator[str]:
+    """The options that the config leaves to the user, written ???."""
+    if node == MISSING:
+        yield name
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _missing(value, f"{name}.{key}" if name else str(key))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

