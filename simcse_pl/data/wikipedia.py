@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+import gensim
 import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
-from gensim.test.utils import datapath
 from rich.console import Console
 
 from simcse_pl.errors import UserError, one_line
 
-_GENSIM_DUMP = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+_GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
 _PAGES_A_TASK = 64
 
@@ -106,7 +106,7 @@ def gensim_sample() -> str:
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     path = cache / f"wiki_sample-{version}.txt"
     if not path.is_file():
-        extract(datapath(_GENSIM_DUMP), path)
+        extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
     return str(path)
 
 
