@@ -25,18 +25,19 @@ def main(config: DictConfig) -> None:
     """Print the STS table of an encoder and write it as JSON."""
     if config.senteval_dir is None:
         log.info("senteval_dir is not set: measuring on the project's own sample")
-        tasks = [load_sample(split) for split in ("dev", "test")]
+        tasks = [load_sample(config.split)]
     else:
-        tasks = load_senteval_tasks(config.senteval_dir)
+        tasks = load_senteval_tasks(config.senteval_dir, config.split)
     encoder = instantiate(config.model)
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     encode = functools.partial(encoder.encode, batch_size=config.batch_size, progress=True)
     results = evaluate_sts(encode, tasks)
     output = Path(config.output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"encoder": config.encoder, "sts": [dataclasses.asdict(result) for result in results]}, indent=2)
-    output.write_text(text + "\n", encoding="utf-8")
-    show(sts_table(results, config.encoder))
+    scores = [dataclasses.asdict(result) for result in results]
+    report = {"encoder": config.encoder, "split": config.split, "sts": scores}
+    output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    show(sts_table(results, config.encoder, config.split))
     print(f"results  {output}")
 
 

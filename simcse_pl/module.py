@@ -80,12 +80,9 @@ class SimCSEModule(LightningModule):
         alike = scores > _ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
         self.uniformity.update(torch.cat([first, second]))
-        metrics: dict[str, Any] = {
-            f"{stage}/spearman": self.spearman,
-            f"{stage}/alignment": self.alignment,
-            f"{stage}/uniformity": self.uniformity,
-        }
-        self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(scores))
+        self.log(f"{stage}/spearman", self.spearman, prog_bar=True, batch_size=len(scores))
+        self.log(f"{stage}/alignment", self.alignment, batch_size=len(scores))
+        self.log(f"{stage}/uniformity", self.uniformity, batch_size=len(scores))
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW over all weights, with its linear schedule step by step."""

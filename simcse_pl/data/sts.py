@@ -14,6 +14,7 @@ from simcse_pl.errors import UserError
 log = logging.getLogger(__name__)
 
 _HUB_STSB = "mteb/stsbenchmark-sts"
+_SICK_FILES = {"dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
 
 @dataclass(frozen=True)
@@ -38,35 +39,40 @@ class StsTask:
         return [pair for subset in self.subsets.values() for pair in subset]
 
 
-def load_senteval_tasks(senteval_dir: str | Path) -> list[StsTask]:
-    """The test sets of those of the seven STS tasks that a SentEval bundle (its data/downstream) holds.
+def load_senteval_tasks(senteval_dir: str | Path, split: str = "test") -> list[StsTask]:
+    """Those of the seven STS tasks that a SentEval bundle (its data/downstream) holds.
 
     Args:
         senteval_dir: holds STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
+        split: `test`, or `dev`, which STS-B and SICK-R have.
 
     Returns:
         The tasks in the order of the paper's Table 5; pairs without a score are left out.
 
     Raises:
-        UserError: no such folder, none of the tasks in it, or a file that is cut short or damaged.
+        UserError: an unknown split, no such folder, none of the tasks in it, or a file that is cut short or damaged.
     """
+    if split not in _SICK_FILES:
+        raise UserError(f"split={split}: choose one of {', '.join(_SICK_FILES)}")
     root = Path(senteval_dir)
     if not root.is_dir():
         raise UserError(f"senteval_dir: no folder {root}")
     tasks = []
-    for folder in sorted((root / "STS").glob("STS1[2-6]-en-test")):
+    for folder in sorted((root / "STS").glob(f"STS1[2-6]-en-{split}")):
         inputs = sorted(folder.glob("STS.input.*.txt"))
         if inputs:
             subsets = {
                 path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in inputs
             }
-            tasks.append(StsTask(folder.name.removesuffix("-en-test"), subsets))
-    if (path := root / "STS" / "STSBenchmark" / "sts-test.csv").is_file():
-        tasks.append(StsTask("STS-B", {"test": _stsb_pairs(path)}))
-    if (path := root / "SICK" / "SICK_test_annotated.txt").is_file():
-        tasks.append(StsTask("SICK-R", {"test": _sick_pairs(path)}))
+            tasks.append(StsTask(folder.name.removesuffix(f"-en-{split}"), subsets))
+    if (path := root / "STS" / "STSBenchmark" / f"sts-{split}.csv").is_file():
+        tasks.append(StsTask("STS-B", {split: _stsb_pairs(path)}))
+    if (path := root / "SICK" / _SICK_FILES[split]).is_file():
+        tasks.append(StsTask("SICK-R", {split: _sick_pairs(path)}))
     if not tasks:
-        raise UserError(f"senteval_dir: no STS task in {root}; it should hold the folders STS and SICK")
+        raise UserError(
+            f"senteval_dir: no STS task with a {split} split in {root}; it should hold the folders STS and SICK"
+        )
     return tasks
 
 

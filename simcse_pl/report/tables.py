@@ -21,9 +21,9 @@ def hundredfold(score: float | None) -> str:
     return "-" if score is None else f"{100 * score:.2f}"
 
 
-def sts_table(results: Sequence[StsResult], encoder: str) -> Table:
+def sts_table(results: Sequence[StsResult], encoder: str, split: str) -> Table:
     """One row of an encoder's scores, a column a task, as the paper's Table 5."""
-    table = Table(title=f"STS: Spearman x 100, all pairs of a task, no regressor\n{encoder}")
+    table = Table(title=f"STS, {split}: Spearman x 100, all pairs of a task, no regressor\n{encoder}")
     for result in results:
         table.add_column(f"{result.task}\n{result.pairs} pairs", justify="right")
     scores = [result.spearman for result in results]

@@ -81,7 +81,7 @@ def test_gold_without_input_and_folders_without_tasks(bundle, tmp_path):
     with pytest.raises(UserError, match="no file .*STS.gs.a.txt"):
         load_senteval_tasks(bundle)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no STS task in"):
+    with pytest.raises(UserError, match="no STS task with a test split in"):
         load_senteval_tasks(tmp_path / "empty")
     with pytest.raises(UserError, match="senteval_dir: no folder"):
         load_senteval_tasks(tmp_path / "nowhere")
@@ -142,6 +142,14 @@ def test_no_sample_sentence_stands_twice():
     pairs = load_sample("dev").pairs + load_sample("test").pairs
     sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
     assert len(set(sentences)) == len(sentences)
+
+
+def test_dev_splits(bundle):
+    (bundle / "SICK" / "SICK_trial.txt").write_text("pair_ID\tA\tB\tscore\tlabel\n1\tx\ty\t2\tNEUTRAL\n")
+    tasks = load_senteval_tasks(bundle, "dev")
+    assert [(task.name, task.pairs[0].first) for task in tasks] == [("STS-B", 'A "dev.'), ("SICK-R", "x")]
+    with pytest.raises(UserError, match="split=train: choose one of dev, test"):
+        load_senteval_tasks(bundle, "train")
 
 
 def test_real_bundle(senteval_dir):

@@ -19,10 +19,12 @@ def printed(table):
 
 
 def test_sts_table_shows_each_task_and_the_average():
-    text = printed(sts_table([StsResult("STS12", 3, 0.6119, {}), StsResult("STS-B", 2, 0.8203, {})], "my/encoder"))
-    for expected in ("my/encoder", "STS12", "3 pairs", "61.19", "82.03", "Avg", "71.61"):
+    text = printed(
+        sts_table([StsResult("STS12", 3, 0.6119, {}), StsResult("STS-B", 2, 0.8203, {})], "my/encoder", "dev")
+    )
+    for expected in ("my/encoder", "STS, dev", "STS12", "3 pairs", "61.19", "82.03", "Avg", "71.61"):
         assert expected in text
-    assert "Avg" not in printed(sts_table([StsResult("STS12", 3, 0.6, {})], "e"))
+    assert "Avg" not in printed(sts_table([StsResult("STS12", 3, 0.6, {})], "e", "test"))
 
 
 @pytest.fixture
