@@ -16,6 +16,7 @@ test: $(READY)
 	$(BIN)/python -m pytest
 
 claims: $(READY)
+	@test -n "$$SENTEVAL_DIR" || { echo "error: set SENTEVAL_DIR to the folder data/downstream of a SentEval bundle"; exit 2; }
 	$(BIN)/python -m pytest -m slow
 
 check: $(CHECKS_READY)

@@ -23,11 +23,11 @@ log = logging.getLogger("evaluate")
 @errors_in_one_line
 def main(config: DictConfig) -> None:
     """Print the STS table of an encoder and write it as JSON."""
-    if config.senteval_dir is None:
+    if config.senteval_dir:
+        tasks = load_senteval_tasks(config.senteval_dir, config.split)
+    else:
         log.info("senteval_dir is not set: measuring on the project's own sample")
         tasks = [load_sample(config.split)]
-    else:
-        tasks = load_senteval_tasks(config.senteval_dir, config.split)
     encoder = instantiate(config.model)
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     encode = functools.partial(encoder.encode, batch_size=config.batch_size, progress=True)

@@ -5,7 +5,6 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -63,7 +62,7 @@ def load_backbone(
         name: see `resolve`.
         num_layers: keep the first layers only; all of them where None.
         dropout: the rate after the embeddings and after each sublayer; the checkpoint's own where None.
-        attention_dropout: the rate on the attention probabilities; `dropout` where None.
+        attention_dropout: the rate on the attention probabilities; where None, `dropout` if it has such a rate.
 
     Raises:
         UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
@@ -73,7 +72,7 @@ def load_backbone(
         config = AutoConfig.from_pretrained(source, local_files_only=_local_only(source))
     if num_layers is not None:
         _keep_layers(config, num_layers, name)
-    _set_dropout(config, dropout, dropout if attention_dropout is None else attention_dropout, name)
+    _set_dropout(config, dropout, attention_dropout, name)
     with _one_line_errors(name), quiet_transformers():
         model: PreTrainedModel
         model, info = AutoModel.from_pretrained(
@@ -175,18 +174,20 @@ def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:
 
 
 def _set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
-    rates: tuple[tuple[str, float | None, tuple[str, ...]], ...] = (
-        ("dropout", hidden, _HIDDEN_DROPOUT),
-        ("attention_dropout", attention, _ATTENTION_DROPOUT),
-    )
-    values: dict[str, Any] = config.to_dict()
-    for option, rate, names in rates:
-        if rate is None:
-            continue
-        if not 0 <= rate < 1:
-            raise UserError(f"model.{option}={rate}: it must be at least 0 and below 1")
-        own_names = [own for own in names if own in values]
-        if not own_names:
-            raise UserError(f"model.{option}={rate}: {name} ({config.model_type}) has no such dropout")
-        for own in own_names:
-            setattr(config, own, float(rate))
+    _set_rate(config, "dropout", hidden, _HIDDEN_DROPOUT, name)
+    if attention is None and any(hasattr(config, own) for own in _ATTENTION_DROPOUT):
+        attention = hidden
+    _set_rate(config, "attention_dropout", attention, _ATTENTION_DROPOUT, name)
+
+
+def _set_rate(config: PreTrainedConfig, option: str, rate: float | None, names: tuple[str, ...], name: str) -> None:
+    """Set one of our options under every name that this architecture's config has for it."""
+    if rate is None:
+        return
+    if not 0 <= rate < 1:
+        raise UserError(f"model.{option}={rate}: it must be at least 0 and below 1")
+    own_names = [own for own in names if own in config.to_dict()]
+    if not own_names:
+        raise UserError(f"model.{option}={rate}: {name} ({config.model_type}) has no such dropout")
+    for own in own_names:
+        setattr(config, own, float(rate))

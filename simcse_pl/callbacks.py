@@ -1,27 +1,16 @@
-"""Callbacks: validation at the end of training and the best of it; speed; the progress bar."""
+"""Callbacks: a validation at the end of training, the best checkpoint, speed, and the progress bar."""
 
 import time
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import RichProgressBar
+from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 
 from simcse_pl.distributed import world_size
 
 
-class BestValidation(Callback):
-    """Sees to it that the last step is validated, and remembers the metrics of the best validation.
-
-    Lightning validates every so many steps; after the last of them it would stop without.
-
-    Args:
-        monitor: the metric that says which is best; more is better.
-    """
-
-    def __init__(self, monitor: str = "val/spearman") -> None:
-        self.monitor = monitor
-        self.step: int | None = None
-        self.metrics: dict[str, float] = {}
+class ValidateAtEnd(Callback):
+    """Sees to it that the last step is validated; Lightning validates every so many steps and then stops."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -30,21 +19,30 @@ class BestValidation(Callback):
         if trainer.global_step >= trainer.estimated_stepping_batches:
             trainer.should_stop = True
 
+
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's, which also remembers the step and all validation metrics of the best checkpoint."""
+
+    best_step: int = 0
+    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced whole, never changed
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Remember this validation if it is the best one while training."""
-        if trainer.state.fn != "fit":
-            return
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("val/")}
-        if self.step is None or metrics[self.monitor] > self.metrics[self.monitor]:
-            self.step, self.metrics = trainer.global_step, metrics
+        """Save if this validation is the best, and remember it then."""
+        score = self.best_model_score
+        super().on_validation_end(trainer, pl_module)
+        if self.best_model_score is not None and (score is None or self.best_model_score != score):
+            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+            self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:
         """What goes into a checkpoint."""
-        return {"step": self.step, "metrics": self.metrics}
+        return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.step, self.metrics = state_dict["step"], state_dict["metrics"]
+        """Go on from a checkpoint; in another folder the best is looked for anew."""
+        super().load_state_dict(state_dict)
+        if self.best_model_score is not None:
+            self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
 
 
 class Speed(Callback):
@@ -53,22 +51,23 @@ class Speed(Callback):
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock."""
-        self._since = time.perf_counter()
-
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave validation out."""
-        self._since = time.perf_counter()
+        """Leave validation and the writing of checkpoints out."""
+        self._since = None
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Start the clock where it is not running."""
+        if self._since is None:
+            self._since = time.perf_counter()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Log the rate since the step before."""
+        assert self._since is not None  # since the batch's start at the latest
+        sentences = batch["input_ids"].shape[:2].numel() * world_size()
         now = time.perf_counter()
-        if self._since is not None:
-            sentences = batch["input_ids"].shape[:2].numel() * world_size()
-            pl_module.log("speed/sentences_per_second", sentences / (now - self._since))
+        pl_module.log("speed/sentences_per_second", sentences / (now - self._since))
         self._since = now
 
 

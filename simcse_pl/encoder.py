@@ -124,7 +124,7 @@ class SentenceEncoder(nn.Module):
             vectors = self.projection(vectors)
         return vectors
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(
         self,
         sentences: Sequence[str],
@@ -246,7 +246,7 @@ def _find_file(source: str, file: str) -> Path | None:
     """A file of a model folder or hub repository; None where it has no such file."""
     if Path(source).is_dir():
         return path if (path := Path(source) / file).is_file() else None
-    return hub.download(source, file) if hub.has_file(source, file) else None
+    return hub.find(source, file)
 
 
 def _read_settings(source: str) -> Settings:

@@ -2,19 +2,22 @@
 
 import functools
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, one_line
 
 T = TypeVar("T")
 
 USER_ERROR_STATUS = 2
+_MISTAKES = (UserError, MisconfigurationException)  # the latter: a device that is not there, say
 
 # What libraries warn of that is as it should be here.
 _EXPECTED = (
@@ -25,14 +28,15 @@ _EXPECTED = (
 )
 
 
-def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T]:
-    """Print a `UserError`, however deep it was raised, as one line and exit with status 2.
+def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
+    """Print a user's mistake, however deep it was raised, as one line and exit with status 2.
 
-    In a multirun the error goes on to Hydra after it is printed, so that the other jobs still run.
+    In a multirun whatever goes wrong in a job is printed, and the other jobs still run; the job has no results
+    then, which SweepTable tells at the end.
     """
 
     @functools.wraps(task)
-    def wrapped(config: DictConfig) -> T:
+    def wrapped(config: DictConfig) -> T | None:
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
         try:
@@ -40,12 +44,16 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
                 raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
             return task(config)
         except Exception as error:
-            mistake = next((cause for cause in _causes(error) if isinstance(cause, UserError)), None)
-            if mistake is None:
+            mistake = next((cause for cause in _causes(error) if isinstance(cause, _MISTAKES)), None)
+            in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN
+            if mistake is not None:
+                print(f"error: {one_line(mistake)}", file=sys.stderr)
+            elif in_multirun:
+                traceback.print_exc()
+            else:
                 raise
-            print(f"error: {mistake}", file=sys.stderr)
-            if HydraConfig.get().mode == RunMode.MULTIRUN:
-                raise
+            if in_multirun:
+                return None
             raise SystemExit(USER_ERROR_STATUS) from None
 
     return wrapped

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import constants, get_session, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
 from simcse_pl.errors import UserError, one_line
 
@@ -31,30 +31,34 @@ def unreachable_hint() -> str:
     return "the hub is switched off (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
 
 
-def download(repository: str, file: str, repo_type: str = "model") -> Path:
-    """A file of a hub repository, from the local cache where it is there already.
+def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
+    """A file of a hub repository, downloaded or from the local cache; None where it has no such file.
+
+    Where the hub cannot be reached, a file that is not in the cache counts as none.
 
     Raises:
-        UserError: the hub has no such file, or cannot be reached and the cache has no copy.
+        UserError: no such repository, or the hub does not give the file.
     """
     try:
         with quiet("huggingface_hub"):
             return Path(hf_hub_download(repository, file, repo_type=repo_type, local_files_only=not reachable()))
-    except LocalEntryNotFoundError:
-        raise UserError(
-            f"{repository}/{file} is not in the local cache and {unreachable_hint()}: give a local path instead"
-        ) from None
-    except (EntryNotFoundError, HfHubHTTPError, ValueError) as error:
+    except EntryNotFoundError:  # LocalEntryNotFoundError is one, too
+        return None
+    except (HfHubHTTPError, OSError, ValueError) as error:
         raise UserError(f"{repository}/{file} could not be downloaded from the hub: {one_line(error)}") from error
 
 
-def has_file(repository: str, file: str) -> bool:
-    """Whether a model repository holds a file, as far as the hub or the local cache can tell."""
-    try:
-        download(repository, file)
-    except UserError:
-        return False
-    return True
+def download(repository: str, file: str, repo_type: str = "model") -> Path:
+    """As `find`, for a file that must be there.
+
+    Raises:
+        UserError: it is not.
+    """
+    path = find(repository, file, repo_type)
+    if path is None:
+        why = "" if reachable() else f" or in the local cache, and {unreachable_hint()}"
+        raise UserError(f"no {file} in {repository} on the hub{why}: give the path of a local copy instead")
+    return path
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Weights & Biases as the project uses it: offline unless asked, no prompts, the best score as the summary."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import wandb
@@ -54,3 +55,14 @@ def wandb_logger(
     run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     run.define_metric("val/spearman", summary="max", step_metric="trainer/global_step", step_sync=True)
     return WandbLogger(experiment=run)
+
+
+@contextmanager
+def closing_run() -> Iterator[None]:
+    """End the W&B run at the end of the block, as failed after an exception; the next job starts one of its own."""
+    try:
+        yield
+    except BaseException:
+        wandb.finish(exit_code=1)
+        raise
+    wandb.finish()

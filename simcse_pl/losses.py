@@ -20,10 +20,11 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine")
     Returns:
         [n, m], at least in float32 whatever the precision of the embeddings.
     """
-    queries, keys = (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (queries, keys))
-    if similarity == "cosine":
-        queries, keys = F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)
-    return queries @ keys.T
+    with torch.autocast(queries.device.type, enabled=False):  # which would take the product down again
+        queries, keys = (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (queries, keys))
+        if similarity == "cosine":
+            queries, keys = F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)
+        return queries @ keys.T
 
 
 def contrastive_loss(

@@ -36,11 +36,11 @@ def uniformity(x: Tensor) -> Tensor:
     """
     x = F.normalize(x, dim=-1)
     n = len(x)
-    total = torch.zeros((), dtype=torch.float64, device=x.device)
+    total = torch.zeros((), device=x.device)
     for start in range(0, n, _ROWS_AT_A_TIME):
         rows = x[start : start + _ROWS_AT_A_TIME]
         squared_distances = (2 - 2 * rows @ x[start:].T).clamp(min=0)
-        total += torch.exp(-2 * squared_distances).triu(diagonal=1).sum(dtype=torch.float64)
+        total += torch.exp(-2 * squared_distances).triu(diagonal=1).sum()
     return (total / (n * (n - 1) / 2) if n > 1 else total * torch.nan).log().to(x.dtype)
 
 
@@ -61,18 +61,18 @@ class Alignment(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
         self.add_state("pairs", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add the pairs `x`, `y`, each [n, dim]; n may be 0."""
         if len(x):  # not in place: Lightning validates in inference mode, and trains outside it
-            self.total = self.total + alignment(x, y).double() * len(x)
+            self.total = self.total + alignment(x, y) * len(x)
             self.pairs = self.pairs + len(x)
 
     def compute(self) -> Tensor:
         """The mean over all pairs; not a number before the first."""
-        return (self.total / self.pairs).float()
+        return self.total / self.pairs
 
 
 class Uniformity(Metric):

@@ -125,7 +125,7 @@ def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str
         done = subprocess.run(
             [sys.executable, *map(str, arguments)],
             cwd=ROOT,
-            env=clean | {"PYTHONPATH": str(ROOT), "NETRC": str(tmp_path / "netrc")} | environment,
+            env=clean | {"NETRC": str(tmp_path / "netrc")} | environment,
             capture_output=True,
             text=True,
             timeout=600,

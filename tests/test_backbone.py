@@ -102,6 +102,7 @@ def test_an_architecture_without_dropout_says_so(tmp_path):
     FNetModel(config).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="model.attention_dropout=0.1: .* has no such dropout"):
         load_backbone(str(tmp_path), attention_dropout=0.1)
+    assert load_backbone(str(tmp_path), dropout=0.2).config.hidden_dropout_prob == 0.2
 
 
 def test_missing_weights_are_told(make_model, tmp_path):

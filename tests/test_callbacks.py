@@ -1,48 +1,99 @@
-"""BestValidation against a made-up run."""
+"""The best and the last checkpoint of a real run on a made-up model, and the speed."""
 
 from types import SimpleNamespace
 
+import pytest
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import BestValidation, Speed
-
-
-def validated(step, spearman, stage="fit"):
-    metrics = {"val/spearman": torch.tensor(spearman), "val/alignment": torch.tensor(spearman / 2), "train/loss": 1.0}
-    return SimpleNamespace(state=SimpleNamespace(fn=stage), global_step=step, callback_metrics=metrics)
+from simcse_pl.callbacks import BestCheckpoint, Speed, ValidateAtEnd
 
 
-def test_remembers_the_best_validation_of_training():
-    best = BestValidation()
-    for step, spearman, stage in (
-        (0, 0.9, "validate"),
-        (1, 0.25, "fit"),
-        (2, 0.5, "fit"),
-        (3, 0.5, "fit"),
-        (4, 0.125, "fit"),
-    ):
-        best.on_validation_end(validated(step, spearman, stage), None)
-    assert best.step == 2
-    assert best.metrics == {"val/spearman": 0.5, "val/alignment": 0.25}
+class Scripted(pl.LightningModule):
+    """Its validations score what they are told to."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = iter(scores)
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+    def training_step(self, batch, batch_idx):
+        return (self.weight * batch).sum()
+
+    def on_validation_epoch_start(self):
+        self.score = next(self.scores)
+
+    def validation_step(self, batch, batch_idx):
+        self.log_dict({"val/spearman": self.score, "val/alignment": self.score / 2})
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def test_goes_on_from_a_checkpoint():
-    best, resumed = BestValidation(), BestValidation()
-    best.on_validation_end(validated(2, 0.5), None)
-    resumed.load_state_dict(best.state_dict())
-    resumed.on_validation_end(validated(3, 0.25), None)
-    assert (resumed.step, resumed.metrics["val/spearman"]) == (2, 0.5)
+def fit(folder, scores, resume=None, steps=6):
+    """Train for some steps, validated at every second one; the best callback."""
+    best = BestCheckpoint(folder, "best", "val/spearman", mode="max", enable_version_counter=False)
+    last = ModelCheckpoint(folder, "last", enable_version_counter=False)
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_steps=steps,
+        max_epochs=-1,
+        val_check_interval=2,
+        check_val_every_n_epoch=None,
+        callbacks=[ValidateAtEnd(), best, last],
+        **quiet,
+    )
+    loader = DataLoader(torch.ones(4))
+    trainer.fit(Scripted(scores), loader, loader, ckpt_path=resume, weights_only=True)
+    assert trainer.checkpoint_callback is best
+    return best
+
+
+def step_of(path):
+    return torch.load(path, weights_only=True)["global_step"]
+
+
+@pytest.mark.parametrize(("scores", "best_step"), [([0.5, 0.25, 0.25], 2), ([0.25, 0.5, 0.5], 4), ([0.1, 0.2, 0.5], 6)])
+def test_best_is_the_highest_and_last_is_the_last(tmp_path, scores, best_step):
+    best = fit(tmp_path, scores)
+    assert best.best_step == step_of(tmp_path / "best.ckpt") == best_step
+    assert best.best_metrics == pytest.approx({"val/spearman": max(scores), "val/alignment": max(scores) / 2})
+    assert step_of(tmp_path / "last.ckpt") == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"best.ckpt", "last.ckpt"}
+
+
+def test_the_last_step_is_validated_whatever_the_interval(tmp_path):
+    assert fit(tmp_path, [0.1, 0.2, 0.3], steps=5).best_step == 5
+
+
+def test_in_the_same_folder_the_best_of_before_stays(tmp_path):
+    fit(tmp_path, [0.5, 0.25], steps=4)
+    best = fit(tmp_path, [0.3, 0.4], resume=tmp_path / "last.ckpt", steps=8)
+    assert (best.best_step, best.best_metrics["val/spearman"]) == (2, 0.5)
+    assert step_of(best.best_model_path) == 2
+
+
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
+def test_in_another_folder_what_is_reported_is_what_is_there(tmp_path):
+    fit(tmp_path / "first", [0.5, 0.25], steps=4)
+    best = fit(tmp_path / "second", [0.3, 0.4], resume=tmp_path / "first" / "last.ckpt", steps=8)
+    assert best.best_metrics["val/spearman"] == pytest.approx(0.4)
+    assert best.best_step == step_of(tmp_path / "second" / "best.ckpt") == 8
 
 
 def test_speed_counts_all_views_and_leaves_validation_out(monkeypatch):
-    clock = iter([0.0, 2.0, 100.0, 101.0])
+    clock = iter([0.0, 2.0, 3.0, 100.0, 102.0])
     monkeypatch.setattr("simcse_pl.callbacks.time.perf_counter", lambda: next(clock))
     logged = []
     module = SimpleNamespace(log=lambda name, value: logged.append(value))
     batch = {"input_ids": torch.zeros(4, 3, 7)}
     speed = Speed()
-    speed.on_train_start(None, module)
-    speed.on_train_batch_end(None, module, None, batch, 0)
-    speed.on_validation_end(None, module)
-    speed.on_train_batch_end(None, module, None, batch, 1)
-    assert logged == [6.0, 12.0]
+    for step in range(3):
+        speed.on_train_batch_start(None, module, batch, step)
+        speed.on_train_batch_end(None, module, None, batch, step)
+        if step == 1:
+            speed.on_validation_end(None, module)
+    assert logged == [6.0, 12.0, 6.0]

@@ -43,6 +43,13 @@ def test_real_weights_agree_with_transformers_alone():
         torch.testing.assert_close(vector, F.normalize(states.mean(dim=0), dim=0), atol=1e-5, rtol=0)
 
 
+def test_vectors_can_be_trained_on(make_model):
+    vectors = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(SENTENCES)
+    classifier = torch.nn.Linear(32, 2)
+    classifier(vectors).sum().backward()
+    assert classifier.weight.grad is not None
+
+
 def test_nothing_to_encode(make_model):
     assert SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode([]).shape == (0, 32)
 

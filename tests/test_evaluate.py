@@ -14,7 +14,12 @@ def test_the_sample_where_there_is_no_bundle(run_command, tmp_path, make_model):
     encoder.save_pretrained(tmp_path / "encoder")
     output = tmp_path / "new" / "scores.json"
     done = run_command(
-        "evaluate.py", f"encoder={tmp_path}/encoder", "split=dev", f"output={output}", f"hydra.run.dir={tmp_path}/run"
+        "evaluate.py",
+        f"encoder={tmp_path}/encoder",
+        "split=dev",
+        f"output={output}",
+        f"hydra.run.dir={tmp_path}/run",
+        SENTEVAL_DIR="",
     )
     expected = evaluate_sts(encoder.encode, [load_sample("dev")])
     written = json.loads(output.read_text())

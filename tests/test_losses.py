@@ -78,6 +78,13 @@ def test_gradients_are_finite_where_own_negatives_take_no_part():
     assert torch.isfinite(embeddings.grad).all()
 
 
+def test_mixed_precision_leaves_the_logits_alone():
+    x = torch.randn(4, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = similarity_matrix(x, x)
+    torch.testing.assert_close(scores, similarity_matrix(x, x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_taken_up(dtype):
     x = torch.randn(4, 8)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import BestValidation, Speed
+from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
@@ -135,7 +135,7 @@ def test_validates_every_so_many_steps_and_at_the_end(module, tmp_path, every, e
         def on_validation_end(self, trainer, pl_module):
             steps.append(trainer.global_step)
 
-    run = trainer(tmp_path, BestValidation(), Steps(), val_check_interval=every)
+    run = trainer(tmp_path, ValidateAtEnd(), Steps(), val_check_interval=every)
     run.fit(module, view_loader(module.encoder), pair_loader(module.encoder))
     assert steps == expected
 

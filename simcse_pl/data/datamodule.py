@@ -81,12 +81,12 @@ class SentenceDataModule(LightningDataModule):
         if min(len(self.rows), self.batch_size) == 1 and len(self.rows[0]) < 3:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row"
             raise UserError(f"{cause}: a batch of one without hard negatives has nothing to contrast with")
-        if self.batch_size % world_size():
-            raise UserError(f"data.batch_size={self.batch_size} cannot be shared by {world_size()} devices evenly")
 
     def train_dataloader(self) -> DataLoader[Row]:
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
         ranks = world_size()
+        if self.batch_size % ranks:
+            raise UserError(f"data.batch_size={self.batch_size} cannot be shared by {ranks} devices evenly")
         return DataLoader(
             self.rows,  # type: ignore[arg-type]
             batch_size=self.batch_size // ranks,

@@ -80,7 +80,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
     """STS-B from the first of `sources` that has it; one line in the log says which.
 
     Args:
-        sources: of `senteval` (passed over where `senteval_dir` is None), `hub` (where it can be reached) and
+        sources: of `senteval` (passed over where `senteval_dir` is None or empty), `hub` (where it can be reached) and
             `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
         senteval_dir: see `load_senteval_tasks`.
         split: `dev` or `test`.
@@ -93,7 +93,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
         raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {', '.join(_STSB_SOURCES)}")
     missed = []
     for source in sources:
-        if source == "senteval" and senteval_dir is None:
+        if source == "senteval" and not senteval_dir:
             missed.append("senteval_dir is not set")
             continue
         try:

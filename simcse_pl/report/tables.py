@@ -52,13 +52,18 @@ def run_table(results: Mapping[str, Any], folder: Path) -> Group:
     return Group(table, Text(where, no_wrap=True, overflow="ignore"))
 
 
+def job_folders(folder: Path) -> list[Path]:
+    """The folders of a sweep's jobs, in their order."""
+    return sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
 def sweep_table(folder: Path) -> Table:
     """The jobs of a Hydra multirun: what each was given and what came out, a row a job.
 
     Args:
         folder: of the sweep; each job has a folder in it, named by its number.
     """
-    jobs = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    jobs = job_folders(folder)
     settings = {job: _overrides(job) for job in jobs}
     names = list(dict.fromkeys(name for overrides in settings.values() for name in overrides))
     varied = [name for name in names if len({settings[job].get(name) for job in jobs}) > 1]
@@ -87,4 +92,4 @@ def show(table: Table | Group) -> None:
 def _overrides(job: Path) -> dict[str, str]:
     path = job / "config" / "overrides.yaml"
     lines = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return dict(line.split("=", 1) for line in lines)
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}

@@ -94,8 +94,9 @@ def test_what_cannot_be_trained_on_is_told(make_data, options, message):
 
 def test_a_batch_that_ranks_cannot_share_is_told(make_data, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 3)
+    data = make_data()
     with pytest.raises(UserError, match="data.batch_size=64 cannot be shared by 3 devices evenly"):
-        make_data()
+        data.train_dataloader()
 
 
 def test_validation_holds_each_pair_once(make_data):
