@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 
@@ -15,6 +16,11 @@ def world_size() -> int:
 def rank() -> int:
     """This process's place among them, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
+
+
+def is_first_process() -> bool:
+    """Whether this process is rank 0; told from the environment, so before the ranks have met as well."""
+    return bool(getattr(rank_zero_only, "rank", 0) == 0)
 
 
 class _GatherRows(torch.autograd.Function):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import wandb
 from pytorch_lightning.loggers import WandbLogger
-from pytorch_lightning.utilities import rank_zero_only
 
+from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
 
 MODES = ("auto", "online", "offline")
@@ -40,7 +40,7 @@ def wandb_logger(
         raise UserError("logger.wandb.mode=online: nobody is logged in; run `wandb login` or set WANDB_API_KEY")
     if mode == "auto":
         mode = os.environ.get("WANDB_MODE") or ("online" if logged_in else "offline")
-    if getattr(rank_zero_only, "rank", 0) > 0:
+    if not is_first_process():
         return WandbLogger(save_dir=save_dir, name=name)
     run = wandb.init(
         dir=save_dir,

