@@ -217,13 +217,16 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: no such checkpoint, one that is damaged, or an option that does not fit it.
         """
+        backbone = load_backbone(
+            str(name), num_layers, dropout, attention_dropout
+        )  # first: it tells a name that is nowhere
         source = resolve(str(name))
         saved = _read_settings(source)
         pooling = pooling or saved.pooling
         if not pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {', '.join(POOLINGS)}")
         encoder = cls(
-            load_backbone(str(name), num_layers, dropout, attention_dropout),
+            backbone,
             load_tokenizer(str(name)),
             pooling,
             head or saved.head,

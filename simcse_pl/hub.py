@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import constants, get_session, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
 from simcse_pl.errors import UserError, one_line
 
@@ -32,19 +32,19 @@ def unreachable_hint() -> str:
 
 
 def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
-    """A file of a hub repository, downloaded or from the local cache; None where it has no such file.
+    """A file of a hub repository, downloaded or from the local cache; None where there is no such file or repository.
 
     Where the hub cannot be reached, a file that is not in the cache counts as none.
 
     Raises:
-        UserError: no such repository, or the hub does not give the file.
+        UserError: the hub does not give the file.
     """
     try:
         with quiet("huggingface_hub"):
             return Path(hf_hub_download(repository, file, repo_type=repo_type, local_files_only=not reachable()))
-    except EntryNotFoundError:  # LocalEntryNotFoundError is one, too
+    except (EntryNotFoundError, RepositoryNotFoundError, HFValidationError):  # the last: a path is no repository's name
         return None
-    except (HfHubHTTPError, OSError, ValueError) as error:
+    except (HfHubHTTPError, OSError) as error:
         raise UserError(f"{repository}/{file} could not be downloaded from the hub: {one_line(error)}") from error
 
 

@@ -47,6 +47,7 @@ def test_the_bundle_where_there_is_one(run_command, tmp_path, make_model):
         (["encoder={model}"], "does not say how it is pooled: add pooling="),
         (["encoder={model}", "pooling=mean", "senteval_dir=nowhere"], "error: senteval_dir: no folder nowhere\n"),
         (["encoder=nowhere", "pooling=mean"], "error: model nowhere: no such folder, no copy in the local cache"),
+        (["encoder=a/mistyped/folder"], "error: model a/mistyped/folder: no such folder"),
         ([], "error: encoder is missing: add encoder=VALUE (--help says what it is)\n"),
     ],
 )

@@ -214,7 +214,7 @@ def test_help_shows_groups_and_options(run_command):
         assert expected in text
 
 
-def test_the_front_doors_hold_no_science():
+def test_the_front_doors_stay_short():
     root = Path(__file__).parent.parent
     for door in ("train.py", "evaluate.py"):
         assert len((root / door).read_text().splitlines()) < 120

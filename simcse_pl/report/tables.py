@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -16,9 +16,9 @@ from simcse_pl.evaluation.sts import StsResult
 RESULTS_FILE = "results.json"
 
 
-def hundredfold(score: float | None) -> str:
+def hundredfold(score: float) -> str:
     """A correlation as the tables show it."""
-    return "-" if score is None else f"{100 * score:.2f}"
+    return f"{100 * score:.2f}"
 
 
 def sts_table(results: Sequence[StsResult], encoder: str, split: str) -> Table:
@@ -91,5 +91,5 @@ def show(table: Table | Group) -> None:
 
 def _overrides(job: Path) -> dict[str, str]:
     path = job / "config" / "overrides.yaml"
-    lines = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return {name: value for name, _, value in (line.partition("=") for line in lines)}
+    lines = list(OmegaConf.load(path)) if path.is_file() else []
+    return {name: value for name, _, value in (str(line).partition("=") for line in lines)}
