@@ -2,13 +2,13 @@
 
 import importlib.util
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -55,6 +55,7 @@ def load_backbone(
     num_layers: int | None = None,
     dropout: float | None = None,
     attention_dropout: float | None = None,
+    subfolder: str = "",
 ) -> PreTrainedModel:
     """A pretrained encoder in float32, without its pooler.
 
@@ -63,13 +64,14 @@ def load_backbone(
         num_layers: keep the first layers only; all of them where None.
         dropout: the rate after the embeddings and after each sublayer; the checkpoint's own where None.
         attention_dropout: the rate on the attention probabilities; where None, `dropout` if it has such a rate.
+        subfolder: where in the folder or repository the model is, if not at its root.
 
     Raises:
         UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
-        config = AutoConfig.from_pretrained(source, local_files_only=_local_only(source))
+        config = AutoConfig.from_pretrained(source, subfolder=subfolder, **_loading(source))
     if num_layers is not None:
         _keep_layers(config, num_layers, name)
     _set_dropout(config, dropout, attention_dropout, name)
@@ -80,25 +82,57 @@ def load_backbone(
             config=config,
             dtype=torch.float32,
             output_loading_info=True,
-            local_files_only=_local_only(source),
+            subfolder=subfolder,
+            **_loading(source),
         )
     missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it a {config.model_type}?")
-    if getattr(model, "pooler", None) is not None:
-        model.register_module("pooler", None)  # our pooling takes its place; unused weights would stall DDP
+    return _without_pooler(model)
+
+
+def rebuild_backbone(
+    name: str, config: PreTrainedConfig, weights: Mapping[str, Tensor], num_layers: int | None = None
+) -> PreTrainedModel:
+    """A backbone from its config and weights, as a checkpoint of training holds them.
+
+    Args:
+        name: what errors call it.
+        config: says the architecture; its number of layers is set here.
+        weights: by the names of the backbone's own state dict.
+        num_layers: keep the first layers only; all of them where None.
+
+    Raises:
+        UserError: weights that are missing or do not fit, or more layers than there are.
+    """
+    if num_layers is not None:
+        _keep_layers(config, num_layers, name)
+    try:
+        with torch.random.fork_rng(devices=[]), quiet_transformers():
+            model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+        missing = model.load_state_dict(weights, strict=False).missing_keys
+    except (ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"{name}: its weights do not fit its config: {one_line(error)}") from error
+    if missing:
+        raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it damaged?")
     return model
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, padding on the right.
+
+    Args:
+        name: see `resolve`.
+        subfolder: where in the folder or repository it is, if not at its root.
 
     Raises:
         UserError: there is none.
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, local_files_only=_local_only(source))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source, subfolder=subfolder, **_loading(source)
+        )
     tokenizer.padding_side = "right"  # [CLS] is looked for at position 0
     if tokenizer.pad_token is None:  # padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
@@ -113,6 +147,12 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) 
     wanted = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
     has_types = getattr(backbone.config, "type_vocab_size", 0) > 0
     tokenizer.model_input_names = [name for name in wanted if name != "token_type_ids" or has_types]
+
+
+def lower_cases(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether capitals and small letters are the same to the tokenizer."""
+    normalizer = tokenizer.backend_tokenizer.normalizer if tokenizer.is_fast else None
+    return normalizer is not None and normalizer.normalize_str("ABC") == normalizer.normalize_str("abc")
 
 
 def longest_input(backbone: PreTrainedModel) -> int | None:
@@ -143,8 +183,15 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _local_only(source: str) -> bool:
-    return Path(source).is_dir() or not hub.reachable()
+def _loading(source: str) -> dict[str, bool]:
+    """How everything is loaded: no code that comes with a model is run, and no question asked about it."""
+    return {"local_files_only": Path(source).is_dir() or not hub.reachable(), "trust_remote_code": False}
+
+
+def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
+    if getattr(model, "pooler", None) is not None:
+        model.register_module("pooler", None)  # our pooling takes its place; unused weights would stall DDP
+    return model
 
 
 @contextmanager
@@ -154,12 +201,12 @@ def _one_line_errors(name: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         source = resolve(name)
-        if Path(source).is_dir():
+        if Path(source).exists():
             raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error
         if not hub.reachable():
             raise UserError(
                 f"model {name}: no such folder, no copy in the local cache, and {hub.unreachable_hint()}; "
-                "give the folder of a checkpoint (model.name=FOLDER)"
+                "give the folder of a checkpoint"
             ) from error
         raise UserError(f"model {name}: no such folder, and not to be had from the hub: {one_line(error)}") from error
 
@@ -167,7 +214,7 @@ def _one_line_errors(name: str) -> Iterator[None]:
 def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:
     available = config.num_hidden_layers
     if not 1 <= num_layers <= available:
-        raise UserError(f"model.num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
+        raise UserError(f"num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
     config.num_hidden_layers = num_layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:num_layers]
@@ -185,9 +232,9 @@ def _set_rate(config: PreTrainedConfig, option: str, rate: float | None, names: 
     if rate is None:
         return
     if not 0 <= rate < 1:
-        raise UserError(f"model.{option}={rate}: it must be at least 0 and below 1")
+        raise UserError(f"{option}={rate}: it must be at least 0 and below 1")
     own_names = [own for own in names if own in config.to_dict()]
     if not own_names:
-        raise UserError(f"model.{option}={rate}: {name} ({config.model_type}) has no such dropout")
+        raise UserError(f"{option}={rate}: {name} ({config.model_type}) has no such dropout")
     for own in own_names:
         setattr(config, own, float(rate))

@@ -4,43 +4,35 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import track
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl import hub
 from simcse_pl.backbone import (
     load_backbone,
     load_tokenizer,
     longest_input,
+    lower_cases,
     match_inputs,
     quiet_transformers,
     resolve,
 )
+from simcse_pl.checkpoint import read_checkpoint
+from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.pooling import POOLINGS, USES_ALL_LAYERS
+from simcse_pl.pooling import CHOICES, find_pooling
+from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
 HEADS = ("none", "mlp", "mlp_train_only")
-SETTINGS_FILE = "simcse.json"
-HEAD_FILE = "head.safetensors"
 _LONGEST_BY_DEFAULT = 512
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a saved folder says of an encoder beside its backbone; a plain checkpoint says nothing."""
-
-    pooling: str | None = None
-    head: str = "none"
-    max_length: int | None = None
 
 
 class SentenceEncoder(nn.Module):
@@ -49,11 +41,13 @@ class SentenceEncoder(nn.Module):
     Args:
         backbone: a Hugging Face encoder.
         tokenizer: its tokenizer; set up here to return just what the backbone takes.
-        pooling: `cls`, `mean`, `first_last`, `top2` or `max` (see pooling.py).
+        pooling: `cls`, `mean`, `first_last`, `top2`, `max`, or layers as in `layers_1_12` (see pooling.py).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
             `mlp_train_only` (dropped at test time); Table 6 of the paper.
         max_length: the most tokens of a sentence that `encode` reads, special tokens included; what
             the backbone can take, up to 512, where None.
+        normalize: scale the vectors that `encode` gives to length 1. Training is the same with and without:
+            it looks at cosine similarity, which knows no length.
 
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
@@ -71,18 +65,17 @@ class SentenceEncoder(nn.Module):
         pooling: str = "cls",
         head: str = "none",
         max_length: int | None = None,
+        normalize: bool = False,
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise UserError(f"model.pooling={pooling}: choose one of {', '.join(POOLINGS)}")
         if head not in HEADS:
-            raise UserError(f"model.head={head}: choose one of {', '.join(HEADS)}")
-        if pooling == "top2" and backbone.config.num_hidden_layers < 2:
-            raise UserError("model.pooling=top2: the backbone has one layer only")
+            raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling = pooling
+        self._pool = find_pooling(pooling, backbone.config.num_hidden_layers)
         self.head = head
+        self.normalize = normalize
         self.dim: int = backbone.config.hidden_size
         self.projection = None if head == "none" else _projection_head(self.dim, backbone)
         match_inputs(tokenizer, backbone)
@@ -103,6 +96,11 @@ class SentenceEncoder(nn.Module):
         return self.tokenizer.model_max_length
 
     @property
+    def settings(self) -> Settings:
+        """What is saved of the encoder beside its weights and its tokenizer."""
+        return Settings(self.pooling, self.head, self.max_length, self.normalize)
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.backbone.device
@@ -117,9 +115,10 @@ class SentenceEncoder(nn.Module):
         Returns:
             [batch, dim].
         """
-        outputs = self.backbone(**inputs, output_hidden_states=self.pooling in USES_ALL_LAYERS)
-        hidden_states = outputs.hidden_states if self.pooling in USES_ALL_LAYERS else (outputs.last_hidden_state,)
-        vectors = POOLINGS[self.pooling](hidden_states, inputs["attention_mask"])
+        last_alone = self._pool.reads_last_layer_alone
+        outputs = self.backbone(**inputs, output_hidden_states=not last_alone)
+        hidden_states = (outputs.last_hidden_state,) if last_alone else outputs.hidden_states
+        vectors = self._pool(hidden_states, inputs["attention_mask"])
         if self.projection is not None and (self.training or self.head == "mlp"):
             vectors = self.projection(vectors)
         return vectors
@@ -139,7 +138,7 @@ class SentenceEncoder(nn.Module):
             sentences: any number of them, none included.
             batch_size: sentences that go through the backbone at once; like lengths go together.
             max_length: tokens read of a sentence; the encoder's own `max_length` where None.
-            normalize: scale every vector to length 1.
+            normalize: scale every vector to length 1, which an encoder with `normalize` always does.
             progress: show a progress bar on standard error.
 
         Returns:
@@ -170,10 +169,10 @@ class SentenceEncoder(nn.Module):
                 vectors[rows] = self(inputs.to(self.device)).float().cpu()
         finally:
             self.train(was_training)
-        return F.normalize(vectors, dim=-1) if normalize else vectors
+        return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write one standard Hugging Face folder, with `simcse.json` (pooling, head, length) and any head's weights.
+        """Write one standard Hugging Face folder, with `simcse.json` (the settings) and any head's weights.
 
         Every file is written whole beside its place and then moved there, the settings last.
         """
@@ -185,8 +184,7 @@ class SentenceEncoder(nn.Module):
             self.tokenizer.save_pretrained(new)
             if self.projection is not None:
                 save_file(self.projection.state_dict(), new / HEAD_FILE)
-            settings = asdict(Settings(self.pooling, self.head, self.max_length))
-            (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
             for file in sorted(new.iterdir(), key=lambda path: path.name == SETTINGS_FILE):
                 os.replace(file, folder / file.name)
         if self.projection is None:
@@ -202,14 +200,16 @@ class SentenceEncoder(nn.Module):
         num_layers: int | None = None,
         dropout: float | None = None,
         attention_dropout: float | None = None,
+        normalize: bool | None = None,
     ) -> "SentenceEncoder":
-        """Load a saved encoder, or make one of any Hugging Face checkpoint.
+        """Load a saved encoder or one of sentence-transformers, or make one of any Hugging Face checkpoint.
 
         Args:
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
-            pooling: needed for a checkpoint that was not saved by `save_pretrained`.
+            pooling: needed for a plain checkpoint. A folder of sentence-transformers is taken as one where this is
+                given: its own pooling, head, normalization and length are then left aside.
             head: `none` where neither this nor the folder says; a head that the folder has no weights for is fresh.
-            max_length, num_layers, dropout, attention_dropout: in place of the folder's own, where given.
+            max_length, num_layers, dropout, attention_dropout, normalize: in place of the folder's own, where given.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
@@ -217,23 +217,67 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: no such checkpoint, one that is damaged, or an option that does not fit it.
         """
-        backbone = load_backbone(
-            str(name), num_layers, dropout, attention_dropout
-        )  # first: it tells a name that is nowhere
         source = resolve(str(name))
-        saved = _read_settings(source)
-        pooling = pooling or saved.pooling
+        saved = read_saved(source)
+        if saved is None and pooling is None:
+            saved = read_sentence_transformers(source)
+        saved = saved or Saved()
+        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, saved.subfolder)
+        tokenizer = load_tokenizer(str(name), saved.subfolder)
+        if saved.lower_case and not lower_cases(tokenizer):
+            raise UserError(f"{name} is for small letters (do_lower_case), which its tokenizer is not: add pooling=")
+        return cls._assemble(str(name), backbone, tokenizer, saved, pooling, head, max_length, normalize)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        num_layers: int | None = None,
+        normalize: bool | None = None,
+    ) -> "SentenceEncoder":
+        """Load the encoder that a Lightning checkpoint of SimCSEModule holds, wherever the file has been moved.
+
+        Args:
+            path: the `.ckpt` file.
+            pooling, max_length, num_layers, normalize: in place of the checkpoint's own, where given.
+
+        Returns:
+            The encoder in evaluation mode, on the CPU.
+
+        Raises:
+            UserError: no such file, one that is damaged or holds no encoder, or an option that does not fit it.
+        """
+        backbone, tokenizer, saved = read_checkpoint(path, num_layers)
+        with torch.random.fork_rng(devices=[]):  # the head's fresh weights give way at once
+            return cls._assemble(str(path), backbone, tokenizer, saved, pooling, None, max_length, normalize)
+
+    @classmethod
+    def _assemble(
+        cls,
+        name: str,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        saved: Saved,
+        pooling: str | None,
+        head: str | None,
+        max_length: int | None,
+        normalize: bool | None,
+    ) -> "SentenceEncoder":
+        settings = saved.settings
+        pooling = pooling or settings.pooling
         if not pooling:
-            raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {', '.join(POOLINGS)}")
-        encoder = cls(
-            backbone,
-            load_tokenizer(str(name)),
-            pooling,
-            head or saved.head,
-            max_length or saved.max_length,
-        )
-        if encoder.projection is not None and saved.head != "none":
-            _load_head(encoder.projection, source)
+            raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
+        if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
+            max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
+        normalize = settings.normalize if normalize is None else normalize
+        encoder = cls(backbone, tokenizer, pooling, head or settings.head, max_length, normalize)
+        if encoder.projection is not None and settings.head != "none":
+            try:
+                encoder.projection.load_state_dict(saved.head_weights)
+            except RuntimeError as error:
+                raise UserError(f"{name}: the weights of its projection head do not fit: {one_line(error)}") from error
         return encoder.eval()
 
 
@@ -243,33 +287,3 @@ def _projection_head(dim: int, backbone: PreTrainedModel) -> nn.Module:
     nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
-
-
-def _find_file(source: str, file: str) -> Path | None:
-    """A file of a model folder or hub repository; None where it has no such file."""
-    if Path(source).is_dir():
-        return path if (path := Path(source) / file).is_file() else None
-    return hub.find(source, file)
-
-
-def _read_settings(source: str) -> Settings:
-    path = _find_file(source, SETTINGS_FILE)
-    if path is None:
-        return Settings()
-    try:
-        match json.loads(path.read_text(encoding="utf-8")):
-            case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
-                return Settings(pooling, head, max_length)
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
-    raise UserError(f"{path} is damaged: it must hold pooling, head and max_length")
-
-
-def _load_head(projection: nn.Module, source: str) -> None:
-    path = _find_file(source, HEAD_FILE)
-    if path is None:
-        raise UserError(f"{source} says that it has a projection head, and {HEAD_FILE} is missing")
-    try:
-        projection.load_state_dict(load_file(path))
-    except Exception as error:  # safetensors and torch each have their own
-        raise UserError(f"{path} does not fit this encoder: {one_line(error)}") from error

@@ -9,13 +9,13 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torchmetrics import SpearmanCorrCoef
 
+from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
+from simcse_pl.data.sts import ALIKE_ABOVE
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.metrics import Alignment, Uniformity
 from simcse_pl.objective import mean_similarities
 from simcse_pl.optimizer import LinearAdamW
-
-_ALIKE_ABOVE = 4.0  # pairs scored above this are the positives of alignment (section 2 of the paper)
 
 
 class SimCSEModule(LightningModule):
@@ -77,12 +77,17 @@ class SimCSEModule(LightningModule):
         scores = batch.pop("scores")
         first, second = self.embed(batch).float().unbind(dim=1)
         self.spearman.update(F.cosine_similarity(first, second), scores)
-        alike = scores > _ALIKE_ABOVE
+        alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
         self.uniformity.update(torch.cat([first, second]))
         self.log(f"{stage}/spearman", self.spearman, prog_bar=True, batch_size=len(scores))
         self.log(f"{stage}/alignment", self.alignment, batch_size=len(scores))
         self.log(f"{stage}/uniformity", self.uniformity, batch_size=len(scores))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what `SentenceEncoder.from_checkpoint` needs to rebuild the encoder from this file alone."""
+        encoder = self.encoder
+        checkpoint[ENTRY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW over all weights, with its linear schedule step by step."""

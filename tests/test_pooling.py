@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from simcse_pl.pooling import POOLINGS, USES_ALL_LAYERS
+from simcse_pl.errors import UserError
+from simcse_pl.pooling import POOLINGS, find_pooling
 
 
 @pytest.fixture
@@ -17,49 +18,81 @@ def over_tokens(states, mask, reduce):
     return torch.stack([reduce(row[: int(length)]) for row, length in zip(states, mask.sum(dim=1), strict=True)])
 
 
+def mean_of_layers(*layers):
+    def expected(states, mask):
+        return sum(over_tokens(states[n], mask, lambda rows: rows.mean(dim=0)) for n in layers) / len(layers)
+
+    return expected
+
+
 EXPECTED = {
     "cls": lambda states, mask: states[3][:, 0],
-    "mean": lambda states, mask: over_tokens(states[3], mask, lambda rows: rows.mean(dim=0)),
+    "mean": mean_of_layers(3),
     "max": lambda states, mask: over_tokens(states[3], mask, lambda rows: rows.max(dim=0).values),
-    "first_last": lambda states, mask: (
-        (
-            over_tokens(states[1], mask, lambda rows: rows.mean(dim=0))
-            + over_tokens(states[3], mask, lambda rows: rows.mean(dim=0))
-        )
-        / 2
-    ),
-    "top2": lambda states, mask: (
-        (
-            over_tokens(states[2], mask, lambda rows: rows.mean(dim=0))
-            + over_tokens(states[3], mask, lambda rows: rows.mean(dim=0))
-        )
-        / 2
-    ),
+    "first_last": mean_of_layers(1, 3),
+    "top2": mean_of_layers(2, 3),
+    "layers_1_3": mean_of_layers(1, 3),
+    "layers_3_0_1": mean_of_layers(0, 1, 3),
+    "layers_2": mean_of_layers(2),
 }
 
 
-@pytest.mark.parametrize("name", POOLINGS)
+def test_every_pooling_is_tested():
+    assert set(POOLINGS) <= set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
 def test_equals_a_loop_over_the_tokens(name, states_and_mask):
     states, mask = states_and_mask
-    torch.testing.assert_close(POOLINGS[name](states, mask), EXPECTED[name](states, mask))
+    torch.testing.assert_close(find_pooling(name, 3)(states, mask), EXPECTED[name](states, mask))
 
 
-@pytest.mark.parametrize("name", POOLINGS)
-def test_padding_and_unused_layers_do_not_matter(name, states_and_mask):
+@pytest.mark.parametrize("name", EXPECTED)
+def test_padding_and_layers_not_named_do_not_matter(name, states_and_mask):
     states, mask = states_and_mask
+    pooling = find_pooling(name, 3)
     noisy = [torch.where(mask.unsqueeze(-1).bool(), layer, 1e4) for layer in states]
-    noisy[0] = noisy[0] + 1
-    torch.testing.assert_close(POOLINGS[name](noisy, mask), POOLINGS[name](states, mask), atol=1e-5, rtol=1e-5)
-    if name not in USES_ALL_LAYERS:
-        assert torch.equal(POOLINGS[name](states[-1:], mask), POOLINGS[name](states, mask))
+    for layer in range(4):
+        if layer not in [n % 4 for n in pooling.layers]:
+            noisy[layer] = noisy[layer] + 1
+    torch.testing.assert_close(pooling(noisy, mask), pooling(states, mask), atol=1e-5, rtol=1e-5)
+    if pooling.reads_last_layer_alone:
+        assert torch.equal(pooling(states[-1:], mask), pooling(states, mask))
+
+
+def test_first_and_last_are_layers_by_number(states_and_mask):
+    states, mask = states_and_mask
+    assert torch.equal(find_pooling("first_last", 3)(states, mask), find_pooling("layers_1_3", 3)(states, mask))
+    assert torch.equal(find_pooling("top2", 3)(states, mask), find_pooling("layers_2_3", 3)(states, mask))
+    assert torch.equal(find_pooling("mean", 3)(states, mask), find_pooling("layers_3", 3)(states, mask))
 
 
 def test_first_last_of_one_layer_is_its_mean(states_and_mask):
     states, mask = states_and_mask
-    torch.testing.assert_close(POOLINGS["first_last"](states[:2], mask), POOLINGS["mean"](states[:2], mask))
+    assert torch.equal(find_pooling("first_last", 1)(states[:2], mask), POOLINGS["mean"](states[:2], mask))
 
 
-@pytest.mark.parametrize("name", ["mean", "first_last", "top2"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("average", "pooling=average: choose one of cls, mean, first_last, top2, max, or layers like layers_1_2"),
+        *((f"layers{end}", f"pooling=layers{end}: choose one of") for end in ("", "_", "_a", "_1_", "__1", "_-1")),
+        *((f"layers{end}", f"pooling=layers{end}: choose one of") for end in ("_01", "_1.5", "_\u0661", " 1", "_1\n")),
+        ("layers_1_2_1", "pooling=layers_1_2_1: name each layer once"),
+        ("layers_1_4", "pooling=layers_1_4: the model has layers 1 to 3, and 0, its embeddings"),
+    ],
+)
+def test_odd_names_are_told(name, message):
+    with pytest.raises(UserError, match=message):
+        find_pooling(name, 3)
+
+
+def test_top2_needs_two_layers():
+    with pytest.raises(UserError, match="pooling=top2: the model has one layer only"):
+        find_pooling("top2", 1)
+
+
+@pytest.mark.parametrize("name", ["mean", "first_last", "top2", "layers_0_2"])
 def test_a_sentence_without_tokens_is_zero_and_not_nan(name, states_and_mask):
     states, mask = states_and_mask
-    assert POOLINGS[name](states, torch.zeros_like(mask)).abs().max() == 0
+    assert find_pooling(name, 3)(states, torch.zeros_like(mask)).abs().max() == 0

@@ -1,0 +1,109 @@
+"""The encoder in a checkpoint of Lightning: all that rebuilds it, so that the file can be moved anywhere."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
+from simcse_pl.encoder_files import Saved, Settings, parse_settings
+from simcse_pl.errors import UserError, one_line
+
+ENTRY = "simcse_pl.encoder"
+_PREFIX = "encoder."  # SimCSEModule.encoder
+
+
+def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> dict[str, Any]:
+    """What a checkpoint's entry `ENTRY` says of its encoder, beside the weights.
+
+    A file's bytes stand as the characters of latin-1: torch's safe reader refuses empty bytes, and a tokenizer's file
+    need not be text.
+
+    Args:
+        config: the backbone's.
+        tokenizer: the encoder's.
+        settings: the encoder's.
+
+    Returns:
+        `settings`, and the `files` of config and tokenizer by their names.
+    """
+    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+        config.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(Path(folder).iterdir())}
+    return {"settings": asdict(settings), "files": files}
+
+
+def read_checkpoint(
+    path: str | Path, num_layers: int | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Saved]:
+    """The encoder of a checkpoint; no code that the file may hold is run.
+
+    Args:
+        path: the `.ckpt` file.
+        num_layers: keep the backbone's first layers only; all of them where None.
+
+    Returns:
+        The backbone, the tokenizer, and what the file says of the encoder beside them.
+
+    Raises:
+        UserError: no such file, one that is damaged or holds no encoder, or more layers than there are.
+    """
+    content = _load(path)
+    if not isinstance(content, dict) or ENTRY not in content:
+        raise UserError(
+            f"{path} holds no encoder: it is of another project or of an older version; "
+            "give the folder `encoder` of the run instead"
+        )
+    match content.get("state_dict"), content[ENTRY]:
+        case dict(weights), {"settings": settings, "files": dict(files)} if all(map(_is_plain_file, files.items())):
+            pass
+        case _:
+            raise UserError(f"{path} is damaged: it must hold state_dict, and {ENTRY} with settings and files")
+    config, tokenizer = _read_files(files, path)
+    backbone = rebuild_backbone(str(path), config, _under("backbone.", weights), num_layers)
+    return backbone, tokenizer, Saved(parse_settings(settings, str(path)), _under("projection.", weights))
+
+
+def _load(path: str | Path) -> Any:
+    if not Path(path).is_file():
+        raise UserError(f"no file {path}")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # the optimizer's state stays on disk
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {one_line(error)}") from error
+    except Exception as error:  # torch has many, and the longest says how to run a file's code
+        raise UserError(
+            f"{path} is no checkpoint, or damaged, or holds more than tensors and plain values, which is not loaded"
+        ) from error
+
+
+def _is_plain_file(item: tuple[Any, Any]) -> bool:
+    """A name without folders, and text of latin-1."""
+    name, text = item
+    if not isinstance(name, str) or not isinstance(text, str):
+        return False
+    return name not in ("", "..") and Path(name).name == name and all(ord(character) < 256 for character in text)
+
+
+def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
+    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+        try:
+            for name, text in files.items():
+                (Path(folder) / name).write_bytes(text.encode("latin-1"))
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            return config, load_tokenizer(folder)
+        except Exception as error:  # whatever a damaged text makes of them
+            raise UserError(f"{path} is damaged: its config or tokenizer: {one_line(error)}") from error
+
+
+def _under(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of one part of the encoder, by their names in it."""
+    prefix = _PREFIX + part
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if str(name).startswith(prefix)}

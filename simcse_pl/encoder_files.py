@@ -1,0 +1,109 @@
+"""What is saved of an encoder beside its backbone and tokenizer: `simcse.json`, and the weights of its head."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from simcse_pl import hub
+from simcse_pl.errors import UserError, one_line
+
+SETTINGS_FILE = "simcse.json"
+HEAD_FILE = "head.safetensors"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of SentenceEncoder that are saved with it; a plain checkpoint says nothing."""
+
+    pooling: str | None = None
+    head: str = "none"
+    max_length: int | None = None
+    normalize: bool = False
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a source says of an encoder.
+
+    Args:
+        settings: of the encoder.
+        head_weights: the state dict of its projection head; none where it has no head.
+        subfolder: where in the source the backbone and the tokenizer are.
+        lower_case: whether sentences are read in small letters.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    head_weights: Mapping[str, Tensor] = field(default_factory=dict)
+    subfolder: str = ""
+    lower_case: bool = False
+
+
+def read_saved(source: str) -> Saved | None:
+    """What `SentenceEncoder.save_pretrained` wrote; None where it did not.
+
+    Args:
+        source: a folder or a hub repository.
+
+    Raises:
+        UserError: a file that is damaged or missing.
+    """
+    path = find_file(source, SETTINGS_FILE)
+    if path is None:
+        return None
+    settings = parse_settings(read_json(path), str(path))
+    if settings.head == "none":
+        return Saved(settings)
+    head = find_file(source, HEAD_FILE)
+    if head is None:
+        raise UserError(f"{source} says that it has a projection head, and {HEAD_FILE} is missing")
+    return Saved(settings, read_weights(head))
+
+
+def parse_settings(value: Any, where: str) -> Settings:
+    """Settings from what `dataclasses.asdict` made of them; `normalize` came later than the others.
+
+    Raises:
+        UserError: they are not there, or not of their types.
+    """
+    match value:
+        case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
+            match value.get("normalize", False):
+                case bool(normalize):
+                    return Settings(pooling, head, max_length, normalize)
+    raise UserError(f"{where} is damaged: it must hold pooling, head, max_length and normalize")
+
+
+def find_file(source: str, file: str) -> Path | None:
+    """A file of a model folder or hub repository; None where it has no such file."""
+    if Path(source).is_dir():
+        return path if (path := Path(source) / file).is_file() else None
+    return hub.find(source, file)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        UserError: it is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        UserError: it is none, or damaged.
+    """
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors has its own, and the system's
+        raise UserError(f"{path} is damaged: {one_line(error)}") from error

@@ -1,0 +1,177 @@
+"""Encoders out of Lightning's checkpoints: equal to the bit wherever the file lies, and nothing run or guessed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from safetensors.torch import save_file
+
+from simcse_pl.checkpoint import ENTRY, describe
+from simcse_pl.encoder import HEADS, SentenceEncoder
+from simcse_pl.encoder_files import Settings
+from simcse_pl.errors import UserError
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import ARCHITECTURES, SENTENCES
+
+
+def save(encoder, path):
+    """A checkpoint as Lightning's trainer writes it."""
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.strategy.connect(module)
+    trainer.save_checkpoint(path)
+    return encoder.eval()
+
+
+@pytest.fixture
+def checkpoint(make_model, tmp_path):
+    """A checkpoint of an encoder with a head, and its content."""
+    path = tmp_path / "best.ckpt"
+    save(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp", max_length=20), path)
+    return path, torch.load(path, weights_only=True)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("head", HEADS)
+def test_equals_the_trained_encoder_to_the_bit(architecture, head, make_model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(make_model(architecture), folder)
+    encoder = SentenceEncoder.from_pretrained(
+        folder, pooling="layers_0_2", head=head, max_length=20, num_layers=2, dropout=0.2, normalize=True
+    )
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(torch.randn_like(weight) * 0.01)
+    save(encoder, tmp_path / "here.ckpt")
+    shutil.rmtree(folder)
+    shutil.move(tmp_path / "here.ckpt", tmp_path / "there.ckpt")
+    before = torch.get_rng_state()
+    loaded = SentenceEncoder.from_checkpoint(tmp_path / "there.ckpt")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert loaded.settings == encoder.settings and not loaded.training
+    for (name, mine), theirs in zip(encoder.state_dict().items(), loaded.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs), name
+    assert torch.equal(encoder.encode(SENTENCES), loaded.encode(SENTENCES))
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    with torch.random.fork_rng():
+        trained = encoder.train()(inputs)
+    assert torch.equal(trained, loaded.train()(inputs))  # dropout and the head as well
+
+
+def test_binary_and_empty_files_of_a_tokenizer_survive(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    files = {"spiece.model": bytes(range(256)), "merges.txt": b"", "vocab.txt": "é\u2028字\r\n".encode()}
+
+    class Tokenizer:
+        def save_pretrained(self, folder):
+            for name, content in files.items():
+                (Path(folder) / name).write_bytes(content)
+
+    torch.save(describe(encoder.backbone.config, Tokenizer(), encoder.settings), tmp_path / "entry")
+    entry = torch.load(tmp_path / "entry", weights_only=True)
+    del entry["files"]["config.json"]
+    assert {name: text.encode("latin-1") for name, text in entry["files"].items()} == files
+
+
+def test_what_is_given_goes_before_what_the_file_says(checkpoint, make_model):
+    path, _ = checkpoint
+    loaded = SentenceEncoder.from_checkpoint(path, pooling="mean", max_length=40, num_layers=2, normalize=True)
+    assert loaded.settings == Settings("mean", "mlp", 40, True)
+    cut = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=2, max_length=40)
+    cut = SentenceEncoder(cut.backbone, cut.tokenizer, "mean", "mlp", 40, normalize=True)
+    cut.projection.load_state_dict(loaded.projection.state_dict())
+    assert torch.equal(loaded.encode(SENTENCES), cut.encode(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 4}, "^num_layers=4: .*best.ckpt has 3 layers"),
+        ({"pooling": "layers_4"}, "^pooling=layers_4: the model has layers 1 to 3"),
+        ({"max_length": 65}, "^max_length=65"),
+        ({"max_length": 0}, "^max_length=0"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options, message, checkpoint):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_checkpoint(checkpoint[0], **options)
+
+
+class Harmful:
+    def __reduce__(self):
+        return (open, ("ran", "w"))
+
+
+def without(content, *names):
+    return {name: value for name, value in content.items() if name not in names}
+
+
+def changed(content, **change):
+    return content | {ENTRY: content[ENTRY] | change}
+
+
+DAMAGES = {
+    "of another project": (lambda c: without(c, ENTRY), "holds no encoder: it is of another project or of an older"),
+    "no dict": (lambda c: [1, 2], "holds no encoder"),
+    "code": (lambda c: c | {"hyper_parameters": Harmful()}, "holds more than tensors and plain values"),
+    "no weights": (lambda c: without(c, "state_dict"), "is damaged: it must hold state_dict"),
+    "no files": (lambda c: changed(c, files=None), "is damaged: it must hold"),
+    "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: it must hold pooling, head"),
+    "no config": (lambda c: changed(c, files=without(c[ENTRY]["files"], "config.json")), "is damaged: its config or"),
+    "odd config": (lambda c: changed(c, files=c[ENTRY]["files"] | {"config.json": "{"}), "is damaged: its config or"),
+    "no tokenizer": (lambda c: changed(c, files=without(c[ENTRY]["files"], "tokenizer.json")), "is damaged: its con"),
+    "a weight missing": (
+        lambda c: c | {"state_dict": without(c["state_dict"], "encoder.backbone.embeddings.LayerNorm.bias")},
+        "its weights lack embeddings.LayerNorm.bias \\(1 missing\\)",
+    ),
+    "a weight of another shape": (
+        lambda c: c | {"state_dict": c["state_dict"] | {"encoder.backbone.embeddings.LayerNorm.bias": torch.ones(3)}},
+        "its weights do not fit its config",
+    ),
+    "a head's weight missing": (
+        lambda c: c | {"state_dict": without(c["state_dict"], "encoder.projection.0.bias")},
+        "the weights of its projection head do not fit",
+    ),
+    **{
+        f"a file named {name!r}": (lambda c, name=name: changed(c, files={name: "x"}), "is damaged: ")
+        for name in ("../escaped", "/tmp/escaped", "a/escaped", "..", ".", "", "a\0b", "e" * 300, 3)
+    },
+    "a file that is no text": (lambda c: changed(c, files={"a": 1, "b": "\u0100"}), "is damaged: it must hold"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_cannot_be_loaded_is_told(damage, checkpoint, tmp_path, monkeypatch):
+    path, content = checkpoint
+    change, message = DAMAGES[damage]
+    torch.save(change(content), path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message) as error:
+        SentenceEncoder.from_checkpoint(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+    assert [file.name for file in tmp_path.rglob("*")] == ["best.ckpt"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "safetensors", "no file", "folder"])
+def test_files_that_are_no_checkpoints_are_told(damage, checkpoint, tmp_path):
+    path, _ = checkpoint
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-1000])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "text":
+        path.write_text("not a checkpoint")
+    elif damage == "safetensors":
+        save_file({"a": torch.ones(1)}, path)
+    else:
+        path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    message = "no file" if damage in ("no file", "folder") else "is no checkpoint, or damaged, or holds more"
+    with pytest.raises(UserError, match=message) as error:
+        SentenceEncoder.from_checkpoint(path)
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
