@@ -1,0 +1,1 @@
+"""Post-processing of frozen embeddings: whitening, removal of the top components, and a normalizing flow."""

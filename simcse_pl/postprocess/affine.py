@@ -1,0 +1,66 @@
+"""The affine maps: x to (x - mean) matrix, with a matrix made of the embeddings' principal directions."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from simcse_pl.postprocess.base import PostProcess
+
+
+def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """The eigenvectors of the covariance of `x` [n, dim], those of the largest variance first.
+
+    The covariance is numpy.cov's, over n - 1. A direction counts only where its variance is above rounding: that of
+    the embeddings, eps^2 E ||x||^2 with the eps of their type, and that of the eigenvalues, dim * eps * the largest
+    with float64's. So there are at most n - 1 directions of n rows, and none for dimensions that are constant or
+    repeat others.
+
+    Args:
+        x: the embeddings, n at least 2.
+        center: subtract the mean first; otherwise 0 stands in its place, and there are at most n directions.
+
+    Returns:
+        In float64: the mean [dim], the variances [rank] in falling order, and the directions as columns [dim, rank].
+    """
+    n, dim = x.shape
+    rows = x.double()
+    mean = rows.mean(dim=0) if center else torch.zeros_like(rows[0])
+    covariance = (rows - mean).T @ (rows - mean) / (n - 1)
+    variances, directions = torch.linalg.eigh(covariance)
+    of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
+    of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
+    is_real = variances > torch.maximum(of_embeddings, of_eigenvalues)
+    kept = is_real.nonzero().flatten().flip(0)[: n - 1 if center else n]
+    return mean, variances[kept], directions[:, kept]
+
+
+class AffinePostProcess(PostProcess):
+    """A post-processing that maps x to (x - mean) matrix.
+
+    Attributes:
+        mean: [dim], float64.
+        matrix: [dim, k], float64.
+    """
+
+    mean: Tensor
+    matrix: Tensor
+
+    @abstractmethod
+    def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and the matrix for embeddings."""
+
+    def _fit(self, x: Tensor) -> None:
+        self.mean, self.matrix = self._fit_affine(x)
+
+    def _transform(self, x: Tensor) -> Tensor:
+        return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "matrix": self.matrix}
+
+    def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        mean, matrix = tensors["mean"], tensors["matrix"]
+        if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width:
+            raise ValueError(f"mean {list(mean.shape)} and matrix {list(matrix.shape)} for {width} dimensions")
+        self.mean, self.matrix = mean.double(), matrix.double()

@@ -1,0 +1,125 @@
+"""What every post-processing has in common: fit, transform, and the two files that it is saved as."""
+
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from simcse_pl.errors import UserError
+
+SETTINGS_FILE = "postprocess.json"
+TENSORS_FILE = "postprocess.safetensors"
+
+
+class PostProcess(ABC):
+    """A map of embeddings that is learned from embeddings, without labels, while the encoder stays as it is.
+
+    The arithmetic is in float64, on the device of the embeddings; what comes out has the type of what went in.
+
+    Args:
+        options: what the subclass was constructed with, as `load` will construct it again.
+
+    Attributes:
+        name: of the kind, as files and tables have it.
+        options: the constructor's arguments that the map depends on.
+        width: of the embeddings it was fitted on; None before that.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.width: int | None = None
+
+    @property
+    def fitted(self) -> bool:
+        """Whether `fit` has been called, or this came out of a saved folder."""
+        return self.width is not None
+
+    def fit(self, x: Tensor) -> Self:
+        """Learn the map from the embeddings `x` [n, dim]; an earlier fit is forgotten.
+
+        Raises:
+            UserError: embeddings that are no finite matrix of floats, or too few of them.
+        """
+        self._check_matrix(x)
+        if len(x) < 2:
+            raise UserError(f"{self.name}: {len(x)} embeddings are too few to fit on; give at least 2")
+        self._fit(x.detach())
+        self.width = x.shape[1]
+        return self
+
+    def transform(self, x: Tensor) -> Tensor:
+        """The embeddings `x` [n, dim] after the map, [n, k]; n may be 0.
+
+        Raises:
+            UserError: before `fit`, or embeddings that are no finite matrix of floats as wide as those fitted on.
+        """
+        self._check_fitted(x)
+        return self._transform(x.detach().double()).to(x.dtype)
+
+    def save(self, folder: str | Path) -> None:
+        """Write postprocess.json (kind, width and options) and postprocess.safetensors into `folder`.
+
+        Both are written whole beside their places and then moved there, the settings last.
+
+        Raises:
+            UserError: before `fit`.
+        """
+        if not self.fitted:
+            raise UserError(f"{self.name}: fit it before it is saved")
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {"name": self.name, "width": self.width, "options": self.options}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors().items()}
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name:
+            new = Path(name)
+            save_file(tensors, new / TENSORS_FILE)
+            (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            for file in (TENSORS_FILE, SETTINGS_FILE):
+                os.replace(new / file, folder / file)
+
+    def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        """Take over what `save` wrote; `load` calls it.
+
+        Raises:
+            Exception: tensors that do not fit these options and this width.
+        """
+        self._restore(width, tensors)
+        self.width = width
+
+    @abstractmethod
+    def _fit(self, x: Tensor) -> None:
+        """Learn from at least two finite embeddings."""
+
+    @abstractmethod
+    def _transform(self, x: Tensor) -> Tensor:
+        """Map float64 embeddings of the right width."""
+
+    @abstractmethod
+    def _tensors(self) -> dict[str, Tensor]:
+        """What was fitted."""
+
+    @abstractmethod
+    def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        """The reverse of `_tensors`."""
+
+    def _check_matrix(self, x: Tensor) -> None:
+        if x.ndim != 2 or not x.shape[1] or not x.is_floating_point():
+            raise UserError(f"{self.name} takes floats [n, dim], and was given {x.dtype} {list(x.shape)}")
+        if not torch.isfinite(x).all():
+            row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
+            raise UserError(f"{self.name}: embedding {row} holds a number that is not finite")
+
+    def _check_fitted(self, x: Tensor) -> None:
+        if not self.fitted:
+            raise UserError(f"{self.name}: fit it on embeddings first")
+        self._check_matrix(x)
+        if x.shape[1] != self.width:
+            raise UserError(f"{self.name} was fitted on {self.width} dimensions, and was given {x.shape[1]}")

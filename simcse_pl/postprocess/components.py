@@ -1,0 +1,47 @@
+"""Removal of the top principal components (Mu and Viswanath 2018; Arora et al. 2017)."""
+
+import torch
+from torch import Tensor
+
+from simcse_pl.errors import UserError
+from simcse_pl.postprocess.affine import AffinePostProcess, principal_directions
+
+
+class RemoveComponents(AffinePostProcess):
+    """All-but-the-top: subtract the mean, then the projections on the top principal components.
+
+    Mu and Viswanath 2018, "All-but-the-Top", algorithm 1; they suggest a component for every 100 dimensions. With
+    `count=1, center=False` it is the common component removal of Arora et al. 2017, "A Simple but Tough-to-Beat
+    Baseline for Sentence Embeddings" (algorithm 1, second half): x - u u^T x with u the first singular vector.
+
+    Args:
+        count: the number of components.
+        center: subtract the mean first, and find the components without it.
+
+    Raises:
+        UserError: `count` below 1; in fitting, embeddings that vary in no more directions than are to be removed.
+
+    Example:
+        >>> x = torch.randn(100, 8)
+        >>> RemoveComponents(count=2).fit(x).transform(x).shape
+        torch.Size([100, 8])
+    """
+
+    name = "remove_components"
+
+    def __init__(self, count: int, center: bool = True) -> None:
+        if count < 1:
+            raise UserError(f"postprocess.count={count}: it must be at least 1")
+        super().__init__(count=count, center=center)
+        self.count = count
+        self.center = center
+
+    def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, variances, directions = principal_directions(x, self.center)
+        if len(variances) <= self.count:
+            raise UserError(
+                f"postprocess.count={self.count}: the {len(x)} embeddings vary in {len(variances)} directions, "
+                "and nothing would be left of them"
+            )
+        top = directions[:, : self.count]
+        return mean, torch.eye(len(mean), dtype=top.dtype, device=top.device) - top @ top.T

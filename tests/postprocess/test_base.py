@@ -1,0 +1,95 @@
+"""What holds for every post-processing: types and shapes, when it may be used, and what it refuses."""
+
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.whitening import Whitening
+
+MAKE = {
+    "whitening": lambda: Whitening(dim=4),
+    "remove_components": lambda: RemoveComponents(count=2),
+    "flow": lambda: Flow(epochs=1, hidden=8),
+}
+every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_what_comes_out_has_the_type_of_what_went_in(make, dtype):
+    x = torch.randn(60, 6).to(dtype)
+    z = make().fit(x).transform(x)
+    assert z.dtype == dtype and len(z) == 60 and torch.isfinite(z).all()
+
+
+@every_kind
+def test_rows_are_mapped_one_by_one(make):
+    x = torch.randn(60, 6)
+    fitted = make().fit(x)
+    z = fitted.transform(x)
+    torch.testing.assert_close(fitted.transform(x[7:8]), z[7:8])
+    assert fitted.transform(x[:0]).shape == (0, z.shape[1])
+
+
+@every_kind
+def test_neither_the_embeddings_nor_their_gradients_are_touched(make):
+    x = torch.randn(60, 6, requires_grad=True)
+    before = x.detach().clone()
+    z = make().fit(x).transform(x)
+    assert torch.equal(x.detach(), before) and not z.requires_grad
+
+
+@every_kind
+def test_a_second_fit_forgets_the_first(make):
+    x, y = torch.randn(60, 6), torch.randn(50, 8) * 3 + 1
+    refitted = make().fit(x).fit(y)
+    assert torch.equal(refitted.transform(y), make().fit(y).transform(y))
+
+
+@every_kind
+def test_nothing_works_before_fit(make, tmp_path):
+    postprocess = make()
+    assert not postprocess.fitted
+    with pytest.raises(UserError, match=f"{postprocess.name}: fit it on embeddings first"):
+        postprocess.transform(torch.randn(3, 6))
+    with pytest.raises(UserError, match="fit it before it is saved"):
+        postprocess.save(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+    assert postprocess.fit(torch.randn(60, 6)).fitted
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.randn(0, 6), "0 embeddings are too few"),
+        (torch.randn(1, 6), "1 embeddings are too few"),
+        (torch.randn(6), r"was given torch.float32 \[6\]"),
+        (torch.randn(2, 6, 6), r"\[2, 6, 6\]"),
+        (torch.randn(6, 0), r"\[6, 0\]"),
+        (torch.ones(6, 6, dtype=torch.int64), "torch.int64"),
+        (torch.randn(6, 6).index_fill(0, torch.tensor([4]), torch.nan), "embedding 4 holds a number that is not"),
+        (torch.randn(6, 6).index_fill(0, torch.tensor([2]), torch.inf), "embedding 2"),
+    ],
+)
+def test_embeddings_that_cannot_be_fitted_are_told(make, x, message):
+    postprocess = make()
+    with pytest.raises(UserError, match=message):
+        postprocess.fit(x)
+    assert not postprocess.fitted
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.randn(3, 5), "fitted on 6 dimensions, and was given 5"),
+        (torch.randn(6), "takes floats"),
+        (torch.full((3, 6), torch.nan), "embedding 0"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_told(make, x, message):
+    with pytest.raises(UserError, match=message):
+        make().fit(torch.randn(60, 6)).transform(x)

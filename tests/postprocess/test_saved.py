@@ -1,0 +1,152 @@
+"""Saved and loaded again: equal to the bit; damaged and foreign folders end in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from safetensors.torch import load_file, save_file
+
+from simcse_pl.errors import UserError
+from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE
+from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.saved import KINDS, load
+from simcse_pl.postprocess.whitening import Whitening
+
+CONFIGS = Path(__file__).parents[2] / "conf" / "postprocess"
+MAKE = {
+    "whitening": lambda: Whitening(dim=4),
+    "remove_components": lambda: RemoveComponents(count=2, center=False),
+    "flow": lambda: Flow(epochs=2, hidden=8, seed=3),
+}
+every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+@every_kind
+def test_loads_back_equal_to_the_bit(make, tmp_path):
+    x, new = torch.randn(2, 80, 6)
+    postprocess = make().fit(x)
+    postprocess.save(tmp_path / "a" / "b")
+    loaded = load(tmp_path / "a" / "b")
+    assert type(loaded) is type(postprocess) and loaded.fitted
+    assert (loaded.options, loaded.width) == (postprocess.options, 6)
+    assert torch.equal(loaded.transform(new), postprocess.transform(new))
+    if isinstance(loaded, Flow):
+        assert torch.equal(loaded.inverse(new), postprocess.inverse(new))
+        assert torch.equal(loaded.log_likelihood(new), postprocess.log_likelihood(new))
+
+
+@every_kind
+def test_a_loaded_one_can_be_fitted_again(make, tmp_path):
+    x, y = torch.randn(2, 80, 6)
+    make().fit(x).save(tmp_path)
+    assert torch.equal(load(tmp_path).fit(y).transform(y), make().fit(y).transform(y))
+
+
+@every_kind
+def test_saving_over_another_leaves_two_files_and_what_is_not_ours(make, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    RemoveComponents(1).fit(torch.randn(80, 3)).save(tmp_path)
+    make().fit(torch.randn(80, 6)).save(tmp_path)
+    assert load(tmp_path).width == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", SETTINGS_FILE, TENSORS_FILE}
+
+
+def test_a_save_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
+    x = torch.randn(80, 6)
+    Whitening().fit(x).save(tmp_path)
+    before = load(tmp_path).transform(x)
+    monkeypatch.setattr("json.dumps", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Whitening(2).fit(x).save(tmp_path)
+    assert torch.equal(load(tmp_path).transform(x), before)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@every_kind
+@pytest.mark.parametrize("file", [SETTINGS_FILE, TENSORS_FILE])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut short", "other bytes", "a folder"])
+def test_damaged_files_end_in_one_line(make, file, damage, tmp_path):
+    make().fit(torch.randn(80, 6)).save(tmp_path)
+    path = tmp_path / file
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "a folder":
+        path.mkdir()
+    elif damage != "missing":
+        path.write_bytes({"empty": b"", "cut short": content[:-20], "other bytes": b"\xff\x00" * 40}[damage])
+    with pytest.raises(UserError, match=file) as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        {},
+        {"name": "pca"},
+        {"width": 0},
+        {"width": "wide"},
+        {"options": {"dim": 0}},
+        {"options": {"dim": "many"}},
+        {"options": {"size": 3}},
+        {"options": None},
+    ],
+)
+def test_settings_that_say_something_else_end_in_one_line(settings, tmp_path):
+    Whitening().fit(torch.randn(80, 6)).save(tmp_path)
+    path = tmp_path / SETTINGS_FILE
+    good = json.loads(path.read_text())
+    path.write_text(json.dumps(good | settings if settings else settings))
+    with pytest.raises(UserError, match=f"{SETTINGS_FILE} is damaged") as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@every_kind
+@pytest.mark.parametrize("other", ["another kind", "another width", "not finite", "tensors missing"])
+def test_tensors_that_do_not_belong_end_in_one_line(make, other, tmp_path):
+    make().fit(torch.randn(80, 6)).save(tmp_path)
+    path = tmp_path / TENSORS_FILE
+    tensors = load_file(path)
+    if other == "another kind":
+        (Whitening() if make().name == "flow" else Flow(epochs=1)).fit(torch.randn(80, 6)).save(tmp_path / "other")
+        tensors = load_file(tmp_path / "other" / TENSORS_FILE)
+    elif other == "another width":
+        make().fit(torch.randn(80, 8)).save(tmp_path / "other")
+        tensors = load_file(tmp_path / "other" / TENSORS_FILE)
+    elif other == "not finite":
+        next(iter(tensors.values())).view(-1)[0] = torch.nan
+    else:
+        tensors.popitem()
+    save_file(tensors, path)
+    with pytest.raises(UserError, match=f"{TENSORS_FILE} is damaged or does not belong") as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_is_nowhere_is_told(tmp_path):
+    with pytest.raises(UserError, match="a folder with a saved post-processing has postprocess.json"):
+        load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_config_constructs_its_class_with_every_option(name):
+    postprocess = instantiate(OmegaConf.load(CONFIGS / f"{name}.yaml"))
+    assert type(postprocess) is KINDS[name] and not postprocess.fitted
+    config = OmegaConf.load(CONFIGS / f"{name}.yaml")
+    assert {key for key in config if key not in ("_target_", "progress")} == set(postprocess.options)
+    if name != "remove_components":  # whose count has no default
+        assert postprocess.options == KINDS[name]().options
+
+
+def test_the_config_of_a_saved_one_loads_it(tmp_path):
+    x = torch.randn(80, 6)
+    whitening = Whitening(3).fit(x)
+    whitening.save(tmp_path)
+    loaded = instantiate(OmegaConf.load(CONFIGS / "saved.yaml"), folder=str(tmp_path))
+    assert loaded.fitted and torch.equal(loaded.transform(x), whitening.transform(x))

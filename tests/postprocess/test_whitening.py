@@ -1,0 +1,80 @@
+"""Whitening against numpy's covariance and eigenvectors, in float64."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.postprocess.whitening import Whitening
+
+
+def embeddings(n: int, dim: int) -> torch.Tensor:
+    """Correlated, of very different variances, far from 0."""
+    return torch.randn(n, dim) * torch.logspace(0, -3, dim) @ torch.linalg.qr(torch.randn(dim, dim)).Q + 0.5
+
+
+@pytest.mark.parametrize("dim", [None, 1, 20, 48])
+def test_whitened_embeddings_have_zero_mean_and_identity_covariance(dim):
+    x = embeddings(500, 48)
+    z = Whitening(dim).fit(x).transform(x).double().numpy()
+    assert z.shape == (500, dim or 48)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(np.cov(z.T).reshape(z.shape[1], -1), np.eye(z.shape[1]), atol=1e-4)
+
+
+def test_new_embeddings_are_mapped_by_the_equation_of_the_paper():
+    x, new = embeddings(300, 12), embeddings(40, 12)
+    eigenvalues, eigenvectors = np.linalg.eigh(np.cov(x.double().numpy().T))
+    order = np.argsort(-eigenvalues)
+    kernel = eigenvectors[:, order] @ np.diag(eigenvalues[order] ** -0.5)
+    expected = (new.double().numpy() - x.double().numpy().mean(axis=0)) @ kernel
+    z = Whitening(5).fit(x).transform(new).numpy()
+    signs = np.sign((z * expected[:, :5]).sum(axis=0))  # an eigenvector's sign is anybody's
+    np.testing.assert_allclose(z * signs, expected[:, :5], rtol=1e-3, atol=1e-4)
+
+
+def test_the_first_dimensions_are_those_of_the_full_map():
+    x = embeddings(300, 12)
+    assert torch.equal(Whitening(5).fit(x).transform(x), Whitening().fit(x).transform(x)[:, :5])
+
+
+def test_dimensions_without_variance_are_left_out_and_nothing_blows_up():
+    x = embeddings(300, 12)
+    x = torch.cat([x, torch.full((300, 2), 7.7), x[:, :3]], dim=1)
+    whitening = Whitening(16).fit(x)
+    z = whitening.transform(x).double()
+    assert z.shape == (300, 12)
+    torch.testing.assert_close(z.T.cov(), torch.eye(12, dtype=torch.float64), atol=1e-4, rtol=0)
+    x[:, 12] = 1e6  # the constant dimension takes another value in embeddings not seen before
+    torch.testing.assert_close(whitening.transform(x).double(), z, atol=1e-4, rtol=1e-4)
+
+
+def test_fewer_rows_than_dimensions_are_whitened_with_a_warning(caplog):
+    x = embeddings(10, 48)
+    with caplog.at_level(logging.WARNING):
+        z = Whitening().fit(x).transform(x).double()
+    assert "the 10 embeddings it is fitted on come out equally far apart" in caplog.text
+    torch.testing.assert_close(z.T.cov(), torch.eye(9, dtype=torch.float64), atol=1e-4, rtol=0)
+    torch.testing.assert_close(torch.pdist(z), torch.full((45,), 18**0.5, dtype=torch.float64), atol=1e-4, rtol=0)
+
+
+def test_enough_rows_give_no_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        Whitening().fit(embeddings(50, 48))
+        Whitening(4).fit(embeddings(10, 48))
+    assert not caplog.records
+
+
+def test_two_rows_are_enough_and_equal_ones_are_not():
+    x = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 5.0]])
+    torch.testing.assert_close(Whitening().fit(x).transform(x).abs(), torch.full((2, 1), 0.5**0.5))
+    with pytest.raises(UserError, match="the 2 embeddings are all the same"):
+        Whitening().fit(x[:1].expand(2, 3))
+
+
+@pytest.mark.parametrize("dim", [0, -3])
+def test_an_impossible_dim_is_told(dim):
+    with pytest.raises(UserError, match=f"postprocess.dim={dim}: it must be at least 1"):
+        Whitening(dim)
