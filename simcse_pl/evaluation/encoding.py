@@ -1,0 +1,68 @@
+"""Ways for an `encode` to be called: once a sentence, and followed by a post-processing."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation import Encode
+from simcse_pl.postprocess.base import PostProcess
+
+
+class EncodeOnce:
+    """An `encode` that remembers: a sentence goes through the encoder once, however many tasks it stands in.
+
+    Args:
+        encode: sentences to vectors [n, dim].
+
+    Raises:
+        UserError: when called, a vector that is not finite.
+    """
+
+    def __init__(self, encode: Encode) -> None:
+        self._encode = encode
+        self._row: dict[str, int] = {}
+        self._vectors = torch.empty(0)
+
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Vectors [n, dim], those that are not known yet encoded together."""
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._row]
+        if new:
+            vectors = self._encode(new)
+            odd = (~vectors.isfinite()).any(dim=1).nonzero()
+            if len(odd):
+                raise UserError(f"the encoder's vector of {new[int(odd[0])]!r} is not finite: is its training broken?")
+            self._row |= {sentence: i for i, sentence in enumerate(new, len(self._row))}
+            self._vectors = torch.cat([self._vectors, vectors]) if len(self._vectors) else vectors
+        return self._vectors[[self._row[sentence] for sentence in sentences]]
+
+
+class Postprocessed:
+    """An `encode` followed by a post-processing.
+
+    Args:
+        encode: sentences to vectors [n, dim].
+        postprocess: fitted, unless `fit_on_target`.
+        fit_on_target: fit it anew, in every call, on the sentences of that call: a task's own ("target").
+        device: where it is fitted.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        postprocess: PostProcess,
+        fit_on_target: bool = False,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self._encode = encode
+        self._postprocess = postprocess
+        self._fit_on_target = fit_on_target
+        self._device = device
+
+    def __call__(self, sentences: list[str]) -> Tensor:
+        """Vectors [n, k] on the CPU."""
+        vectors = self._encode(sentences).to(self._device)
+        if self._fit_on_target:
+            self._postprocess.fit(vectors)
+        return self._postprocess.transform(vectors).cpu()

@@ -1,0 +1,85 @@
+"""SentEval's regressor for STS-B and SICK-R, which the paper leaves out and others put on top (Appendix B)."""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import pearsonr
+from torch import Tensor, nn
+
+from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.sts import Correlation, correlation
+
+CLASSES = 5
+_BATCH = 64
+_EPOCHS_A_ROUND = 50
+_MOST_EPOCHS = 1000
+_PATIENCE = 4  # rounds without a better score on dev, in all
+
+
+def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int = 1111) -> Correlation:
+    """Correlations of the scores that a regressor, trained on the task's own train split, gives the test pairs.
+
+    A softmax over the scores 1 to 5 from |u - v| and u * v, trained by Adam on the squared error to a score's two
+    neighbouring classes (Tai, Socher and Manning 2015), and stopped by Pearson's correlation on dev, as SentEval does.
+
+    Args:
+        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.
+        tasks: the splits `train`, `dev` and `test`.
+        seed: of the weights and the order of batches.
+    """
+    sentences = sorted({s for task in tasks.values() for pair in task.pairs for s in (pair.first, pair.second)})
+    row = {sentence: i for i, sentence in enumerate(sentences)}
+    vectors = encode(sentences).float()
+
+    def features(pairs: Sequence[ScoredPair]) -> Tensor:
+        first = vectors[[row[pair.first] for pair in pairs]]
+        second = vectors[[row[pair.second] for pair in pairs]]
+        return torch.cat([(first - second).abs(), first * second], dim=1)
+
+    x = {split: features(task.pairs) for split, task in tasks.items()}
+    human = {split: np.array([pair.score for pair in task.pairs]) for split, task in tasks.items()}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _train(x["train"], _class_weights(human["train"]), x["dev"], human["dev"])
+    return correlation(_scores(model, x["test"]), human["test"])
+
+
+def _class_weights(scores: np.ndarray) -> Tensor:
+    """A score's share of the classes around it: 3.2 is 0.8 of class 3 and 0.2 of class 4. [n, 5].
+
+    Below 1 there is no lower class, and its share is lost, as in SentEval: 0 is no class at all.
+    """
+    distance = np.abs(scores[:, None] - np.arange(1, CLASSES + 1))
+    return torch.from_numpy(np.clip(1 - distance, 0, None)).float()
+
+
+def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> nn.Linear:
+    model = nn.Linear(x.shape[1], CLASSES)
+    optimizer = torch.optim.Adam(model.parameters())
+    best, best_score, rounds_without = model, -1.0, 0
+    for _ in range(_MOST_EPOCHS // _EPOCHS_A_ROUND):
+        for _ in range(_EPOCHS_A_ROUND):
+            for rows in torch.randperm(len(x)).split(_BATCH):
+                loss = F.mse_loss(model(x[rows]).softmax(dim=-1), targets[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        score = pearsonr(_scores(model, dev_x), dev_human).statistic
+        if score > best_score:
+            best, best_score = copy.deepcopy(model), score
+        else:
+            rounds_without += 1
+            if rounds_without >= _PATIENCE:
+                break
+    return best
+
+
+@torch.no_grad()
+def _scores(model: nn.Linear, x: Tensor) -> np.ndarray:
+    """The expected score, in [1, 5]."""
+    scores: np.ndarray = (model(x).softmax(dim=-1) @ torch.arange(1.0, CLASSES + 1)).double().numpy()
+    return scores

@@ -1,0 +1,112 @@
+"""Retrieval as in the paper's Table 8: the sentences of a corpus that are nearest to a query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simcse_pl.data.readers import read_rows
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.sentence_index import KINDS, SETTINGS_FILE, Neighbour, SentenceIndex
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """A query and its nearest neighbours, the nearest first."""
+
+    query: str
+    neighbours: list[Neighbour]
+
+
+@dataclass(frozen=True)
+class RetrievalResult:
+    """What was found in a corpus.
+
+    Args:
+        corpus: what the corpus is called.
+        sentences: how many distinct ones it has.
+        index: `exact` or `ivf`.
+        queries: one after the other, as asked.
+    """
+
+    corpus: str
+    sentences: int
+    index: str
+    queries: list[Retrieved]
+
+
+class Search:
+    """Queries to a corpus, read and checked before an encoder is there to run them.
+
+    Args:
+        corpus: a file of sentences (see data.readers.read_rows).
+        queries: the sentences to search for, or a file of them.
+        column: of the corpus, where it has several: its name, or its position from 0.
+        count: the most neighbours of a query.
+        index: `exact` or `ivf` (see SentenceIndex.build).
+        folder: keeps the index; where it is there already, only the queries are encoded.
+
+    Raises:
+        UserError: a file that is missing or damaged, no queries, or a value out of range; when called, a folder that
+            holds another index than is asked for.
+    """
+
+    def __init__(
+        self,
+        corpus: str | Path,
+        queries: Sequence[str] | str,
+        column: int | str | None = None,
+        count: int = 3,
+        index: str = "exact",
+        folder: str | Path | None = None,
+    ) -> None:
+        if index not in KINDS:
+            raise UserError(f"retrieval.index={index}: choose one of {', '.join(KINDS)}")
+        if count < 1:
+            raise UserError(f"retrieval.count={count}: it must be at least 1")
+        self._name = str(corpus)
+        self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
+        self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)
+        if not self._queries:
+            raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
+        self._count = count
+        self._kind = index
+        self._folder = folder
+
+    def __call__(self, encode: Encode) -> RetrievalResult:
+        """The neighbours of every query.
+
+        Args:
+            encode: sentences to vectors [n, dim].
+        """
+        index = self._index(encode)
+        found = index.search(self._queries, self._count)
+        queries = [Retrieved(query, neighbours) for query, neighbours in zip(self._queries, found, strict=True)]
+        return RetrievalResult(self._name, len(index), index.kind, queries)
+
+    def _index(self, encode: Encode) -> SentenceIndex:
+        if self._folder and (Path(self._folder) / SETTINGS_FILE).is_file():
+            index = SentenceIndex.load(self._folder, encode)
+            if index.sentences != self._corpus or index.kind != self._kind:
+                raise UserError(f"retrieval.folder: {self._folder} holds an index of another corpus or kind")
+            return index
+        index = SentenceIndex.build(encode, self._corpus, self._kind)
+        if self._folder:
+            index.save(self._folder)
+        return index
+
+
+def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
+    """The sentences of a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
+
+    Args:
+        source: see data.readers.read_rows.
+        column: its name, or its position from 0; needed where there are several.
+
+    Raises:
+        UserError: no such file or column, several columns and none chosen, or a bad row.
+    """
+    rows = read_rows(source, None if column is None else [column])
+    if len(rows[0]) > 1:
+        raise UserError(f"{source} has {len(rows[0])} columns: say which one holds the sentences")
+    return [sentence for (sentence,) in rows]

@@ -1,0 +1,165 @@
+"""All that is measured of an encoder in one go: which tasks, their data, and what came out."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from simcse_pl.data.senteval import NotInBundleError
+from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, load_sample, load_sts_task
+from simcse_pl.data.transfer import TRANSFER_TASKS, TransferTask, load_transfer_task
+from simcse_pl.errors import UserError, one_line
+from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
+from simcse_pl.evaluation.regressor import evaluate_with_regressor
+from simcse_pl.evaluation.sts import StsResult, evaluate_sts
+from simcse_pl.evaluation.transfer import TransferResult, evaluate_transfer
+
+log = logging.getLogger(__name__)
+
+GEOMETRY = "geometry"
+
+
+@dataclass
+class Suite:
+    """The data of the tasks that were asked for.
+
+    Args:
+        sts, transfer: the tasks that could be read.
+        relatedness: `train`, `dev` and `test` of the STS tasks that a regressor is asked for, by their names.
+        geometry: the pairs that geometry is measured on; None where it was not asked for.
+        failed: the tasks that could not be read, and why.
+    """
+
+    sts: list[StsTask] = field(default_factory=list)
+    transfer: list[TransferTask] = field(default_factory=list)
+    relatedness: dict[str, dict[str, StsTask]] = field(default_factory=dict)
+    geometry: StsTask | None = None
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def sentences(self) -> list[str]:
+        """The distinct sentences of all tasks."""
+        related = [task for splits in self.relatedness.values() for task in splits.values()]
+        scored = [*self.sts, *related, *([self.geometry] if self.geometry else [])]
+        of_pairs = {sentence for task in scored for pair in task.pairs for sentence in (pair.first, pair.second)}
+        examples = [example for task in self.transfer for split in task.splits.values() for example in split]
+        return sorted(of_pairs.union(*(example.sentences for example in examples)))
+
+
+@dataclass
+class SuiteResults:
+    """What came out, protocol by protocol; `failed` are the tasks that were not measured, and why."""
+
+    sts: list[StsResult] = field(default_factory=list)
+    transfer: list[TransferResult] = field(default_factory=list)
+    geometry: GeometryResult | None = None
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def load_suite(
+    names: Sequence[str], senteval_dir: str | Path | None, split: str = "test", regressor: bool = False
+) -> Suite:
+    """Read the data of the tasks that are asked for; one that cannot be read keeps no other from being read.
+
+    Args:
+        names: `sts`, `transfer` and `geometry`, or tasks by name. Of the first two, tasks that the bundle does not
+            have are left out with a line in the log; a task that is asked for by its own name has failed then.
+        senteval_dir: a SentEval bundle; where None, the project's own sample stands in for STS.
+        split: `test`, or `dev`, which STS-B and SICK-R have.
+        regressor: for STS-B and SICK-R, read what SentEval's regressor is trained on, too.
+
+    Raises:
+        UserError: an unknown task or split, no such folder, or no task that could be read.
+    """
+    groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
+    known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
+    for name in names:
+        if name not in known:
+            raise UserError(f"tasks: no task {name}; choose among {', '.join(known)}")
+    if split not in SPLITS:
+        raise UserError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    if regressor and split != "test":
+        raise UserError("regressor=true: it is trained with the dev split, so it needs split=test")
+    if not senteval_dir:
+        return _sample_suite(names, split)
+    if not Path(senteval_dir).is_dir():
+        raise UserError(f"senteval_dir: no folder {senteval_dir}")
+    suite = Suite()
+    for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
+        try:
+            _read(suite, task, senteval_dir, split, regressor)
+        except UserError as error:
+            if isinstance(error, NotInBundleError) and task not in names:
+                log.warning("%s is left out: %s", task, one_line(error))
+            else:
+                suite.failed[task] = one_line(error)
+    if names and not suite.sentences():
+        reasons = "; ".join(f"{task}: {why}" for task, why in suite.failed.items())
+        raise UserError(f"senteval_dir: {senteval_dir} has none of the tasks{reasons and f' ({reasons})'}")
+    return suite
+
+
+def _sample_suite(names: Sequence[str], split: str) -> Suite:
+    others = [name for name in names if name not in ("sts", GEOMETRY)]
+    if others:
+        raise UserError(f"tasks: {others[0]} needs a SentEval bundle, and senteval_dir is not set")
+    sample = load_sample(split)
+    return Suite(sts=[sample] if "sts" in names else [], geometry=sample if GEOMETRY in names else None)
+
+
+def _read(suite: Suite, task: str, senteval_dir: str | Path, split: str, regressor: bool) -> None:
+    if task == GEOMETRY:
+        suite.geometry = load_sts_task(senteval_dir, "STS-B", split)
+    elif task in TRANSFER_TASKS:
+        suite.transfer.append(load_transfer_task(senteval_dir, task))
+    else:
+        suite.sts.append(load_sts_task(senteval_dir, task, split))
+        if regressor and task in STS_TASKS_WITH_DEV:
+            parts = ("train", "dev", "test")
+            suite.relatedness[task] = {part: load_sts_task(senteval_dir, task, part) for part in parts}
+
+
+def evaluate_suite(
+    encode: Encode, suite: Suite, device: str | torch.device = "cpu", progress: bool = False
+) -> SuiteResults:
+    """Measure everything in a suite; a task that cannot be measured keeps no other from being measured.
+
+    Args:
+        encode: sentences to vectors [n, dim]; it is called once a task (and once more for a regressor or geometry),
+            with the task's own distinct sentences.
+        suite: see load_suite.
+        device: where classifiers are fitted.
+        progress: show a progress bar on standard error.
+    """
+    results = SuiteResults(failed=dict(suite.failed))
+
+    def sts(task: StsTask) -> None:
+        result = evaluate_sts(encode, task)
+        if task.name in suite.relatedness:
+            regressor = evaluate_with_regressor(encode, suite.relatedness[task.name])
+            result = dataclasses.replace(result, regressor=regressor)
+        results.sts.append(result)
+
+    def transfer(task: TransferTask) -> None:
+        results.transfer.append(evaluate_transfer(encode, task, device))
+
+    def geometry(task: StsTask) -> None:
+        results.geometry = evaluate_geometry(encode, task)
+
+    jobs = [
+        *((task.name, partial(sts, task)) for task in suite.sts),
+        *((task.name, partial(transfer, task)) for task in suite.transfer),
+        *([(GEOMETRY, partial(geometry, suite.geometry))] if suite.geometry else []),
+    ]
+    for name, measure in track(jobs, "measuring", console=Console(stderr=True), disable=not progress, transient=True):
+        try:
+            measure()
+        except UserError as error:
+            results.failed[name] = one_line(error)
+    return results

@@ -1,0 +1,155 @@
+"""The transfer protocol of SentEval (Conneau and Kiela 2018; Appendix E of the paper).
+
+Logistic regression on frozen embeddings. The strength of its penalty is chosen by cross-validation or on a dev split.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from torch import Tensor
+
+from simcse_pl.data.transfer import Example, TransferTask
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.logistic_regression import fit_predict
+
+SEED = 1111  # this and the grids of C are SentEval's
+FOLDS = 10
+STRENGTHS = tuple(2.0**power for power in range(-2, 4))
+STRENGTHS_WITH_TEST = tuple(2.0**power for power in range(-1, 6))
+
+Rows = np.ndarray  # positions of examples
+Fit = tuple[Rows, Rows]  # the rows to fit on, and the rows to score
+
+
+@dataclass(frozen=True)
+class TransferResult:
+    """A task's score.
+
+    Args:
+        task: its name.
+        protocol: how the score comes about.
+        rows: how many examples are scored.
+        accuracy: on them, in [0, 1].
+        f1: of class 1, in [0, 1], for tasks with pairs; None for others.
+        dev_accuracy: of the strength that was chosen, on what it was chosen by.
+    """
+
+    task: str
+    protocol: str
+    rows: int
+    accuracy: float
+    f1: float | None
+    dev_accuracy: float
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A strength is chosen by its mean accuracy over some fits, and then measured by one more."""
+
+    choice: list[Fit]
+    final: Fit
+
+
+def evaluate_transfer(encode: Encode, task: TransferTask, device: str | torch.device = "cpu") -> TransferResult:
+    """A task by SentEval's protocol for the splits that it has.
+
+    - `all`: nested cross-validation, 10 folds within 10 folds (MR, CR, SUBJ, MPQA);
+    - `train` and `test`: 10-fold cross-validation on `train` (TREC, MRPC);
+    - `train`, `dev` and `test`: the strength that is best on `dev` (SST).
+
+    The folds are SentEval's (scikit-learn's, seed 1111); a pair's features are |u - v| and u * v.
+
+    Args:
+        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.
+        task: what to measure on.
+        device: where the classifiers are fitted.
+
+    Raises:
+        UserError: a class with fewer examples than there are folds, or one class only.
+    """
+    examples = [example for split in task.splits.values() for example in split]
+    labels = np.array([example.label for example in examples])
+    protocol, strengths, rounds = _protocol(task, labels)
+    features = _features(encode, examples).to(device)
+    targets = torch.from_numpy(labels).to(device)
+
+    # Every strength with every fit of every round, in one batched problem; then one more fit a round.
+    fits = [fit for round_ in rounds for fit in round_.choice]
+    grid = [(strength, fit) for strength in strengths for fit in fits]
+    accuracy = _accuracies(_predict(features, targets, grid), labels, [scored for _, (_, scored) in grid])
+    means = accuracy.reshape(len(strengths), len(rounds), -1).mean(axis=2).round(4)
+    chosen = [(strengths[best], round_.final) for best, round_ in zip(means.argmax(axis=0), rounds, strict=True)]
+    predicted = _predict(features, targets, chosen)
+    scored = [round_.final[1] for round_ in rounds]
+    f1 = None
+    if len(examples[0].sentences) > 1:
+        f1 = float(f1_score(labels[scored[0]], predicted[0, scored[0]]))
+    return TransferResult(
+        task=task.name,
+        protocol=protocol,
+        rows=sum(map(len, scored)),
+        accuracy=float(_accuracies(predicted, labels, scored).mean()),
+        f1=f1,
+        dev_accuracy=float(means.max(axis=0).mean()),
+    )
+
+
+def _protocol(task: TransferTask, labels: np.ndarray) -> tuple[str, tuple[float, ...], list[_Round]]:
+    """Its name, the strengths to choose among, and its rounds."""
+    rows, start = {}, 0
+    for split, examples in task.splits.items():
+        rows[split] = np.arange(start, start + len(examples))
+        start += len(examples)
+    match tuple(rows):
+        case ("all",):
+            outer = _folds(rows["all"], labels, task.name)
+            rounds = [_Round(_folds(train, labels, task.name), (train, test)) for train, test in outer]
+            return f"{FOLDS}-fold nested cross-validation", STRENGTHS, rounds
+        case ("train", "test"):
+            choice = _folds(rows["train"], labels, task.name)
+            return (
+                f"{FOLDS}-fold cross-validation",
+                STRENGTHS_WITH_TEST,
+                [_Round(choice, (rows["train"], rows["test"]))],
+            )
+        case _:
+            return "dev split", STRENGTHS, [_Round([(rows["train"], rows["dev"])], (rows["train"], rows["test"]))]
+
+
+def _folds(rows: Rows, labels: np.ndarray, task: str) -> list[Fit]:
+    counts = np.unique_counts(labels[rows]).counts
+    if len(counts) < 2 or counts.min() < FOLDS:
+        raise UserError(f"{task}: {FOLDS} folds need two classes or more, of {FOLDS} examples or more each")
+    splits = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED).split(rows, labels[rows])
+    return [(rows[train], rows[test]) for train, test in splits]
+
+
+def _features(encode: Encode, examples: Sequence[Example]) -> Tensor:
+    """[n, dim], or [n, 2 dim] of pairs."""
+    distinct = sorted({sentence for example in examples for sentence in example.sentences})
+    row = {sentence: i for i, sentence in enumerate(distinct)}
+    vectors = encode(distinct)
+    first = vectors[[row[example.sentences[0]] for example in examples]]
+    if len(examples[0].sentences) == 1:
+        return first
+    second = vectors[[row[example.sentences[1]] for example in examples]]
+    return torch.cat([(first - second).abs(), first * second], dim=1)
+
+
+def _predict(features: Tensor, targets: Tensor, problems: Sequence[tuple[float, Fit]]) -> np.ndarray:
+    """The classes that each problem's classifier predicts, [problems, n]."""
+    fit_rows = torch.zeros(len(problems), len(features), dtype=torch.bool)
+    for problem, (_, (fitted, _)) in enumerate(problems):
+        fit_rows[problem, torch.from_numpy(fitted)] = True
+    strengths = torch.tensor([strength for strength, _ in problems])
+    return fit_predict(features, targets, strengths.to(features), fit_rows.to(features.device)).cpu().numpy()
+
+
+def _accuracies(predicted: np.ndarray, labels: np.ndarray, scored: Sequence[Rows]) -> np.ndarray:
+    """[problems]."""
+    return np.array([(own[rows] == labels[rows]).mean() for own, rows in zip(predicted, scored, strict=True)])

@@ -1,0 +1,58 @@
+"""Sentences that are encoded once, and post-processing behind an encoder."""
+
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
+from simcse_pl.postprocess.whitening import Whitening
+
+
+class Counting:
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, sentences):
+        self.asked.append(list(sentences))
+        return torch.tensor([[float(len(sentence)), 1.0, float(ord(sentence[0]))] for sentence in sentences])
+
+
+def test_a_sentence_goes_through_the_encoder_once():
+    encode = Counting()
+    once = EncodeOnce(encode)
+    direct = Counting()
+    for sentences in (["b", "a", "b"], [], ["a", "ccc", "b", "dd"], ["dd", "a"]):
+        if sentences:
+            assert torch.equal(once(sentences), direct(sentences))
+        else:
+            assert len(once(sentences)) == 0
+    assert encode.asked == [["b", "a"], ["ccc", "dd"]]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_vectors_that_are_not_finite(bad):
+    once = EncodeOnce(lambda sentences: torch.tensor([[1.0, bad if s == "b" else 0.0] for s in sentences]))
+    with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
+        once(["a", "b"])
+
+
+def sentences(start):
+    generator = torch.Generator().manual_seed(start)
+    return ["x" * int(n) for n in torch.randint(1, 50, (40,), generator=generator)]
+
+
+def encode(given):
+    return torch.stack([torch.randn(4, generator=torch.Generator().manual_seed(len(s))) for s in given])
+
+
+def test_a_fitted_postprocess_stays_as_it_is():
+    whitening = Whitening().fit(encode(sentences(0)))
+    expected = whitening.transform(encode(sentences(1)))
+    assert torch.equal(Postprocessed(encode, whitening)(sentences(1)), expected)
+
+
+def test_target_fits_anew_on_the_sentences_of_each_call():
+    processed = Postprocessed(encode, Whitening(), fit_on_target=True)
+    for start in (0, 1):
+        x = processed(sentences(start)).double()
+        torch.testing.assert_close(torch.cov(x.T), torch.eye(4).double(), atol=1e-4, rtol=0)

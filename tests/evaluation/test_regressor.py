@@ -1,0 +1,60 @@
+"""SentEval's regressor: its targets written out as in SentEval, and what it can and cannot learn."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.evaluation.regressor import _class_weights, evaluate_with_regressor
+
+
+@pytest.mark.parametrize("score", [0.0, 0.4, 1.0, 1.5, 3.2, 4.75, 5.0])
+def test_targets_are_sentevals(score):
+    expected = np.zeros(5)
+    for i in range(5):
+        if i + 1 == np.floor(score) + 1:
+            expected[i] = score - np.floor(score)
+        if i + 1 == np.floor(score):
+            expected[i] = np.floor(score) - score + 1
+    assert _class_weights(np.array([score]))[0].numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def vector(sentence):
+    return torch.randn(8, generator=torch.Generator().manual_seed(int(sentence)))
+
+
+def encode(sentences):
+    return torch.stack([vector(sentence) for sentence in sentences])
+
+
+def task(split, count, start):
+    """Scores that lie in one dimension of u * v, so that cosines say little and a regressor can learn them."""
+    pairs = []
+    for i in range(start, start + 2 * count, 2):
+        product = float(vector(str(i))[0] * vector(str(i + 1))[0])
+        pairs.append(ScoredPair(str(i), str(i + 1), 1 + 4 / (1 + np.exp(-2 * product))))
+    return StsTask("STS-B", split, {split: pairs})
+
+
+@pytest.fixture
+def tasks():
+    return {"train": task("train", 200, 0), "dev": task("dev", 60, 1000), "test": task("test", 60, 2000)}
+
+
+def test_it_learns_what_the_features_say_and_is_the_same_every_time(tasks):
+    state = torch.random.get_rng_state()
+    first = evaluate_with_regressor(encode, tasks)
+    assert first.spearman > 0.85 and first.pearson > 0.85
+    assert evaluate_with_regressor(encode, tasks) == first
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_each_distinct_sentence_is_encoded_once(tasks):
+    asked = []
+
+    def remember(sentences):
+        asked.append(sentences)
+        return encode(sentences)
+
+    evaluate_with_regressor(remember, {split: task(split, 12, 0) for split in tasks})
+    assert len(asked) == 1 and sorted(asked[0]) == sorted({str(i) for i in range(24)})

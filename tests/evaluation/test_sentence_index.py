@@ -1,0 +1,250 @@
+"""The index against brute force in float64, its two kinds of index against each other, and folders that are damaged."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation import sentence_index
+from simcse_pl.evaluation.sentence_index import INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE, SentenceIndex
+
+DIM = 16
+
+
+class Table:
+    """An `encode` that looks its sentences up, and counts what it was asked for."""
+
+    def __init__(self, vectors, name="s"):
+        self.vectors = {f"{name} {i}": vector for i, vector in enumerate(vectors)}
+        self.asked = []
+
+    def __call__(self, sentences):
+        assert isinstance(sentences, list)
+        self.asked += sentences
+        return torch.stack([self.vectors[sentence] for sentence in sentences])
+
+
+@pytest.fixture
+def encode():
+    """Sentences `s 0` to `s 499`, of vectors of many lengths."""
+    return Table(torch.randn(500, DIM) * torch.rand(500, 1) * 9)
+
+
+def names(numbers):
+    return [f"s {i}" for i in numbers]
+
+
+def brute_force(encode, corpus, query, count):
+    """The cosines of the nearest sentences, in float64, the query itself left out."""
+    others = [sentence for sentence in dict.fromkeys(corpus) if sentence != query]
+    vectors = np.stack([encode.vectors[sentence].double().numpy() for sentence in others])
+    vector = encode.vectors[query].double().numpy()
+    cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector)
+    nearest = np.argsort(-cosines)[:count]
+    return [others[i] for i in nearest], cosines[nearest]
+
+
+@pytest.mark.parametrize("options", [{}, {"kind": "ivf", "lists": 7, "probes": 7}])
+@pytest.mark.parametrize("at_a_time", [64, 16384])
+def test_the_nearest_are_those_of_brute_force(options, at_a_time, encode, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_SENTENCES_AT_A_TIME", at_a_time)
+    corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
+    found = SentenceIndex.build(encode, corpus, **options).search(queries, count=5)
+    assert len(found) == len(queries)
+    for query, neighbours in zip(queries, found, strict=True):
+        sentences, cosines = brute_force(encode, corpus, query, 5)
+        assert [neighbour.sentence for neighbour in neighbours] == sentences
+        np.testing.assert_allclose([neighbour.similarity for neighbour in neighbours], cosines, atol=1e-6)
+
+
+def test_equal_sentences_are_encoded_and_shown_once(encode):
+    index = SentenceIndex.build(encode, names([3, 1, 3, 3, 2, 1]))
+    assert encode.asked == names([3, 1, 2])
+    assert len(index) == 3 and len(index.search(["s 9"], count=6)[0]) == 3
+
+
+def test_a_query_does_not_find_itself_but_finds_its_like(encode):
+    encode.vectors["s 1"] = encode.vectors["s 0"] * 3
+    (neighbours,) = SentenceIndex.build(encode, names(range(50))).search(["s 0"], count=1)
+    assert [neighbour.sentence for neighbour in neighbours] == ["s 1"]
+    assert neighbours[0].similarity == pytest.approx(1) and neighbours[0].similarity <= 1
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivf"])
+def test_a_corpus_smaller_than_what_is_asked_for(kind, encode):
+    index = SentenceIndex.build(encode, ["s 0"], kind)
+    assert [[n.sentence for n in found] for found in index.search(["s 0", "s 1"], count=10)] == [[], ["s 0"]]
+    assert index.search([], count=10) == []
+
+
+def test_an_inverted_file_of_more_lists_than_sentences(encode, capfd):
+    index = SentenceIndex.build(encode, names(range(5)), "ivf", lists=100, probes=100)
+    assert [n.sentence for n in index.search(["s 9"], 5)[0]] == brute_force(encode, names(range(5)), "s 9", 5)[0]
+    assert "WARNING" not in "".join(capfd.readouterr())
+
+
+def test_zero_vectors_are_like_nothing(encode):
+    encode.vectors["s 0"] = torch.zeros(DIM)
+    index = SentenceIndex.build(encode, names(range(4)))
+    assert [neighbour.similarity for neighbour in index.search(["s 0"], 3)[0]] == [0, 0, 0]
+    assert {n.sentence: n.similarity for n in index.search(["s 9"], 4)[0]}["s 0"] == 0
+
+
+def test_an_inverted_file_recalls_nearly_all_of_clustered_vectors():
+    centres = torch.randn(60, DIM)
+    encode = Table(centres[torch.randint(60, (3000,))] + 0.3 * torch.randn(3000, DIM))
+    corpus, queries = names(range(2900)), names(range(2900, 3000))
+    index = SentenceIndex.build(encode, corpus, "ivf")
+    assert (index.index.nlist, index.index.nprobe) == (53, 14)
+    exact, approximate = (i.search(queries, 10) for i in (SentenceIndex.build(encode, corpus), index))
+    pairs = [({n.sentence for n in a}, {n.sentence for n in b}) for a, b in zip(exact, approximate, strict=True)]
+    assert sum(len(a & b) for a, b in pairs) > 0.95 * 1000
+    coarse = SentenceIndex.build(encode, corpus, "ivf", probes=1).search(queries, 10)
+    assert coarse != exact  # and so what is compared above is not the exact index twice
+
+
+def test_an_inverted_file_is_the_same_every_time_and_leaves_the_random_state_alone(encode):
+    state = torch.get_rng_state()
+    first, second = (
+        SentenceIndex.build(encode, names(range(400)), "ivf", probes=1).search(names(range(400, 500)), 10)
+        for _ in range(2)
+    )
+    assert first == second and torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_encoders_own_vectors_are_left_as_they_are(encode):
+    vectors = torch.randn(500, DIM)
+    before = vectors.clone()
+    SentenceIndex.build(lambda sentences: vectors[: len(sentences)], names(range(500))).search(["s 3"])
+    assert torch.equal(vectors, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_vectors_of_any_precision(dtype, encode):
+    index = SentenceIndex.build(lambda sentences: encode(sentences).to(dtype), names(range(50)))
+    assert [n.sentence for n in index.search(["s 60"], 1)[0]] == brute_force(encode, names(range(50)), "s 60", 1)[0]
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivf"])
+def test_a_saved_index_finds_the_same_without_encoding(kind, encode, tmp_path):
+    encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
+    corpus = [*encode.vectors][200:]
+    index = SentenceIndex.build(encode, corpus, kind)
+    index.save(tmp_path / "a" / "b")
+    encode.asked.clear()
+    loaded = SentenceIndex.load(tmp_path / "a" / "b", encode)
+    assert encode.asked == corpus[:1]
+    assert loaded.sentences == corpus and loaded.kind == kind
+    assert loaded.search(names(range(100)), 7) == index.search(names(range(100)), 7)
+
+
+def test_saving_again_leaves_nothing_of_before(encode, tmp_path):
+    for numbers in (range(100), range(5)):
+        SentenceIndex.build(encode, names(numbers)).save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE}
+    assert len(SentenceIndex.load(tmp_path, encode)) == 5
+
+
+@pytest.mark.parametrize("file", [INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE])
+@pytest.mark.parametrize("damage", ["missing", "cut short", "of another index"])
+def test_damaged_folders_end_in_one_line(file, damage, encode, tmp_path):
+    for folder, numbers in (("mine", range(9)), ("other", range(9, 18))):
+        SentenceIndex.build(encode, names(numbers)).save(tmp_path / folder)
+    path = tmp_path / "mine" / file
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        path.write_bytes((tmp_path / "other" / file).read_bytes())
+    with pytest.raises(UserError, match=f"{tmp_path / 'mine'}.*(missing|damaged)") as error:
+        SentenceIndex.load(tmp_path / "mine", encode)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("settings", ["[]", "{}", '{"index.faiss": 3, "sentences.json": null}'])
+def test_settings_that_say_nothing_end_in_one_line(settings, encode, tmp_path):
+    SentenceIndex.build(encode, names(range(9))).save(tmp_path)
+    (tmp_path / SETTINGS_FILE).write_text(settings)
+    with pytest.raises(UserError, match="damaged"):
+        SentenceIndex.load(tmp_path, encode)
+
+
+@pytest.mark.parametrize("content", ["{", '{"s 0": 1}', "[]", '["s 0"]'])
+def test_sentences_that_do_not_fit_the_vectors_are_found_out_despite_their_checksum(content, encode, tmp_path):
+    SentenceIndex.build(encode, names(range(9))).save(tmp_path)
+    (tmp_path / SENTENCES_FILE).write_text(content)
+    settings = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    settings[SENTENCES_FILE] = sentence_index._checksum(tmp_path / SENTENCES_FILE)
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=f"{tmp_path} is damaged"):
+        SentenceIndex.load(tmp_path, encode)
+
+
+def test_an_index_is_not_searched_with_another_encoder(encode, tmp_path):
+    index = SentenceIndex.build(encode, names(range(9)))
+    index.save(tmp_path)
+    with pytest.raises(UserError, match="made with another encoder: its first sentence"):
+        SentenceIndex.load(tmp_path, Table(torch.randn(500, DIM)))
+    with pytest.raises(UserError, match="16 dimensions and the encoder gives 8"):
+        SentenceIndex.load(tmp_path, Table(torch.randn(500, 8)))
+    index.encode = Table(torch.randn(500, 8))
+    with pytest.raises(UserError, match="16 dimensions and the encoder gives 8"):
+        index.search(["s 0"])
+
+
+def test_a_zero_vector_in_the_first_place_loads(encode, tmp_path):
+    encode.vectors["s 0"] = torch.zeros(DIM)
+    SentenceIndex.build(encode, names(range(9))).save(tmp_path)
+    assert len(SentenceIndex.load(tmp_path, encode)) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([],), "the corpus has no sentences"),
+        (("s 1",), "a list of sentences"),
+        ((["s 1"], "hnsw"), "index hnsw: choose one of exact, ivf"),
+        ((["s 1"], "ivf", 0), "lists=0"),
+        ((["s 1"], "ivf", 1, -1), "probes=-1"),
+    ],
+)
+def test_building_says_what_is_wrong(arguments, message, encode):
+    with pytest.raises(UserError, match=message):
+        SentenceIndex.build(encode, *arguments)
+
+
+def test_searching_says_what_is_wrong(encode):
+    index = SentenceIndex.build(encode, names(range(9)))
+    with pytest.raises(UserError, match="count=0"):
+        index.search(["s 1"], 0)
+    with pytest.raises(UserError, match="a list of sentences"):
+        index.search("s 1")
+
+
+def test_a_vector_that_is_not_finite_is_named(encode, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_SENTENCES_AT_A_TIME", 3)
+    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
+    with pytest.raises(UserError, match="the vector of 's 7' is not finite"):
+        SentenceIndex.build(encode, names(range(9)))
+
+
+def test_faiss_before_torch_shares_a_process_with_it_on_several_threads(run_command):
+    code = """
+import faiss, torch
+from simcse_pl.evaluation.sentence_index import SentenceIndex
+torch.set_num_threads(2)
+faiss.omp_set_num_threads(2)
+vectors, sentences = torch.randn(3000, 64), [str(i) for i in range(3000)]
+for _ in range(3):
+    index = SentenceIndex.build(lambda some: vectors[[int(s) for s in some]] @ torch.eye(64), sentences, "ivf")
+    print(len(index.search(sentences[:200], 5)))
+"""
+    assert run_command("-c", code).stdout.split() == ["200"] * 3
+
+
+def test_faiss_waits_until_it_is_needed(run_command):
+    code = "import simcse_pl.evaluation.sentence_index, sys; print('faiss' in sys.modules)"
+    assert run_command("-c", code).stdout == "False\n"
