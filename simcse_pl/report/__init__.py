@@ -1,1 +1,1 @@
-"""Tables from results; nothing else in the project draws or formats."""
+"""Tables and figures from results; nothing else in the project draws or formats."""

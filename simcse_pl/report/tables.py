@@ -1,9 +1,8 @@
-"""Tables in the terminal. Correlations are in [-1, 1] in the results, and x 100 here."""
+"""Tables of training runs and sweeps, in the terminal. Correlations are in [-1, 1] in the results, and x 100 here."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -11,27 +10,12 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from simcse_pl.evaluation.sts import StsResult
-
 RESULTS_FILE = "results.json"
 
 
 def hundredfold(score: float) -> str:
     """A correlation as the tables show it."""
     return f"{100 * score:.2f}"
-
-
-def sts_table(results: Sequence[StsResult], encoder: str, split: str) -> Table:
-    """One row of an encoder's scores, a column a task, as the paper's Table 5."""
-    table = Table(title=f"STS, {split}: Spearman x 100, all pairs of a task, no regressor\n{encoder}")
-    for result in results:
-        table.add_column(f"{result.task}\n{result.pairs} pairs", justify="right")
-    scores = [result.spearman for result in results]
-    if len(scores) > 1:
-        table.add_column("Avg", justify="right")
-        scores.append(fmean(scores))
-    table.add_row(*map(hundredfold, scores))
-    return table
 
 
 def run_table(results: Mapping[str, Any], folder: Path) -> Group:

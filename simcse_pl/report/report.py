@@ -1,0 +1,91 @@
+"""Everything that there is to show of some results: all tables, all figures, and the files of both."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from simcse_pl.errors import UserError, one_line
+from simcse_pl.report.distributions import similarity_densities, spectra
+from simcse_pl.report.plane import encoder_plane, run_plane
+from simcse_pl.report.results import Aggregation, Result, RunPath
+from simcse_pl.report.score_tables import sts_table, subset_table, transfer_table
+from simcse_pl.report.space_tables import geometry_table, retrieval_table
+from simcse_pl.report.style import figure_files
+from simcse_pl.report.table import Table
+
+
+def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
+    """Every table that the results have something for.
+
+    Args:
+        results: of any number of encoders.
+        aggregation: of the subsets of STS12 to STS16.
+
+    Raises:
+        UserError: two results have one label, or one names a row that the paper does not have.
+    """
+    labels = [result.label for result in results]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two results have the label {twice[0]}: tell them apart with --labels, one a folder")
+    tables = (
+        sts_table(results, aggregation),
+        sts_table(results, aggregation, metric="pearson"),
+        sts_table(results, regressor=True),
+        sts_table(results, metric="pearson", regressor=True),
+        subset_table(results),
+        transfer_table(results),
+        geometry_table(results),
+        retrieval_table(results),
+    )
+    return [table for table in tables if table is not None]
+
+
+def encoder_figures(
+    results: Sequence[Result], runs: Sequence[RunPath] = (), aggregation: Aggregation = "all"
+) -> dict[str, Figure]:
+    """Every figure that the results have something for, by name.
+
+    Args:
+        results: of any number of encoders, no two with one label.
+        runs: of training, whose paths are drawn.
+        aggregation: of the subsets of STS12 to STS16, in the averages.
+    """
+    figures = {
+        "alignment_uniformity": encoder_plane(results, aggregation),
+        "training_paths": run_plane(runs),
+        "spectra": spectra(results),
+        "similarities": similarity_densities(results),
+    }
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
+    """Write tables (md, csv, json, tex) and figures (png, svg), replacing those of an earlier report there.
+
+    Every file is written whole beside its place and then moved there.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    folder = Path(folder)
+    files: dict[str, bytes] = {}
+    for table in tables:
+        files |= table.files()
+    for name, figure in figures.items():
+        files |= figure_files(name, figure)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as new:
+            for name, content in files.items():
+                (Path(new) / name).write_bytes(content)
+            for name in files:
+                os.replace(Path(new) / name, folder / name)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {one_line(error)}") from error
+    return [folder / name for name in files]

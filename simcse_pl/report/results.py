@@ -1,0 +1,249 @@
+"""What there is to report: results that evaluate.py wrote, and the paths of training runs."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from simcse_pl.errors import UserError, one_line
+from simcse_pl.report.tables import RESULTS_FILE
+
+Aggregation = Literal["all", "mean", "wmean"]
+Metric = Literal["spearman", "pearson"]
+AGGREGATIONS: tuple[Aggregation, ...] = ("all", "mean", "wmean")
+CURVES_FILE = "metrics.csv"
+_PATH_COLUMNS = {
+    "step": "step",
+    "val/alignment": "alignment",
+    "val/uniformity": "uniformity",
+    "val/spearman": "spearman",
+}
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Correlations(_Shape):
+    """Of a task's cosine similarities with its human scores, in [-1, 1]."""
+
+    spearman: float | None = None
+    pearson: float | None = None
+
+
+class Subset(Correlations):
+    """One of the files that a task of STS12 to STS16 is made of."""
+
+    pairs: int | None = None
+
+
+class StsScores(_Shape):
+    """An STS task: correlations over all its pairs, and averaged over its subsets (appendix B of the paper)."""
+
+    task: str
+    split: str = "test"
+    pairs: int | None = None
+    all: Correlations = Correlations()
+    mean: Correlations = Correlations()
+    wmean: Correlations = Correlations()
+    subsets: Mapping[str, Subset] = {}
+    regressor: Correlations | None = None
+
+
+class TransferScores(_Shape):
+    """A transfer task: fractions in [0, 1]."""
+
+    task: str
+    accuracy: float | None = None
+    f1: float | None = None
+    rows: int | None = None
+    protocol: str | None = None
+
+
+class Geometry(_Shape):
+    """How an encoder's embeddings lie on the sphere."""
+
+    data: str = "unnamed data"
+    sentences: int | None = None
+    positives: int | None = None
+    alignment: float | None = None
+    uniformity: float | None = None
+    mean_cosine: float | None = None
+    spectrum: list[float] = []
+    effective_rank: float | None = None
+    top_variance: Mapping[str, float] = {}
+    isoscore: float | None = None
+    gram_sum: float | None = None
+    largest_eigenvalue: float | None = None
+    trace: float | None = None
+    nonnegative: float | None = None
+    similarities: Mapping[str, list[float]] = {}
+
+
+class Neighbour(_Shape):
+    """A sentence that was found."""
+
+    sentence: str
+
+
+class Query(_Shape):
+    """A query and what was found, the nearest first."""
+
+    query: str
+    neighbours: list[Neighbour] = []
+
+
+class Retrieval(_Shape):
+    """Queries to an index of a file's sentences."""
+
+    corpus: str = "an unnamed corpus"
+    sentences: int | None = None
+    index: str | None = None
+    queries: list[Query] = []
+
+
+class NamedRow(_Shape):
+    """The row of the paper that the user says a result corresponds to."""
+
+    table: str
+    row: str
+
+
+class Result(_Shape):
+    """All that was measured of one encoder; what is missing was not."""
+
+    label: str
+    encoder: str = ""
+    settings: Mapping[str, Any] = {}
+    paper: NamedRow | None = None
+    sts: list[StsScores] = []
+    transfer: list[TransferScores] = []
+    geometry: Geometry | None = None
+    retrieval: Retrieval | None = None
+    failed: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class RunPath:
+    """The validations of a training run.
+
+    Args:
+        label: what figures call it.
+        points: a row a validation, in order: `step` (optimizer steps done), `alignment`, `uniformity` and
+            `spearman` (not a number where the curves do not have it).
+    """
+
+    label: str
+    points: pd.DataFrame
+
+
+def as_result(report: Any, source: str | Path) -> Result:
+    """The results of one encoder, their shape checked.
+
+    Args:
+        report: what evaluate.py writes as results.json.
+        source: where they are from, for the message.
+
+    Raises:
+        UserError: a value is missing that must be there, or is of another kind than it must be.
+    """
+    if isinstance(report, dict) and "best_step" in report:
+        raise UserError(f"{source} is of a training run: give the run's folder, whose {CURVES_FILE} is drawn")
+    try:
+        return Result.model_validate(report)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"])) or "the file"
+        raise UserError(
+            f"{source} is no results file of evaluate.py: {place}: {one_line(ValueError(problem['msg']))}"
+        ) from error
+
+
+def read(path: str | Path) -> Result | RunPath:
+    """A results file or the folder that it is in, or the folder of a training run.
+
+    Raises:
+        UserError: nothing is there, or it is damaged.
+    """
+    path = Path(path)
+    if (path / CURVES_FILE).is_file():
+        return _read_run(path)
+    file = path / RESULTS_FILE if path.is_dir() else path
+    if not file.is_file():
+        what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
+        raise UserError(f"{what}: give what evaluate.py wrote, or a training run's folder")
+    try:
+        report = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file} is damaged, or no JSON: {one_line(error)}") from error
+    return as_result(report, file)
+
+
+def write_results(path: Path, report: Mapping[str, Any]) -> Result:
+    """Write a results file, whole beside its place before it is moved there; a number that does not exist is null.
+
+    Args:
+        path: of the file.
+        report: of plain values, in the shape of `Result`.
+
+    Returns:
+        What was written, as `read` gives it back.
+    """
+    plain = _without_nan(report)
+    result = as_result(plain, path)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    new.replace(path)
+    return result
+
+
+def _without_nan(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {key: _without_nan(own) for key, own in value.items()}
+        case list():
+            return [_without_nan(own) for own in value]
+    return value
+
+
+def _read_run(folder: Path) -> RunPath:
+    """The rows of Lightning's CSVLogger that belong to a validation.
+
+    It counts the steps from 0, so that what was validated after step 250 stands at 249; the validation before
+    training, which is the first row, stands at 0.
+    """
+    file = folder / CURVES_FILE
+    try:
+        curves = pd.read_csv(file)
+    except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
+        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+    if missing := sorted(set(_PATH_COLUMNS) - {"val/spearman"} - set(curves.columns)):
+        raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
+    points = curves.reindex(columns=list(_PATH_COLUMNS)).rename(columns=_PATH_COLUMNS)
+    try:
+        points = points.astype(float).dropna(subset=["step", "alignment", "uniformity"]).reset_index(drop=True)
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+    if points.empty:
+        raise UserError(f"{file} has no validation with alignment and uniformity in it")
+    points["step"] = points["step"].astype(int) + 1
+    if points.loc[0, "step"] == 1:
+        points.loc[0, "step"] = 0
+    return RunPath("/".join(folder.absolute().parts[-2:]), points)
+
+
+def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:
+    """Those of `tasks` that every encoder has which has any: what an average can be compared over.
+
+    Args:
+        scores: of each encoder, by task.
+    """
+    measured = [own for own in scores if any(task in own for task in tasks)]
+    return [task for task in tasks if measured and all(task in own for own in measured)]

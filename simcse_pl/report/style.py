@@ -1,0 +1,62 @@
+"""How all figures look: for a page of a paper, in colour or without, and for the colour-blind."""
+
+import io
+from typing import Any
+
+import matplotlib
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+# Words stay words in SVG, and its bytes are the same every time.
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 7,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 100,
+    "legend.frameon": False,
+    "legend.handlelength": 4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "simcse_pl",
+    "text.parse_math": False,
+    "text.usetex": False,
+}
+WIDTH = 5.5  # inches: the text of a page
+LEGEND_WIDTH = 30  # characters of a line, in a legend of two columns
+# The colours that Okabe and Ito chose for the colour-blind, yellow left out; dashes and markers say the same.
+COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1, 1)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (2.5, 1)),
+    (0, (9, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (1, 3)),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+_DPI = 200
+
+
+def colour_scale(figure: Figure, values: list[float], label: str) -> ScalarMappable:
+    """A colour bar from the lowest to the highest of `values`; its `to_rgba` gives a value's colour."""
+    low, high = min(values), max(values)
+    margin = 1.0 if high - low < 1 else 0.0
+    scale = ScalarMappable(Normalize(low - margin, high + margin), "viridis")
+    figure.colorbar(scale, ax=figure.axes[0], label=label, aspect=30, ticks=MaxNLocator(6))
+    return scale
+
+
+def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
+    """What is saved of a figure, by file name: PNG with 200 dots an inch, and SVG."""
+    files = {}
+    for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+        buffer = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(buffer, format=ending, dpi=_DPI, metadata=metadata)
+        files[f"{name}.{ending}"] = buffer.getvalue()
+    return files

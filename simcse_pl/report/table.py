@@ -1,0 +1,119 @@
+"""One table and the forms it takes: in the terminal, as Markdown, CSV, JSON and LaTeX."""
+
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+import rich.table
+from rich.text import Text
+
+_NOTHING = "–"
+_HEADING, _WORDS = 12, 24  # characters: of a line of a heading, at least of a line of words
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of words and numbers; a number that does not exist is NaN, and shown as a dash.
+
+    Args:
+        name: of its files, without an ending.
+        title: which also says what the numbers are.
+        frame: a column of strings or of numbers each, the numbers in full precision.
+        decimals: that are shown; of all columns of numbers, or by column.
+        notes: what a reader must know besides, a line each.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    decimals: int | Mapping[str, int] = 2
+    notes: list[str] = field(default_factory=list)
+
+    def _numeric(self, column: str) -> bool:
+        return bool(pd.api.types.is_numeric_dtype(self.frame[column]))
+
+    def _shown(self) -> pd.DataFrame:
+        """Every cell as a reader sees it."""
+        decimals = dict.fromkeys(self.frame, self.decimals) if isinstance(self.decimals, int) else self.decimals
+        columns = {
+            name: [_NOTHING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self._numeric(name) else v for v in values]
+            for name, values in self.frame.items()
+        }
+        return pd.DataFrame(columns, dtype=str)
+
+    def printed(self) -> rich.table.Table:
+        """For the terminal."""
+        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
+        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
+        shown = self._shown()
+        for column, cells in shown.items():
+            if self._numeric(column):  # a number is never broken; its heading is, between words where it can be
+                heading = textwrap.fill(column, _HEADING, break_long_words=False, break_on_hyphens=False)
+                table.add_column(Text(heading), justify="right", overflow="fold", min_width=max(map(len, cells)))
+            else:
+                table.add_column(Text(column), overflow="fold", min_width=min(_WORDS, max(map(len, cells), default=0)))
+        for row in shown.itertuples(index=False):
+            table.add_row(*map(Text, row))
+        return table
+
+    def markdown(self) -> str:
+        """A pipe table between its title and its notes."""
+        shown = self._shown().map(_one_line).map(lambda cell: cell.replace("|", "\\|"))
+        alignment = ["right" if self._numeric(column) else "left" for column in shown]
+        shown.columns = [_one_line(column).replace("|", "\\|") for column in shown]
+        table = shown.to_markdown(index=False, disable_numparse=True, colalign=alignment)
+        return "\n\n".join([f"**{self.title}**", table, *map(_one_line, self.notes)]) + "\n"
+
+    def csv(self) -> str:
+        """The frame alone, numbers in full precision, nothing where there is none."""
+        return str(self.frame.to_csv(index=False))
+
+    def json(self) -> str:
+        """Title, rows and notes; numbers in full precision, null where there is none."""
+        rows = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
+        content = {"title": self.title, "rows": rows, "notes": self.notes}
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    def latex(self) -> str:
+        """A table environment that needs the package booktabs; the notes are comments above it."""
+        shown = self._shown().map(_one_line).map(_latex)
+        numeric = [self._numeric(column) for column in shown]
+        # Sentences must be broken into lines; labels beside numbers must not.
+        words = "l" if any(numeric) else f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"
+        columns = ["r" if number else words for number in numeric]
+        if not any(numeric):
+            columns[0] = "l"
+        shown.columns = [_latex(column) for column in shown]
+        table = shown.style.hide(axis="index").to_latex(
+            hrules=True,
+            column_format="".join(columns),
+            caption=_latex(self.title),
+            label=f"tab:{self.name}",
+            position_float="centering",
+        )
+        return "".join(f"% {_one_line(note)}\n" for note in self.notes) + str(table)
+
+    def files(self) -> dict[str, bytes]:
+        """What is saved of it, by file name."""
+        forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
+        return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX)

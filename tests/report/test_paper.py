@@ -1,0 +1,143 @@
+"""The paper's figures, and the rows that results are found to be."""
+
+from statistics import fmean
+
+import pytest
+
+from simcse_pl.data.sts import STS_TASKS
+from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.errors import UserError
+from simcse_pl.report.paper import find_row, named_row, published
+
+
+def test_every_row_is_complete_and_its_average_is_of_its_tasks():
+    for table, content in published()["encoders"].items():
+        tasks = {"sts": STS_TASKS, "transfer": TRANSFER_TASKS}[content["protocol"]]
+        parts = content["rows"]
+        for name in parts:
+            rows = [f"{name}/{row}" for row in parts[name]] if isinstance(parts[name], dict) else [name]
+            for row in rows:
+                figures = named_row(table, row).figures
+                assert [*figures] == [*tasks, "Avg"]
+                # two averages of the paper itself are off by 0.03 and 0.01
+                assert figures["Avg"] == pytest.approx(fmean(figures[task] for task in tasks), abs=0.04)
+
+
+def test_every_match_names_a_row_that_is_there():
+    for match in published()["matches"]:
+        for table, row in match["rows"].items():
+            assert named_row(table, row).name == row
+
+
+def test_the_source_is_named_and_all_tables_are_there():
+    assert "EMNLP 2021" in published()["source"]
+    assert "Gao, Yao and Chen" in published()["source"]
+    ablations = published()["ablations"]
+    assert [name.split("_")[1] for name in ablations] == ["1", "2", "3", "4", "6", "7", "d1", "d2"]
+    assert ablations["table_3_dropout"][0.1] == 82.5
+    assert published()["table_a1_hyperparameters"]["unsupervised"]["BERT-base"] == [64, 3e-5]
+
+
+def test_rows_are_named_with_their_part_only_where_they_must():
+    assert named_row("table_5_sts", "BERT-base-flow").figures["Avg"] == 66.55
+    assert named_row("table_5_sts", "supervised/SimCSE-BERT-base").figures["Avg"] == 81.57
+    label = "paper, Table 5: SimCSE-BERT-base (supervised)"
+    assert named_row("table_5_sts", "supervised/SimCSE-BERT-base").label == label
+    assert named_row("table_c1_postprocessing", "BERT-flow (NLI)").label == "paper, Table C.1: BERT-flow (NLI)"
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "message"),
+    [
+        ("table_9", "x", "paper.table=table_9: choose one of table_5_sts, table_c1_postprocessing, "),
+        ("table_c1_postprocessing", "x", "paper.row=x: choose one of BERT-flow (NLI), BERT-flow (target), "),
+        (
+            "table_5_sts",
+            "SimCSE-BERT-base",
+            "paper.row=SimCSE-BERT-base: table_5_sts has 2 of that name; choose one of "
+            "unsupervised/SimCSE-BERT-base, supervised/SimCSE-BERT-base",
+        ),
+    ],
+)
+def test_a_wrong_name_is_told_with_what_there_is(table, row, message):
+    with pytest.raises(UserError) as error:
+        named_row(table, row)
+    assert str(error.value).startswith(message)
+
+
+def found(make_result, encoder, protocol="sts", aggregation="all", pooling="first_last", **settings):
+    settings = {"pooling": pooling, "num_layers": None, "split": "test", "postprocess": None} | settings
+    row = find_row(make_result(encoder=encoder, settings=settings), protocol, aggregation)
+    return row and row.label.removeprefix("paper, Table ")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "settings", "expected"),
+    [
+        ("bert-base-uncased", {}, "5: BERT-base (first-last avg.) (unsupervised)"),
+        ("google-bert/bert-base-uncased", {}, "5: BERT-base (first-last avg.) (unsupervised)"),
+        ("bert-base-uncased", {"aggregation": "wmean"}, "B.3: BERT-base (first-last avg.)"),
+        ("bert-base-uncased", {"aggregation": "mean"}, None),
+        ("bert-base-uncased", {"pooling": "cls"}, None),
+        ("bert-base-uncased", {"num_layers": 3}, None),
+        ("bert-base-cased", {}, None),
+        ("models/bert-base-uncased-mine", {}, None),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "nli"}},
+            "5: BERT-base-whitening (unsupervised)",
+        ),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "nli", "dim": None}},
+            "5: BERT-base-whitening (unsupervised)",
+        ),
+        ("bert-base-uncased", {"postprocess": {"name": "whitening", "fit_on": "nli", "dim": 256}}, None),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "target"}},
+            "C.1: BERT-whitening (target)",
+        ),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "flow", "fit_on": "target", "epochs": 4}},
+            "C.1: BERT-flow (target)",
+        ),
+        ("bert-base-uncased", {"postprocess": {"name": "flow", "fit_on": "mine.txt"}}, None),
+        ("roberta-base", {}, "5: RoBERTa-base (first-last avg.) (unsupervised)"),
+        (
+            "princeton-nlp/sup-simcse-roberta-large",
+            {"pooling": "cls"},
+            "5: SimCSE-RoBERTa-large (supervised)",
+        ),
+        (
+            "princeton-nlp/unsup-simcse-bert-base-uncased",
+            {"pooling": "cls", "protocol": "transfer", "aggregation": None},
+            "E.1: SimCSE-BERT-base (unsupervised)",
+        ),
+        (
+            "princeton-nlp/unsup-simcse-bert-base-uncased",
+            {"pooling": "cls", "postprocess": {"name": "whitening", "fit_on": "nli"}},
+            None,
+        ),
+        ("vectors/glove.840B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
+        ("glove.6B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
+        ("vectors/my-glove.txt", {"pooling": None}, None),
+        ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": None}, "5: SBERT-base (supervised)"),
+        ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": "cls"}, None),
+    ],
+)
+def test_a_result_is_matched_where_that_is_certain(make_result, encoder, settings, expected):
+    assert found(make_result, encoder, **settings) == expected
+
+
+def test_a_row_that_the_user_named_goes_before_the_known_one_in_its_own_table_only(make_result, bert):
+    result = make_result(paper={"table": "table_5_sts", "row": "CT-BERT-base"}, **bert)
+    assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
+    assert find_row(result, "sts", "wmean").name == "BERT-base (first-last avg.)"
+
+
+def test_a_wrong_name_in_a_result_is_told(make_result):
+    result = make_result(paper={"table": "table_5_sts", "row": "BERT"})
+    with pytest.raises(UserError, match="paper.row=BERT: choose one of unsupervised/GloVe"):
+        find_row(result, "transfer", None)

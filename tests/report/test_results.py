@@ -1,0 +1,122 @@
+"""Reading what there is to report, and what is said of files that are damaged."""
+
+import json
+
+import pytest
+
+from simcse_pl.errors import UserError
+from simcse_pl.report.results import Result, RunPath, as_result, read, shared_tasks
+
+
+def test_a_results_file_is_read_by_its_name_or_its_folders(write_results, make_report):
+    folder = write_results("one", make_report("one"))
+    for path in (folder, folder / "results.json", str(folder)):
+        result = read(path)
+        assert isinstance(result, Result)
+        assert result.label == "one"
+        assert result.sts[0].all.spearman == 0.5
+        assert result.sts[0].subsets["STS12_a"].pairs == 750
+        assert result.geometry.top_variance == {"1": 0.1, "10": 0.5, "100": 1.0}
+
+
+def test_only_the_label_must_be_there():
+    result = as_result({"label": "bare", "something": "new"}, "r")
+    assert (result.sts, result.transfer, result.geometry, result.retrieval, result.paper) == ([], [], None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": None}, "r.json is no results file of evaluate.py: label: Input should be a valid string"),
+        ({"sts": {}}, "sts: Input should be a valid list"),
+        ({"sts": [{"split": "test"}]}, "sts.0.task: Field required"),
+        ({"sts": [{"task": "STS12", "all": {"spearman": "0.7"}}]}, "sts.0.all.spearman: Input should be a valid num"),
+        ({"sts": [{"task": "STS12", "all": {"spearman": float("nan")}}]}, "sts.0.all.spearman: Input should be a fini"),
+        ({"geometry": {"spectrum": [1.0, None]}}, "geometry.spectrum.1: Input should be a valid number"),
+        ({"retrieval": {"queries": [{"neighbours": []}]}}, "retrieval.queries.0.query: Field required"),
+        ({"paper": {"table": "table_5_sts"}}, "paper.row: Field required"),
+    ],
+)
+def test_an_odd_value_is_told_with_its_place(make_report, change, message):
+    with pytest.raises(UserError) as error:
+        as_result(make_report() | change, "r.json")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"label": "cut', "[1, 2]", "3", "\x00"])
+def test_a_damaged_file_is_told_in_one_line(tmp_path, content):
+    file = tmp_path / "results.json"
+    file.write_text(content)
+    with pytest.raises(UserError, match="results.json is") as error:
+        read(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path):
+    (tmp_path / "results.json").write_bytes(b'{"label": "\xff"}')
+    with pytest.raises(UserError, match="is damaged, or no JSON"):
+        read(tmp_path)
+
+
+def test_what_is_not_there_is_told(tmp_path):
+    with pytest.raises(UserError, match="no file or folder .*missing"):
+        read(tmp_path / "missing")
+    with pytest.raises(UserError, match="neither results.json nor metrics.csv in"):
+        read(tmp_path)
+
+
+def test_a_run_is_a_row_a_validation_with_the_steps_that_were_done(write_run):
+    run = read(write_run("run", steps=(0, 3, 7, 11)))
+    assert isinstance(run, RunPath)
+    assert run.label.endswith("/run")
+    assert run.points["step"].tolist() == [0, 4, 8, 12]
+    assert run.points["alignment"].tolist() == pytest.approx([0.3, 0.29, 0.28, 0.27])
+    assert run.points["uniformity"].tolist() == pytest.approx([-1.5, -1.6, -1.7, -1.8])
+    assert run.points["spearman"].tolist() == pytest.approx([0.7, 0.71, 0.72, 0.73])
+
+
+def test_a_validation_after_every_step_counts_from_the_one_before_training(write_run):
+    assert read(write_run("run", steps=(0, 0, 1, 2))).points["step"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_run_without_spearman_has_a_path_still(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,val/alignment,val/uniformity\n0,0.3,-1.5\n4,0.2,-1.6\n")
+    run = read(tmp_path)
+    assert run.points["step"].tolist() == [0, 5]
+    assert run.points["spearman"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is damaged"),
+        ("step,loss\n1,2\n", "has no column val/alignment"),
+        ("step,val/alignment,val/uniformity\n1,a,2\n", "is damaged"),
+        ('step,val/alignment,val/uniformity\n1,"2', "is damaged"),
+        ("step,val/alignment,val/uniformity\n1,,\n", "has no validation"),
+    ],
+)
+def test_damaged_curves_are_told_in_one_line(tmp_path, content, message):
+    (tmp_path / "metrics.csv").write_text(content)
+    with pytest.raises(UserError, match=f"metrics.csv {message}") as error:
+        read(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_the_results_of_a_training_run_point_to_its_folder(write_run):
+    with pytest.raises(UserError, match="is of a training run: give the run's folder"):
+        read(write_run() / "results.json")
+
+
+def test_shared_tasks_are_those_of_everybody_who_has_any():
+    tasks = ("STS12", "STS13", "STS-B")
+    one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
+    assert shared_tasks([one, two], tasks) == ["STS-B"]
+    assert shared_tasks([one, {}, {"sample": 1.0}], tasks) == ["STS12", "STS-B"]
+    assert shared_tasks([], tasks) == []
+
+
+def test_json_that_evaluate_would_write_survives_the_way_through_a_file(write_results, make_report):
+    report = make_report("é | _ $", seed=3)
+    assert read(write_results("odd", report)) == as_result(json.loads(json.dumps(report)), "memory")
