@@ -1,8 +1,6 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +25,8 @@ from simcse_pl.backbone import (
 )
 from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError, check_sentences, one_line
+from simcse_pl.files import written_whole
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
@@ -148,13 +147,7 @@ class SentenceEncoder(nn.Module):
             UserError: a string where a list of them is meant, a sentence that is no string, or a batch size
                 or length out of range.
         """
-        if isinstance(sentences, str):
-            raise UserError("encode takes a list of sentences, and was given one string")
-        odd = next((i for i, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
-        if odd is not None:
-            raise UserError(f"encode: sentence {odd} is no text but {sentences[odd]!r}")
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size}: it must be at least 1")
+        check_sentences(sentences, batch_size)
         length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.dim)
         order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
@@ -176,19 +169,14 @@ class SentenceEncoder(nn.Module):
 
         Every file is written whole beside its place and then moved there, the settings last.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name, quiet_transformers():
-            new = Path(name)
+        with written_whole(folder, last=SETTINGS_FILE) as new, quiet_transformers():
             self.backbone.save_pretrained(new)
             self.tokenizer.save_pretrained(new)
             if self.projection is not None:
                 save_file(self.projection.state_dict(), new / HEAD_FILE)
             (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
-            for file in sorted(new.iterdir(), key=lambda path: path.name == SETTINGS_FILE):
-                os.replace(file, folder / file.name)
         if self.projection is None:
-            (folder / HEAD_FILE).unlink(missing_ok=True)
+            (Path(folder) / HEAD_FILE).unlink(missing_ok=True)
 
     @classmethod
     def from_pretrained(

@@ -1,5 +1,7 @@
 """The one kind of error that is told to the user in a line of its own, without a traceback."""
 
+from collections.abc import Sequence
+
 
 class UserError(ValueError):
     """Something the person running the program can put right: a path, an option, a row of a file.
@@ -13,3 +15,14 @@ def one_line(error: BaseException) -> str:
     """The first line of what an exception says, or its class where it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
+    """Refuse what no `encode` takes: one string, a sentence that is no string, a batch of less than one."""
+    if isinstance(sentences, str):
+        raise UserError("encode takes a list of sentences, and was given one string")
+    odd = next((i for i, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
+    if odd is not None:
+        raise UserError(f"encode: sentence {odd} is no text but {sentences[odd]!r}")
+    if batch_size < 1:
+        raise UserError(f"batch_size={batch_size}: it must be at least 1")

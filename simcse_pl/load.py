@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.encoder import SentenceEncoder
@@ -24,22 +23,6 @@ class Encoder(Protocol):
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = ..., progress: bool = ...) -> Tensor:
         """Vectors [n, dim] for n sentences, in their order, float32 on the CPU."""
-
-
-class Normalized:
-    """An encoder with its vectors scaled to length 1.
-
-    Args:
-        encoder: the encoder.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.dim = encoder.dim
-
-    def encode(self, sentences: Sequence[str], batch_size: int = 64, progress: bool = False) -> Tensor:
-        """As the encoder's own; a vector of zeros stays one."""
-        return F.normalize(self.encoder.encode(sentences, batch_size=batch_size, progress=progress), dim=-1)
 
 
 def load_encoder(
@@ -67,8 +50,7 @@ def load_encoder(
         for option, value in (("pooling", pooling), ("num_layers", num_layers), ("max_length", max_length)):
             if value is not None:
                 raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
-        vectors = WordVectors.from_file(name, word_counts=word_counts, progress=True)
-        return Normalized(vectors) if normalize else vectors
+        return WordVectors.from_file(name, word_counts, normalize=bool(normalize), progress=True)
     if word_counts is not None:
         raise UserError(f"word_counts={word_counts}: they are for word vectors, and {name} is a transformer")
     if name.endswith(CHECKPOINT) and not Path(name).is_dir():

@@ -17,7 +17,7 @@ from rich.progress import Progress, track
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, read_lines
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, check_sentences
 
 _LINES_AT_A_TIME = 4096
 
@@ -57,6 +57,7 @@ class WordVectors:
         vectors: [words, dim] float32.
         weights: [words], what each vector is multiplied by; 1 where None. The sum is divided by the number
             of known words, not by the sum of their weights (Algorithm 1 of Arora et al. 2017).
+        normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
 
     Example:
         >>> glove = WordVectors.from_file("glove.840B.300d.txt", progress=True)
@@ -64,10 +65,13 @@ class WordVectors:
         torch.Size([2, 300])
     """
 
-    def __init__(self, rows: dict[str, int], vectors: Tensor, weights: Tensor | None = None) -> None:
+    def __init__(
+        self, rows: dict[str, int], vectors: Tensor, weights: Tensor | None = None, normalize: bool = False
+    ) -> None:
         self.rows = rows
         self.vectors = vectors
         self.weights = torch.ones(len(vectors)) if weights is None else weights
+        self.normalize = normalize
 
     @property
     def dim(self) -> int:
@@ -80,6 +84,7 @@ class WordVectors:
         path: str | Path,
         word_counts: str | Path | None = None,
         smoothing: float = 1e-3,
+        normalize: bool = False,
         progress: bool = False,
     ) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
@@ -91,6 +96,7 @@ class WordVectors:
             word_counts: `word count` a line, for smooth inverse frequency (Arora et al. 2017): a word w weighs
                 a / (a + p(w)), with p(w) its count over the sum of all; a word without a count weighs 1.
             smoothing: a of that formula.
+            normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
             progress: show a progress bar on standard error.
 
         Raises:
@@ -102,7 +108,7 @@ class WordVectors:
         counts = None if word_counts is None else _read_counts(Path(word_counts))
         rows, vectors = _read_vectors(Path(path), progress)
         weights = None if counts is None else _inverse_frequencies(rows, len(vectors), counts, smoothing)
-        return cls(rows, vectors, weights)
+        return cls(rows, vectors, weights, normalize)
 
     def encode(
         self, sentences: Sequence[str], batch_size: int = 1024, normalize: bool = False, progress: bool = False
@@ -112,7 +118,7 @@ class WordVectors:
         Args:
             sentences: any number of them, none included.
             batch_size: sentences that are averaged at once.
-            normalize: scale every vector but zero to length 1.
+            normalize: scale them to length 1, which word vectors with `normalize` always do.
             progress: show a progress bar on standard error.
 
         Returns:
@@ -122,19 +128,13 @@ class WordVectors:
             UserError: a string where a list of them is meant, a sentence that is no string, or a batch size
                 out of range.
         """
-        if isinstance(sentences, str):
-            raise UserError("encode takes a list of sentences, and was given one string")
-        odd = next((i for i, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
-        if odd is not None:
-            raise UserError(f"encode: sentence {odd} is no text but {sentences[odd]!r}")
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size}: it must be at least 1")
+        check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)
         starts = range(0, len(sentences), batch_size)
         for start in track(starts, "averaging", console=Console(stderr=True), disable=not progress, transient=True):
             batch = slice(start, start + batch_size)
             vectors[batch] = self._average(sentences[batch])
-        return F.normalize(vectors, dim=-1) if normalize else vectors
+        return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
 
     def _average(self, sentences: Sequence[str]) -> Tensor:
         known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in sentences]

@@ -1,13 +1,19 @@
-"""Ways for an `encode` to be called: once a sentence, and followed by a post-processing."""
+"""Ways for an `encode` to be called: once a sentence, and followed by a post-processing fitted on some sentences."""
 
+import logging
+import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from simcse_pl.data.readers import read_rows
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.postprocess.base import PostProcess
+
+log = logging.getLogger(__name__)
 
 
 class EncodeOnce:
@@ -66,3 +72,26 @@ class Postprocessed:
         if self._fit_on_target:
             self._postprocess.fit(vectors)
         return self._postprocess.transform(vectors).cpu()
+
+
+def sentences_to_fit_on(
+    source: str | Path, columns: Sequence[int | str] | None = None, limit: int | None = None, seed: int = 42
+) -> list[str]:
+    """The distinct sentences of a file, or some of them.
+
+    Args:
+        source: see data.readers.read_rows.
+        columns: of the file; all where None.
+        limit: at most so many, drawn at random.
+        seed: of what is drawn.
+
+    Raises:
+        UserError: no such file or column, a bad row, or a limit that leaves too few.
+    """
+    if limit is not None and limit < 2:
+        raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
+    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
+    if limit is not None and limit < len(sentences):
+        sentences = random.Random(seed).sample(sentences, limit)
+    log.info("the post-processing is fitted on %d sentences of %s", len(sentences), source)
+    return sentences

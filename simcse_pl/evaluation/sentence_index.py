@@ -3,8 +3,6 @@
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.evaluation import Encode
+from simcse_pl.files import written_whole
 
 if TYPE_CHECKING:  # imported where it is used: it brings an OpenMP of its own, which only retrieval should meet
     import faiss
@@ -136,16 +135,11 @@ class SentenceIndex:
         """Write the FAISS file, the sentences and their checksums, each whole before it is moved to its place."""
         import faiss
 
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name:
-            new = Path(name)
+        with written_whole(folder, last=SETTINGS_FILE) as new:
             faiss.write_index(self.index, str(new / INDEX_FILE))
             (new / SENTENCES_FILE).write_text(json.dumps(self.sentences, ensure_ascii=False), encoding="utf-8")
             settings = {file: _checksum(new / file) for file in (INDEX_FILE, SENTENCES_FILE)}
             (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-            for file in (INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE):
-                os.replace(new / file, folder / file)
 
     @classmethod
     def load(cls, folder: str | Path, encode: Encode) -> "SentenceIndex":

@@ -34,7 +34,7 @@ class Suite:
         sts, transfer: the tasks that could be read.
         relatedness: `train`, `dev` and `test` of the STS tasks that a regressor is asked for, by their names.
         geometry: the pairs that geometry is measured on; None where it was not asked for.
-        failed: the tasks that could not be read, and why.
+        failed: the tasks that could not be read (`STS-B regressor`, too), and why.
     """
 
     sts: list[StsTask] = field(default_factory=list)
@@ -75,7 +75,8 @@ def load_suite(
         regressor: for STS-B and SICK-R, read what SentEval's regressor is trained on, too.
 
     Raises:
-        UserError: an unknown task or split, no such folder, or no task that could be read.
+        UserError: an unknown task or split, no such folder, or no task that could be read; a task of a bundle, or the
+            regressor, where there is no bundle.
     """
     groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
     known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
@@ -87,42 +88,58 @@ def load_suite(
     if regressor and split != "test":
         raise UserError("regressor=true: it is trained with the dev split, so it needs split=test")
     if not senteval_dir:
-        return _sample_suite(names, split)
+        return _sample_suite(names, split, regressor)
     if not Path(senteval_dir).is_dir():
         raise UserError(f"senteval_dir: no folder {senteval_dir}")
     suite = Suite()
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
         try:
-            _read(suite, task, senteval_dir, split, regressor)
+            _read(suite, task, senteval_dir, split)
         except UserError as error:
             if isinstance(error, NotInBundleError) and task not in names:
                 log.warning("%s is left out: %s", task, one_line(error))
             else:
                 suite.failed[task] = one_line(error)
+    if regressor:
+        _read_relatedness(suite, senteval_dir)
     if names and not suite.sentences():
         reasons = "; ".join(f"{task}: {why}" for task, why in suite.failed.items())
         raise UserError(f"senteval_dir: {senteval_dir} has none of the tasks{reasons and f' ({reasons})'}")
     return suite
 
 
-def _sample_suite(names: Sequence[str], split: str) -> Suite:
-    others = [name for name in names if name not in ("sts", GEOMETRY)]
+def _sample_suite(names: Sequence[str], split: str, regressor: bool) -> Suite:
+    others = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
+    if regressor:
+        others.append("regressor=true")
     if others:
-        raise UserError(f"tasks: {others[0]} needs a SentEval bundle, and senteval_dir is not set")
+        raise UserError(f"{others[0]} needs a SentEval bundle, and senteval_dir is not set")
     sample = load_sample(split)
     return Suite(sts=[sample] if "sts" in names else [], geometry=sample if GEOMETRY in names else None)
 
 
-def _read(suite: Suite, task: str, senteval_dir: str | Path, split: str, regressor: bool) -> None:
+def _read(suite: Suite, task: str, senteval_dir: str | Path, split: str) -> None:
     if task == GEOMETRY:
         suite.geometry = load_sts_task(senteval_dir, "STS-B", split)
     elif task in TRANSFER_TASKS:
         suite.transfer.append(load_transfer_task(senteval_dir, task))
     else:
         suite.sts.append(load_sts_task(senteval_dir, task, split))
-        if regressor and task in STS_TASKS_WITH_DEV:
-            parts = ("train", "dev", "test")
-            suite.relatedness[task] = {part: load_sts_task(senteval_dir, task, part) for part in parts}
+
+
+def _read_relatedness(suite: Suite, senteval_dir: str | Path) -> None:
+    for test in suite.sts:
+        if test.name in STS_TASKS_WITH_DEV:
+            try:
+                train, dev = (load_sts_task(senteval_dir, test.name, split) for split in ("train", "dev"))
+            except UserError as error:
+                suite.failed[_regressor(test.name)] = one_line(error)
+            else:
+                suite.relatedness[test.name] = {"train": train, "dev": dev, "test": test}
+
+
+def _regressor(task: str) -> str:
+    return f"{task} regressor"
 
 
 def evaluate_suite(
@@ -140,11 +157,11 @@ def evaluate_suite(
     results = SuiteResults(failed=dict(suite.failed))
 
     def sts(task: StsTask) -> None:
-        result = evaluate_sts(encode, task)
-        if task.name in suite.relatedness:
-            regressor = evaluate_with_regressor(encode, suite.relatedness[task.name])
-            result = dataclasses.replace(result, regressor=regressor)
-        results.sts.append(result)
+        results.sts.append(evaluate_sts(encode, task))
+
+    def regressor(name: str, splits: dict[str, StsTask]) -> None:
+        scores = evaluate_with_regressor(encode, splits)
+        results.sts = [dataclasses.replace(own, regressor=scores) if own.task == name else own for own in results.sts]
 
     def transfer(task: TransferTask) -> None:
         results.transfer.append(evaluate_transfer(encode, task, device))
@@ -154,6 +171,7 @@ def evaluate_suite(
 
     jobs = [
         *((task.name, partial(sts, task)) for task in suite.sts),
+        *((_regressor(name), partial(regressor, name, splits)) for name, splits in suite.relatedness.items()),
         *((task.name, partial(transfer, task)) for task in suite.transfer),
         *([(GEOMETRY, partial(geometry, suite.geometry))] if suite.geometry else []),
     ]

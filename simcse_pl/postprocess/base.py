@@ -1,8 +1,6 @@
 """What every post-processing has in common: fit, transform, and the two files that it is saved as."""
 
 import json
-import os
-import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.errors import UserError
+from simcse_pl.files import written_whole
 
 SETTINGS_FILE = "postprocess.json"
 TENSORS_FILE = "postprocess.safetensors"
@@ -74,16 +73,11 @@ class PostProcess(ABC):
         """
         if not self.fitted:
             raise UserError(f"{self.name}: fit it before it is saved")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         settings = {"name": self.name, "width": self.width, "options": self.options}
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors().items()}
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name:
-            new = Path(name)
+        with written_whole(folder, last=SETTINGS_FILE) as new:
             save_file(tensors, new / TENSORS_FILE)
             (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-            for file in (TENSORS_FILE, SETTINGS_FILE):
-                os.replace(new / file, folder / file)
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
         """Take over what `save` wrote; `load` calls it.

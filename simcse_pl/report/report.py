@@ -1,13 +1,12 @@
 """Everything that there is to show of some results: all tables, all figures, and the files of both."""
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import written_whole
 from simcse_pl.report.distributions import similarity_densities, spectra
 from simcse_pl.report.plane import encoder_plane, run_plane
 from simcse_pl.report.results import Aggregation, Result, RunPath
@@ -80,12 +79,9 @@ def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figu
     for name, figure in figures.items():
         files |= figure_files(name, figure)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as new:
+        with written_whole(folder) as new:
             for name, content in files.items():
-                (Path(new) / name).write_bytes(content)
-            for name in files:
-                os.replace(Path(new) / name, folder / name)
+                (new / name).write_bytes(content)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {one_line(error)}") from error
     return [folder / name for name in files]

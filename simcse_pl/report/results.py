@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import written_whole
 from simcse_pl.report.tables import RESULTS_FILE
 
 Aggregation = Literal["all", "mean", "wmean"]
@@ -196,9 +197,9 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
     """
     plain = _without_nan(report)
     result = as_result(plain, path)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    new.replace(path)
+    content = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    with written_whole(path.parent) as new:
+        (new / path.name).write_text(content + "\n", encoding="utf-8")
     return result
 
 

@@ -35,7 +35,7 @@ class EvaluationTables(Callback):
             result.model_copy(update={"label": f"{result.label} ({job})"}) if labels.count(result.label) > 1 else result
             for job, result in results
         ]
-        for table in encoder_tables(named):
+        for table in encoder_tables(named, config.aggregation):
             show(table.printed())
         exit_if_jobs_failed(folder)
         if any(result.failed for _, result in results):

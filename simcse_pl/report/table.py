@@ -10,7 +10,7 @@ import rich.table
 from rich.text import Text
 
 _NOTHING = "–"
-_HEADING, _WORDS = 12, 24  # characters: of a line of a heading, at least of a line of words
+_HEADING = 12  # characters
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -63,7 +63,7 @@ class Table:
                 heading = textwrap.fill(column, _HEADING, break_long_words=False, break_on_hyphens=False)
                 table.add_column(Text(heading), justify="right", overflow="fold", min_width=max(map(len, cells)))
             else:
-                table.add_column(Text(column), overflow="fold", min_width=min(_WORDS, max(map(len, cells), default=0)))
+                table.add_column(Text(column), overflow="fold")
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
         return table

@@ -136,9 +136,9 @@ def test_a_folder_that_is_nowhere_is_told(tmp_path):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_config_constructs_its_class_with_every_option(name):
-    postprocess = instantiate(OmegaConf.load(CONFIGS / f"{name}.yaml"))
+    config = OmegaConf.create({"seed": 0, "postprocess": OmegaConf.load(CONFIGS / f"{name}.yaml")}).postprocess
+    postprocess = instantiate(config)
     assert type(postprocess) is KINDS[name] and not postprocess.fitted
-    config = OmegaConf.load(CONFIGS / f"{name}.yaml")
     assert {key for key in config if key not in ("_target_", "progress")} == set(postprocess.options)
     if name != "remove_components":  # whose count has no default
         assert postprocess.options == KINDS[name]().options

@@ -1,0 +1,26 @@
+"""Writing files so that nobody finds half of one."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
+    """A new folder to write files into; they are moved to `folder` at the end, each whole, replacing what is there.
+
+    Where the block is left by an exception, `folder` stays as it was.
+
+    Args:
+        folder: where the files belong; made if it is not there.
+        last: the name of the file that is moved last, whose being there says that the others are.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name:  # beside them: moving is renaming there
+        new = Path(name)
+        yield new
+        for file in sorted(new.iterdir(), key=lambda path: (path.name == last, path.name)):
+            os.replace(file, folder / file.name)

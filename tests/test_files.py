@@ -1,0 +1,39 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import os
+
+from simcse_pl.files import written_whole
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_files_are_moved_into_place_and_replace_those_before(tmp_path):
+    folder = tmp_path / "a" / "b"
+    with written_whole(folder) as new:
+        (new / "one").write_text("1")
+        (new / "two").write_text("2")
+        assert not (folder / "one").exists()
+    with written_whole(str(folder)) as new:
+        (new / "two").write_text("new")
+    assert contents(folder) == {"one": "1", "two": "new"}
+
+
+def test_nothing_changes_where_writing_fails(tmp_path):
+    (tmp_path / "one").write_text("old")
+    with contextlib.suppress(OSError), written_whole(tmp_path) as new:
+        (new / "one").write_text("half")
+        raise OSError("disk full")
+    assert contents(tmp_path) == {"one": "old"}
+
+
+def test_the_last_is_moved_last(tmp_path, monkeypatch):
+    moved = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda a, b: (moved.append(b.name), replace(a, b)))
+    with written_whole(tmp_path, last="b") as new:
+        for name in "cba":
+            (new / name).write_text("")
+    assert moved == ["a", "c", "b"]
