@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import logging
-import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,16 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.data.readers import read_rows
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
-from simcse_pl.evaluation.retrieval import Search
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.front_door import errors_in_one_line
 from simcse_pl.load import Encoder
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
-from simcse_pl.report.results import write_results
+from simcse_pl.report.results import AGGREGATIONS, write_results
 from simcse_pl.report.tables import RESULTS_FILE, show
 
 log = logging.getLogger("evaluate")
@@ -39,30 +37,26 @@ def main(config: DictConfig) -> None:
     """Measure, print the tables, and write them and results.json into the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     suite = read_suite(config)
-    search: Search | None = instantiate(config.retrieval) if config.retrieval.corpus else None
-    if config.paper:
-        named_row(**config.paper)  # a row that does not exist is told now
+    tell(suite.failed)
+    if config.aggregation not in AGGREGATIONS:
+        raise UserError(f"aggregation={config.aggregation}: choose one of {', '.join(AGGREGATIONS)}")
+    postprocess: PostProcess | None = instantiate(config.get("postprocess"))
+    fit_on = read_to_fit_on(config) if postprocess and not postprocess.fitted else None
+    report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, progress=True)
-    postprocess: PostProcess | None = instantiate(config.get("postprocess"))
-    fit_on_target = postprocess is not None and not postprocess.fitted and config.fit_on == TARGET
-    if search and fit_on_target:
-        raise UserError("fit_on=target: retrieval has no target; give a file, the corpus itself perhaps")
-    if postprocess and not postprocess.fitted and not fit_on_target:
-        postprocess.fit(encode(sentences_to_fit_on(config)).to(device)).save(folder / "postprocess")
-
-    def processed(encode: Encode) -> Encode:
-        return Postprocessed(encode, postprocess, fit_on_target, device) if postprocess else encode
-
-    encode_once = EncodeOnce(encode)
-    encode_once(suite.sentences())  # all in one go, like lengths together
-    results = evaluate_suite(processed(encode_once), suite, device, progress=True)
-    report = describe(config, postprocess) | dataclasses.asdict(results)
-    report["retrieval"] = dataclasses.asdict(search(processed(encode))) if search else None
-    tables = encoder_tables([write_results(folder / RESULTS_FILE, report)], config.aggregation)
+    if postprocess and fit_on:
+        postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
+    encode = EncodeOnce(encode, suite.sentences())
+    if postprocess:
+        encode = Postprocessed(encode, postprocess, device)
+    results = evaluate_suite(encode, suite, device, progress=True)
+    tell({task: why for task, why in results.failed.items() if task not in suite.failed})
+    result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))
+    tables = encoder_tables([result], config.aggregation)
     save(folder, tables, figures={})
     for table in tables:
         show(table.printed())
@@ -73,41 +67,46 @@ def main(config: DictConfig) -> None:
 
 def read_suite(config: DictConfig) -> Suite:
     """The data of all tasks; what is wrong with it is told before anything slow begins."""
-    tasks = [config.tasks] if isinstance(config.tasks, str) else list(config.tasks)
+    tasks = [config.tasks] if isinstance(config.tasks, str) else list(config.tasks or [])
     if tasks and not config.senteval_dir:
         log.info("senteval_dir is not set: measuring on the project's own sample")
-    if not tasks and not config.retrieval.corpus:
-        raise UserError("tasks is empty, and there is no retrieval.corpus: nothing to measure")
+    if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
+        asked = "retrieval.queries are given" if config.retrieval.queries else "tasks is empty"
+        raise UserError(f"{asked}, and there is no retrieval.corpus to search")
     suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor)
-    for task, why in suite.failed.items():
-        print(f"error: {task}: {why}", file=sys.stderr)
+    suite.search = instantiate(config.retrieval) if config.retrieval.corpus else None
     return suite
 
 
-def sentences_to_fit_on(config: DictConfig) -> list[str]:
-    """The distinct sentences of what `fit_on` names, or some of them."""
+def tell(failed: Mapping[str, str]) -> None:
+    """What could not be measured, a line a task."""
+    for task, why in failed.items():
+        print(f"error: {task}: {why}", file=sys.stderr)
+
+
+def read_to_fit_on(config: DictConfig) -> list[str] | None:
+    """The sentences that a post-processing is fitted on; None for each task's own."""
+    if config.fit_on == TARGET:
+        if config.retrieval.corpus:
+            raise UserError("fit_on=target: retrieval has no target; give a file, the corpus itself perhaps")
+        return None
     source = config.nli if config.fit_on == NLI else config.fit_on
-    columns = list(config.fit_columns) if config.fit_columns else None
-    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
-    if config.fit_limit and config.fit_limit < len(sentences):
-        sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
-    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
-    return sentences
+    return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:
-    """What was measured and how: all of results.json but the scores."""
+    """What is measured and how: all of results.json but the scores."""
+    if config.paper:
+        named_row(config.paper.get("table"), config.paper.get("row"))  # a row that does not exist is told now
     options = ("pooling", "num_layers", "max_length", "normalize", "word_counts", "split")
     settings: dict[str, Any] = {option: config[option] for option in options}
-    settings["postprocess"] = None
+    settings["postprocess"] = after = None
     if postprocess:
-        settings["postprocess"] = {"name": postprocess.name, "fit_on": config.fit_on, **postprocess.options}
-    parts = [
-        config.encoder,
-        config.pooling,
-        f"first {config.num_layers} layers" if config.num_layers else None,
-        f"{postprocess.name} ({config.fit_on})" if postprocess else None,
-    ]
+        fit_on = config.postprocess.get("folder", config.fit_on)  # of a saved one
+        settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
+        after = f"{postprocess.name} ({fit_on})"
+    layers = f"first {config.num_layers} layers" if config.num_layers else None
+    parts = [config.encoder, config.pooling, layers, after]
     return {
         "label": config.label or ", ".join(part for part in parts if part),
         "encoder": config.encoder,

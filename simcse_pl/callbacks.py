@@ -60,10 +60,13 @@ class GeometryCurves(Callback):
         assert isinstance(uniformity, Uniformity)
         with uniformity.sync_context():
             bound = gram_bound(dim_zero_cat(uniformity.embeddings))
-        pl_module.log("val/gram_sum", bound.gram_sum)
-        pl_module.log("val/largest_eigenvalue", bound.largest_eigenvalue)
-        pl_module.log("val/nonnegative_cosines", bound.nonnegative)
-        pl_module.log("val/trace", bound.trace)
+        curves = {
+            "val/gram_sum": bound.gram_sum,
+            "val/largest_eigenvalue": bound.largest_eigenvalue,
+            "val/nonnegative_cosines": bound.nonnegative,
+            "val/trace": bound.trace,
+        }
+        pl_module.log_dict(curves, sync_dist=True)  # the same on all ranks; Lightning warns of what is not synchronized
 
 
 class Speed(Callback):

