@@ -40,7 +40,7 @@ def main(config: DictConfig) -> None:
     tell(suite.failed)
     if config.aggregation not in AGGREGATIONS:
         raise UserError(f"aggregation={config.aggregation}: choose one of {', '.join(AGGREGATIONS)}")
-    postprocess: PostProcess | None = instantiate(config.get("postprocess"))
+    postprocess: PostProcess | None = instantiate(config.postprocess) or None
     fit_on = read_to_fit_on(config) if postprocess and not postprocess.fitted else None
     report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

