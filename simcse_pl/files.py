@@ -7,6 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def cache_folder() -> Path:
+    """Where the project keeps what it can make again, for this user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
+
+
 @contextmanager
 def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
     """A new folder to write files into; they are moved to `folder` at the end, each whole, replacing what is there.

@@ -20,6 +20,7 @@ from gensim.corpora import wikicorpus
 from rich.console import Console
 
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import cache_folder
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
@@ -102,9 +103,8 @@ def gensim_sample() -> str:
 
     106 articles of English Wikipedia, about 18,000 sentences.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    path = cache / f"wiki_sample-{version}.txt"
+    path = cache_folder() / f"wiki_sample-{version}.txt"
     if not path.is_file():
         extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
     return str(path)

@@ -1,8 +1,34 @@
 """The small data that comes with the project, written by hand for it; README.md beside this file tells of it."""
 
+import csv
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
+
+from simcse_pl.files import cache_folder, written_whole
+
+_COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 
 
 def path(name: str) -> str:
     """The path of one of its files: nli.csv, sts_dev.tsv or sts_test.tsv."""
     return str(Path(__file__).parent / name)
+
+
+def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False) -> str:
+    """The path of nli.csv's premises, each with one hypothesis a row; written once, kept in the user's cache.
+
+    Args:
+        labels: of the hypotheses: contradiction, entailment, neutral, or several of them.
+        labelled: add the column `label`, for a classifier.
+    """
+    source = Path(path("nli.csv"))
+    version = hashlib.sha256(source.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:12]
+    name = f"nli_sample-{'-'.join(labels)}-{version}{'-labelled' * labelled}.csv"
+    if not (cache_folder() / name).is_file():
+        with open(source, encoding="utf-8", newline="") as file:
+            rows = [(row["sent0"], row[_COLUMNS[label]], label) for row in csv.DictReader(file) for label in labels]
+        width = 3 if labelled else 2
+        with written_whole(cache_folder()) as new, open(new / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(row[:width] for row in [("premise", "hypothesis", "label"), *rows])
+    return str(cache_folder() / name)
