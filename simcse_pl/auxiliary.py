@@ -1,0 +1,43 @@
+"""What is added to the objective: a term with a weight, such as the masked-language-modelling loss."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from simcse_pl.data.batches import Batch
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+
+
+class AuxiliaryLoss(nn.Module, ABC):
+    """A term that is added to the objective, times its weight.
+
+    Args:
+        weight: 0 or more.
+
+    Attributes:
+        name: of its curve, train/NAME.
+
+    Raises:
+        UserError: a weight below 0.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        if not weight >= 0:
+            raise UserError(f"auxiliary.{self.name}.weight={weight}: it must be 0 or more")
+        self.weight = weight
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Take from the encoder what the term needs, once and before training; may add parameters.
+
+        Raises:
+            UserError: an encoder that the term cannot be computed for.
+        """
+
+    @abstractmethod
+    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+        """The term without its weight, a scalar, of tensors [batch, views, tokens]."""

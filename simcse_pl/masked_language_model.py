@@ -1,0 +1,92 @@
+"""Masked language modelling beside the objective: l + lambda * l_mlm (Appendix A and Table D.2 of the paper)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import DataCollatorForLanguageModeling
+
+from simcse_pl.auxiliary import AuxiliaryLoss
+from simcse_pl.data.batches import Batch
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.vocabulary_head import VocabularyHead
+
+HEADS = ("pretrained", "new")
+NOT_CHOSEN = -100  # the label of a token that is not predicted
+
+
+class MaskedLanguageModelling(AuxiliaryLoss):
+    """The loss of predicting tokens that were hidden from the encoder, as BERT was trained (Devlin et al. 2019).
+
+    All views of a batch are masked, each by itself, and go through the backbone once more: what the released code
+    does. Its decoder, though, is a copy of BERT's, and here it shares the encoder's word embeddings, as BERT's does.
+    The mask comes from torch's global random state on the batch's device.
+
+    The head is trained with the encoder and is in checkpoints of training; a saved encoder is without it.
+
+    Args:
+        weight: lambda, 0 or more.
+        probability: of a token to be chosen; of those chosen 80 % become the mask token, 10 % a random token of the
+            vocabulary, and 10 % stay. Special tokens are never chosen.
+        head: `pretrained`, the checkpoint's own, or `new`, with fresh weights.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    name = "mlm"
+    head: VocabularyHead
+    special_ids: Tensor
+
+    def __init__(self, weight: float = 0.1, probability: float = 0.15, head: str = "pretrained") -> None:
+        super().__init__(weight)
+        if not 0 < probability <= 1:
+            raise UserError(f"auxiliary.mlm.probability={probability}: it must be above 0 and at most 1")
+        if head not in HEADS:
+            raise UserError(f"auxiliary.mlm.head={head}: choose one of {', '.join(HEADS)}")
+        self.probability = probability
+        self.head_is_new = head == "new"
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Load or make the head, and learn the tokenizer's special tokens.
+
+        Raises:
+            UserError: a tokenizer without a mask token, or a checkpoint without the head that is asked for.
+        """
+        tokenizer, backbone = encoder.tokenizer, encoder.backbone
+        if tokenizer.mask_token is None:
+            raise UserError(f"auxiliary.mlm: the tokenizer of {backbone.config.name_or_path} has no mask token")
+        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.probability)
+        self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
+        self.head = VocabularyHead.fresh(backbone) if self.head_is_new else VocabularyHead.pretrained(backbone)
+
+    def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose tokens and hide them.
+
+        Args:
+            input_ids: [..., tokens].
+
+        Returns:
+            Two of its shape: what the encoder reads, and the labels, NOT_CHOSEN wherever nothing is to be predicted.
+        """
+        special = torch.isin(input_ids, self.special_ids)
+        with input_ids.device:  # where the collator draws
+            masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=special)
+        return masked, labels
+
+    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+        """The mean cross-entropy over the tokens that were chosen; 0 where none was.
+
+        Args:
+            encoder: that of `attach`.
+            batch: tensors [batch, views, tokens].
+
+        Returns:
+            A scalar.
+        """
+        inputs = {name: batch[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        inputs["input_ids"], labels = self.mask(inputs["input_ids"])
+        hidden_states = encoder.backbone(**inputs).last_hidden_state
+        chosen = labels != NOT_CHOSEN
+        scores = self.head(hidden_states[chosen])  # nobody asks for the vocabulary at other positions
+        return F.cross_entropy(scores, labels[chosen], reduction="sum") / max(len(scores), 1)

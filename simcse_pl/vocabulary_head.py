@@ -1,0 +1,96 @@
+"""The head of a masked language model: from a backbone's hidden states to a score for every token of its vocabulary."""
+
+import copy
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from simcse_pl.backbone import quiet_transformers
+from simcse_pl.errors import UserError, one_line
+
+_ASK_FOR_NEW = "auxiliary.mlm.head=new makes a fresh one"
+
+
+class VocabularyHead(nn.Module):
+    """All that an architecture's masked language model does after its backbone, on the hidden states it is given.
+
+    It is the model itself, with a stand-in where its backbone was: whatever BERT, RoBERTa, ELECTRA and the others
+    each have there is run as they run it. Weights that it shares with its backbone, as a rule the decoder's with
+    the word embeddings, are shared with ours instead.
+
+    Args:
+        model: a masked language model; its own backbone is given up.
+        backbone: of the same architecture and size.
+    """
+
+    def __init__(self, model: PreTrainedModel, backbone: PreTrainedModel) -> None:
+        super().__init__()
+        _share_weights(model, backbone)
+        setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
+        self.model = model.train()  # as a fresh module is, and a loaded one is not
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Scores before the softmax: [positions, dim] in, [positions, vocabulary] out."""
+        scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
+        return scores.squeeze(0)
+
+    @classmethod
+    def pretrained(cls, backbone: PreTrainedModel) -> "VocabularyHead":
+        """The head in the checkpoint that a backbone was loaded from, which is here already and not asked for again.
+
+        Raises:
+            UserError: the checkpoint has none, or the architecture has no masked language model.
+        """
+        config = _config(backbone)
+        source = str(config.name_or_path)
+        try:
+            with quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing weights are drawn, then refused
+                model, info = AutoModelForMaskedLM.from_pretrained(
+                    source,
+                    config=config,
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = one_line(error)
+            raise UserError(f"no masked-language-model head in {source}: {reason}; {_ASK_FOR_NEW}") from error
+        if missing := sorted(info["missing_keys"]):
+            raise UserError(f"{source} has no masked-language-model head (no {missing[0]}); {_ASK_FOR_NEW}")
+        return cls(model, backbone)
+
+    @classmethod
+    def fresh(cls, backbone: PreTrainedModel) -> "VocabularyHead":
+        """A head with weights drawn as the architecture draws them, from torch's global random state.
+
+        Raises:
+            UserError: the architecture has no masked language model.
+        """
+        return cls(AutoModelForMaskedLM.from_config(_config(backbone), dtype=torch.float32), backbone)
+
+
+class _HiddenStatesAsGiven(nn.Module):
+    """Where a backbone was: what it is given for embeddings is what it returns for its last layer."""
+
+    def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
+
+
+def _config(backbone: PreTrainedModel) -> PreTrainedConfig:
+    """A copy of the backbone's, which loading may change: the layers that it was cut to, and its rates of dropout."""
+    if type(backbone.config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        raise UserError(f"auxiliary.mlm: transformers has no masked language model for {backbone.config.model_type}")
+    return copy.deepcopy(backbone.config)
+
+
+def _share_weights(model: PreTrainedModel, backbone: PreTrainedModel) -> None:
+    """Put the backbone's weights wherever a masked language model shares one with its own backbone."""
+    own_names = {weight: name for name, weight in model.base_model.named_parameters()}
+    for module in model.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            if weight in own_names:
+                setattr(module, name, backbone.get_parameter(own_names[weight]))
