@@ -1,9 +1,7 @@
 """Train a sentence encoder: `python train.py model=roberta data=nli`; `--help` lists what there is."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import hydra
 import pytorch_lightning as pl
@@ -13,14 +11,18 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.callbacks import BestCheckpoint
-from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.distributed import is_first_process
+from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.files import written_whole
 from simcse_pl.front_door import errors_in_one_line
 from simcse_pl.loggers import closing_run
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
+from simcse_pl.search import Search
+from simcse_pl.sweep import describe_job, finished_job, with_row, with_values
+from simcse_pl.training import measure, train_and_test
 
 
 @hydra.main(config_path="conf", config_name="train", version_base="1.3")
@@ -28,6 +30,14 @@ from simcse_pl.report.tables import RESULTS_FILE, run_table, show
 def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
+    in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN
+    config = with_row(config)
+    job = describe_job(config, HydraConfig.get())
+    if in_multirun and (finished := finished_job(folder, job["overrides"])):
+        return float(finished["best"]["spearman"])
+    search: Search | None = instantiate(config.get("search"))
+    if search:
+        config = with_values(config, search.values, "search.space")
     if is_first_process() and (folder / "metrics.csv").exists():
         raise UserError(f"{folder} holds a run already, whose curves would be lost: choose another hydra.run.dir")
     if config.resume and not Path(config.resume).is_file():
@@ -36,47 +46,42 @@ def main(config: DictConfig) -> float:
     torch.set_float32_matmul_precision("high")
     encoder = instantiate(config.model)
     data = instantiate(config.data, tokenizer=encoder.tokenizer)
-    module = SimCSEModule(encoder, instantiate(config.objective), instantiate(config.optimizer))
+    module = build_module(config, encoder)
     data.setup()  # data that cannot be used is told before anything is logged
+    suite = load_suite(list(config.test_tasks), config.senteval_dir)
     with closing_run():
         loggers = list(instantiate(config.logger).values())
-        callbacks = list(instantiate(config.callbacks).values())
+        callbacks = [*instantiate(config.callbacks).values(), *([search.callback] if search else [])]
         trainer = instantiate(config.trainer, logger=loggers, callbacks=callbacks)
-        if trainer.world_size > 1 and HydraConfig.get().mode == RunMode.MULTIRUN:  # a child would run all of -m again
+        if trainer.world_size > 1 and in_multirun:  # a child would run all of -m again
             raise UserError(f"a sweep on {trainer.world_size} devices a job: run each job by itself, without -m")
         for logger in loggers:
             logger.log_hyperparams(OmegaConf.to_container(config, resolve=True))
-        results = run(trainer, module, data, config.resume)
+        results = job | train_and_test(trainer, module, data, config.resume)
     if trainer.is_global_zero:
         encoder.save_pretrained(folder / "encoder")
-        (folder / RESULTS_FILE).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
+        results |= measure(encoder, suite) if config.test_tasks else {}
+        with written_whole(folder) as new:
+            (new / RESULTS_FILE).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         show(run_table(results, folder))
+        if results.get("failed"):
+            raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
     return float(results["best"]["spearman"])
 
 
-def run(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, resume: str | None) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint, which `module` holds afterwards."""
-    best = trainer.checkpoint_callback
-    if not isinstance(best, BestCheckpoint):
-        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
-    before = trainer.validate(module, data, verbose=False)[0]
-    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
-    if not best.best_model_path:
-        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
-    module.load_state_dict(torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"])
-    test = trainer.test(module, data, verbose=False)[0]
-    return {
-        "validation": data.tasks["dev"].name,
-        "steps": trainer.global_step,
-        "best_step": best.best_step,
-        "before": _without_stage(before),
-        "best": _without_stage(best.best_metrics),
-        "test": _without_stage(test),
-    }
-
-
-def _without_stage(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name.partition("/")[2]: value for name, value in metrics.items()}
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
+    """The encoder with what trains it."""
+    if config.encoders not in ("one", "two"):
+        raise UserError(f"encoders={config.encoders}: choose one or two")
+    return SimCSEModule(
+        encoder,
+        instantiate(config.objective),
+        instantiate(config.optimizer),
+        auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
+        positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
+        fixed_dropout=config.fixed_dropout,
+    )
 
 
 if __name__ == "__main__":

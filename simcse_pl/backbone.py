@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
@@ -56,6 +56,7 @@ def load_backbone(
     dropout: float | None = None,
     attention_dropout: float | None = None,
     subfolder: str = "",
+    pretrained: bool = True,
 ) -> PreTrainedModel:
     """A pretrained encoder in float32, without its pooler.
 
@@ -65,6 +66,7 @@ def load_backbone(
         dropout: the rate after the embeddings and after each sublayer; the checkpoint's own where None.
         attention_dropout: the rate on the attention probabilities; where None, `dropout` if it has such a rate.
         subfolder: where in the folder or repository the model is, if not at its root.
+        pretrained: false leaves the checkpoint's weights aside and draws random ones.
 
     Raises:
         UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
@@ -77,6 +79,8 @@ def load_backbone(
     _set_dropout(config, dropout, attention_dropout, name)
     with _one_line_errors(name), quiet_transformers():
         model: PreTrainedModel
+        if not pretrained:
+            return _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         model, info = AutoModel.from_pretrained(
             source,
             config=config,
@@ -115,6 +119,27 @@ def rebuild_backbone(
         raise UserError(f"{name}: its weights do not fit its config: {one_line(error)}") from error
     if missing:
         raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it damaged?")
+    return model
+
+
+def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> PreTrainedModel:
+    """A masked language model in float32 with its pretrained head, set to evaluate.
+
+    Args:
+        name: see `resolve`.
+        config: in place of the checkpoint's own.
+
+    Raises:
+        UserError: no such checkpoint, or one without that head.
+    """
+    source = resolve(name)
+    with _one_line_errors(name), quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing ones are drawn
+        model: PreTrainedModel
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            source, config=config, dtype=torch.float32, output_loading_info=True, **_loading(source)
+        )
+    if missing := sorted(info["missing_keys"]):
+        raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
     return model
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -189,6 +189,7 @@ class SentenceEncoder(nn.Module):
         dropout: float | None = None,
         attention_dropout: float | None = None,
         normalize: bool | None = None,
+        pretrained: bool = True,
     ) -> "SentenceEncoder":
         """Load a saved encoder or one of sentence-transformers, or make one of any Hugging Face checkpoint.
 
@@ -198,6 +199,7 @@ class SentenceEncoder(nn.Module):
                 given: its own pooling, head, normalization and length are then left aside.
             head: `none` where neither this nor the folder says; a head that the folder has no weights for is fresh.
             max_length, num_layers, dropout, attention_dropout, normalize: in place of the folder's own, where given.
+            pretrained: false leaves all weights aside and draws random ones.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
@@ -210,7 +212,10 @@ class SentenceEncoder(nn.Module):
         if saved is None and pooling is None:
             saved = read_sentence_transformers(source)
         saved = saved or Saved()
-        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, saved.subfolder)
+        if not pretrained:  # the head's weights as well
+            head = head or saved.settings.head
+            saved = replace(saved, settings=replace(saved.settings, head="none"))
+        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, saved.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), saved.subfolder)
         if saved.lower_case and not lower_cases(tokenizer):
             raise UserError(f"{name} is for small letters (do_lower_case), which its tokenizer is not: add pooling=")

@@ -70,3 +70,24 @@ def contrastive_loss(
             negative_logits = torch.where(is_own, negative_logits + log_alpha, negative_logits)
         logits = torch.cat([logits, negative_logits], dim=1)
     return F.cross_entropy(logits, own)
+
+
+def siamese_softmax_loss(first: Tensor, second: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """The classification objective of Sentence-BERT (Reimers and Gurevych 2019, section 3): the cross-entropy of
+
+        o = softmax(W_t (u, v, |u - v|))
+
+    Args:
+        first, second: u and v, [n, dim], row i of one paired with row i of the other.
+        labels: [n] int64, each pair's class.
+        weights: W_t, [classes, 3 dim]. There is no bias in the equation.
+
+    Returns:
+        The mean over the pairs, a scalar, at least in float32 whatever the precision of the embeddings.
+    """
+    with torch.autocast(first.device.type, enabled=False):  # which would take the product down again
+        first, second, weights = (
+            x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (first, second, weights)
+        )
+        features = torch.cat([first, second, (first - second).abs()], dim=-1)
+        return F.cross_entropy(features @ weights.T, labels)

@@ -1,5 +1,6 @@
 """SimCSEModule: wires encoder, objective, metrics and optimizer together for Lightning."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,47 +10,84 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torchmetrics import SpearmanCorrCoef
 
+from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
+from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
 from simcse_pl.metrics import Alignment, Uniformity
-from simcse_pl.objective import mean_similarities
+from simcse_pl.objective import Objective, mean_similarities
 from simcse_pl.optimizer import LinearAdamW
+
+_FIRST, _OTHERS = slice(0, 1), slice(1, None)
 
 
 class SimCSEModule(LightningModule):
     """Trains an encoder on batches of views, and measures it on scored pairs.
 
-    It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity and train/grad_norm
-    in training; {val,test}/spearman, /alignment and /uniformity over all validation or test pairs.
+    It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity, train/grad_norm and the
+    auxiliary terms by their names in training; {val,test}/spearman, /alignment and /uniformity over all validation
+    or test pairs.
 
     Args:
         encoder: what is trained.
-        objective: from embeddings [batch, views, dim] to a scalar loss.
+        objective: from embeddings [batch, views, dim], and the rows' labels where the data has them, to a scalar loss.
         optimizer: its settings.
+        auxiliary: terms that are added to the objective, each with its weight; one of weight 0 is left out.
+        positive_encoder: where given, encodes all views but the first, and `encoder` the first alone (Table 2's two
+            independent encoders); only `encoder` is measured and saved.
+        fixed_dropout: all views of a row get one and the same dropout mask (Table 3's `fixed 0.1`).
+
+    Raises:
+        UserError: an auxiliary term that does not fit the encoder, or fixed dropout for two encoders.
     """
 
-    def __init__(self, encoder: SentenceEncoder, objective: nn.Module, optimizer: LinearAdamW) -> None:
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        objective: Objective,
+        optimizer: LinearAdamW,
+        auxiliary: Sequence[AuxiliaryLoss] = (),
+        positive_encoder: SentenceEncoder | None = None,
+        fixed_dropout: bool = False,
+    ) -> None:
         super().__init__()
+        if fixed_dropout and positive_encoder:
+            raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
+        self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
+        objective.attach(encoder.dim)
+        terms = [term for term in auxiliary if term.weight]
+        for term in terms:
+            term.attach(encoder)
+        self.auxiliary = nn.ModuleList(terms)
+        self.fixed_dropout = fixed_dropout
         self.optimizer_settings = optimizer
         self.spearman = SpearmanCorrCoef()
         self.alignment = Alignment()
         self.uniformity = Uniformity()
 
     def embed(self, batch: Batch) -> Tensor:
-        """All views of a batch in one pass: tensors [batch, views, tokens] in, [batch, views, dim] out."""
-        shape = batch["input_ids"].shape
-        flat = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-        vectors: Tensor = self.encoder(flat)
-        return vectors.view(shape[0], shape[1], -1)
+        """The views of a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+        if self.positive_encoder:
+            first, others = ({name: tensor[:, part] for name, tensor in batch.items()} for part in (_FIRST, _OTHERS))
+            return torch.cat([embed_views(self.encoder, first), embed_views(self.positive_encoder, others)], dim=1)
+        if self.fixed_dropout:
+            return embed_with_fixed_dropout(self.encoder, batch)
+        return embed_views(self.encoder, batch)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The objective of one contrastive batch."""
+        """The objective of one contrastive batch, and the auxiliary terms."""
+        labels = batch.pop("labels", None)
         embeddings = self.embed(batch)
-        loss: Tensor = self.objective(embeddings)
+        loss: Tensor = self.objective(embeddings, labels)
+        for term in self.auxiliary:
+            value = term(self.encoder, batch)
+            self.log(f"train/{term.name}", value)
+            loss = loss + term.weight * value
         positive, negative = mean_similarities(embeddings)
         scores: dict[str, Any] = {
             "train/positive_similarity": positive,
@@ -75,7 +113,7 @@ class SimCSEModule(LightningModule):
 
     def _measure(self, batch: Batch, stage: str) -> None:
         scores = batch.pop("scores")
-        first, second = self.embed(batch).float().unbind(dim=1)
+        first, second = embed_views(self.encoder, batch).float().unbind(dim=1)
         self.spearman.update(F.cosine_similarity(first, second), scores)
         alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
@@ -95,3 +133,10 @@ class SimCSEModule(LightningModule):
             self.parameters(), int(self.trainer.estimated_stepping_batches)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def embed_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
+    """All views of a batch in one pass of an encoder: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+    rows, views = batch["input_ids"].shape[:2]
+    vectors: Tensor = encoder({name: tensor.flatten(0, 1) for name, tensor in batch.items()})
+    return vectors.view(rows, views, -1)

@@ -1,15 +1,36 @@
 """Objectives: what is minimized, as modules that hold an objective's settings and check them."""
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.distributed import gather_rows, rank
 from simcse_pl.errors import UserError
-from simcse_pl.losses import SIMILARITIES, contrastive_loss
+from simcse_pl.losses import SIMILARITIES, contrastive_loss, siamese_softmax_loss
 
 
-class ContrastiveObjective(nn.Module):
+class Objective(nn.Module, ABC):
+    """What is minimized, over the embeddings of all views of a batch."""
+
+    def attach(self, dim: int) -> None:
+        """Take the dimension of the embeddings, once and before training; may add parameters."""
+
+    @abstractmethod
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
+        """The loss of this device's rows, a scalar.
+
+        Args:
+            embeddings: [batch, views, dim].
+            labels: [batch] int64, where the data has them.
+
+        Raises:
+            UserError: rows without what the objective needs, or with what it has no use for.
+        """
+
+
+class ContrastiveObjective(Objective):
     """SimCSE's objective over the batch of all devices (equations 1, 4, 5 and 8 of the paper).
 
     Args:
@@ -35,15 +56,21 @@ class ContrastiveObjective(nn.Module):
         self.hard_negative_weight = hard_negative_weight
         self.similarity = similarity
 
-    def forward(self, embeddings: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
         """The loss of this device's rows against the rows of all devices.
 
         Args:
             embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
+            labels: None; a contrast has no classes.
 
         Returns:
             A scalar.
+
+        Raises:
+            UserError: rows that have labels.
         """
+        if labels is not None:
+            raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
         others = gather_rows(embeddings[:, 1:])
         return contrastive_loss(
             embeddings[:, 0],
@@ -54,6 +81,64 @@ class ContrastiveObjective(nn.Module):
             similarity=self.similarity,
             first_row=rank() * len(embeddings),
         )
+
+
+class SoftmaxObjective(Objective):
+    """The siamese classifier of Sentence-BERT, for pairs with a label such as NLI's (Reimers and Gurevych 2019).
+
+    Its weights are W_t of their equation, without a bias; they train with the encoder and are of no use afterwards.
+    `attach` makes them, from torch's global random state, as the projection head's are.
+
+    Args:
+        labels: how many classes there are, 2 or more; 3 in NLI. A batch's labels count from 0.
+
+    Raises:
+        UserError: a value out of range.
+
+    Example:
+        >>> objective = SoftmaxObjective(labels=3)
+        >>> objective.attach(dim=8)
+        >>> objective(torch.randn(4, 2, 8), torch.tensor([0, 2, 1, 0])).shape
+        torch.Size([])
+    """
+
+    classifier: nn.Linear
+
+    def __init__(self, labels: int = 3) -> None:
+        super().__init__()
+        if labels < 2:
+            raise UserError(f"objective.labels={labels}: it must be at least 2")
+        self.labels = labels
+
+    def attach(self, dim: int) -> None:
+        """Make the classifier's weights, [labels, 3 dim]."""
+        self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
+
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
+        """The mean loss of this device's pairs, so that the mean over devices of equal batches is that of all pairs.
+
+        Args:
+            embeddings: [batch, 2, dim].
+            labels: [batch] int64, from 0.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: rows that are not pairs, no labels, or one out of range.
+        """
+        views = embeddings.shape[1]
+        if views != 2:
+            raise UserError(f"objective=sbert takes pairs, and rows have {views} sentences: name two in data.columns")
+        if labels is None:
+            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
+        odd = labels[(labels < 0) | (labels >= self.labels)]
+        if len(odd):
+            raise UserError(
+                f"objective.labels={self.labels}: a row has label {int(odd[0])}, counted from 0: "
+                "set objective.labels to how many the data has, or choose another data.label_column"
+            )
+        return siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, self.classifier.weight)
 
 
 @torch.no_grad()

@@ -3,15 +3,12 @@
 import copy
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from simcse_pl.backbone import quiet_transformers
-from simcse_pl.errors import UserError, one_line
-
-_ASK_FOR_NEW = "auxiliary.mlm.head=new makes a fresh one"
+from simcse_pl.backbone import load_masked_language_model
+from simcse_pl.errors import UserError
 
 
 class VocabularyHead(nn.Module):
@@ -39,29 +36,16 @@ class VocabularyHead(nn.Module):
 
     @classmethod
     def pretrained(cls, backbone: PreTrainedModel) -> "VocabularyHead":
-        """The head in the checkpoint that a backbone was loaded from, which is here already and not asked for again.
+        """The head in the checkpoint that a backbone was loaded from.
 
         Raises:
             UserError: the checkpoint has none, or the architecture has no masked language model.
         """
         config = _config(backbone)
-        source = str(config.name_or_path)
         try:
-            with quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing weights are drawn, then refused
-                model, info = AutoModelForMaskedLM.from_pretrained(
-                    source,
-                    config=config,
-                    dtype=torch.float32,
-                    output_loading_info=True,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                )
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = one_line(error)
-            raise UserError(f"no masked-language-model head in {source}: {reason}; {_ASK_FOR_NEW}") from error
-        if missing := sorted(info["missing_keys"]):
-            raise UserError(f"{source} has no masked-language-model head (no {missing[0]}); {_ASK_FOR_NEW}")
-        return cls(model, backbone)
+            return cls(load_masked_language_model(str(config.name_or_path), config), backbone)
+        except UserError as error:
+            raise UserError(f"{error}; auxiliary.mlm.head=new makes a fresh one") from error
 
     @classmethod
     def fresh(cls, backbone: PreTrainedModel) -> "VocabularyHead":

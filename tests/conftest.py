@@ -1,6 +1,8 @@
 """Small models with random weights, their tokenizers trained here, and where real data is."""
 
+import logging
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -134,3 +136,23 @@ def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str
         return done
 
     return run
+
+
+@pytest.fixture
+def mistake_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Run a front door in this process, as mistakes are many and starting one is slow; what it wrote to stderr."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+
+    def run(door: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [door, *arguments, f"hydra.run.dir={tmp_path}/run"])
+        with pytest.raises(SystemExit) as exit_:
+            runpy.run_path(str(ROOT / door), run_name="__main__")
+        assert exit_.value.code == 2
+        return capsys.readouterr().err
+
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    yield run
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)

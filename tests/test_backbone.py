@@ -45,6 +45,20 @@ def test_keeps_the_first_layers(architecture, make_model):
 
 
 @pytest.mark.parametrize("architecture", ALL)
+def test_random_weights_have_the_checkpoints_shapes_and_none_of_its_values(architecture, make_model):
+    folder = str(make_model(architecture))
+    pretrained = load_backbone(folder, num_layers=2).state_dict()
+    torch.manual_seed(1)
+    fresh = load_backbone(folder, num_layers=2, pretrained=False).state_dict()
+    torch.manual_seed(1)
+    again = load_backbone(folder, num_layers=2, pretrained=False).state_dict()
+    assert {name: x.shape for name, x in fresh.items()} == {name: x.shape for name, x in pretrained.items()}
+    embeddings = next(name for name in fresh if "embedding" in name and fresh[name].dim() == 2)
+    assert not torch.equal(fresh[embeddings], pretrained[embeddings])
+    assert all(torch.equal(tensor, again[name]) for name, tensor in fresh.items())
+
+
+@pytest.mark.parametrize("architecture", ALL)
 def test_sets_dropout_whatever_it_is_called(architecture, make_model):
     folder = str(make_model(architecture))
     assert dropout_rates(load_backbone(folder, dropout=0.3)) <= {0.3}

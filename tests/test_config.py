@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf, open_dict
 
+import simcse_pl.sweep  # noqa: F401  has the resolvers that the config refers to
 from simcse_pl.encoder import SentenceEncoder
 from tests.conftest import ROOT
 
 CONF = ROOT / "conf"
-CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml"))]
+CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name != "sweep"]
 DOORS = {"postprocess": "evaluate"}  # the groups that are not train.py's
 MISSING = {  # what a choice leaves to the user
     "checkpoint": "model.name=folder",
@@ -37,8 +39,13 @@ SWEPT = [
 
 
 def composed(*overrides, config="train"):
+    given = [*overrides, "run_name=test", "run_dir=/tmp/test"] if config == "train" else overrides
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(config, [*overrides, "run_name=test", "run_dir=/tmp/test"] if config == "train" else overrides)
+        whole = compose(config, given, return_hydra_config=True)
+    HydraConfig.instance().set_config(whole)
+    with open_dict(whole):
+        del whole["hydra"]
+    return whole
 
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
@@ -48,6 +55,15 @@ def test_every_choice_composes(group, choice):
     config = composed(*given, *["encoder=folder"] * (door == "evaluate"), config=door)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
+
+
+@pytest.mark.parametrize("recipe", TABLE_A1)
+def test_settings_know_the_recipes_of_their_models(recipe):
+    setting, model = recipe.split("_", 1)
+    config = composed(f"setting={setting}ervised", f"model={model.removesuffix('_base')}")
+    name, batch_size, lr, epochs = TABLE_A1[recipe]
+    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
+    assert config.trainer.max_epochs == epochs
 
 
 @pytest.mark.parametrize("recipe", TABLE_A1)

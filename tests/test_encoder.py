@@ -166,6 +166,16 @@ def test_what_is_given_goes_before_what_the_folder_says(make_model, tmp_path):
     assert encoder.settings == Settings("max", "mlp", 40, False)
 
 
+def test_random_weights_take_the_place_of_the_heads_as_well(make_model, tmp_path):
+    saved = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp")
+    saved.save_pretrained(tmp_path)
+    fresh = SentenceEncoder.from_pretrained(tmp_path, pretrained=False)
+    assert (fresh.pooling, fresh.head) == ("mean", "mlp")
+    for own, old in zip(fresh.parameters(), saved.parameters(), strict=True):
+        assert own.shape == old.shape
+    assert not torch.equal(fresh.projection[0].weight, saved.projection[0].weight)
+
+
 def test_a_folder_without_normalize_is_of_before_it_was_saved(make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", normalize=True).save_pretrained(tmp_path)
     (tmp_path / SETTINGS_FILE).write_text('{"pooling": "max", "head": "none", "max_length": 20}')

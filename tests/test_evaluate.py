@@ -2,10 +2,7 @@
 
 import itertools
 import json
-import logging
-import runpy
 import shutil
-import sys
 from dataclasses import asdict
 from functools import partial
 
@@ -22,7 +19,7 @@ from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.saved import load
 from simcse_pl.postprocess.whitening import Whitening
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle
 from tests.test_checkpoint import save
 
@@ -271,24 +268,6 @@ def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkp
     assert together.count("┃ encoder") == 2  # Spearman's and Pearson's table
 
 
-@pytest.fixture
-def evaluate_here(tmp_path, monkeypatch, capsys):
-    """Run evaluate.py in this process, as its mistakes are many and starting one is slow; what it wrote to stderr."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evaluate.py", *arguments, f"hydra.run.dir={tmp_path}/run"])
-        with pytest.raises(SystemExit) as exit_:
-            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
-        assert exit_.value.code == 2
-        return capsys.readouterr().err
-
-    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-    yield run
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -329,9 +308,11 @@ def evaluate_here(tmp_path, monkeypatch, capsys):
         (["encoder={model}", "pooling=mean", "batch_size=0"], "error: batch_size=0: it must be at least 1\n"),
     ],
 )
-def test_a_users_mistake_is_one_line(evaluate_here, make_model, arguments, line, tmp_path):
+def test_a_users_mistake_is_one_line(mistake_in, make_model, arguments, line, tmp_path):
     (tmp_path / "text.txt").write_text("One.\nTwo.\n")
-    stderr = evaluate_here(*(a.format(model=make_model("bert"), text=tmp_path / "text.txt") for a in arguments))
+    stderr = mistake_in(
+        "evaluate.py", *(a.format(model=make_model("bert"), text=tmp_path / "text.txt") for a in arguments)
+    )
     assert line in stderr and stderr.strip().count("\n") == 0
     assert not (tmp_path / "run" / "results.json").exists()
 
@@ -341,13 +322,13 @@ def test_an_encoder_must_be_given(run_command, tmp_path):
     assert done.stderr == "error: encoder is missing: add encoder=VALUE (--help says what it is)\n"
 
 
-def test_what_retrieval_cannot_do_costs_no_other_score(evaluate_here, word_vectors, tmp_path, bundle, capsys):
+def test_what_retrieval_cannot_do_costs_no_other_score(mistake_in, word_vectors, tmp_path, bundle):
     folder = tmp_path / "index"
     (tmp_path / "text.txt").write_text("a man\na dog\nthe moon\n")
     (tmp_path / "other.txt").write_text("a dog\n")
     Search(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
     search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
-    stderr = evaluate_here(f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
+    stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
     why = f"retrieval.folder: {folder} holds an index of another corpus or kind"
     assert f"error: retrieval: {why}\n" in stderr and stderr.endswith("error: not measured: retrieval; all else was\n")
     results = results_of(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The loss against the paper's equations, written out as loops in float64."""
+"""The losses against their papers' equations, written out as loops in float64."""
 
 import math
 from itertools import product
@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from simcse_pl.losses import contrastive_loss, similarity_matrix
+from simcse_pl.losses import contrastive_loss, siamese_softmax_loss, similarity_matrix
 
 
 def similarity(a: list[float], b: list[float], kind: str) -> float:
@@ -91,3 +91,44 @@ def test_half_precision_is_taken_up(dtype):
     scores = similarity_matrix(x.to(dtype), x.to(dtype))
     assert scores.dtype == torch.float32
     torch.testing.assert_close(scores, similarity_matrix(x, x), atol=0.02, rtol=0)
+
+
+def sentence_berts_equation(first, second, labels, weights):
+    """The mean of -log o_label with o = softmax(W_t (u, v, |u - v|)), pair by pair."""
+    losses = []
+    for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
+        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
+        scores = [math.fsum(w * x for w, x in zip(row, features, strict=True)) for row in weights.tolist()]
+        losses.append(-math.log(math.exp(scores[label]) / math.fsum(math.exp(score) for score in scores)))
+    return math.fsum(losses) / len(losses)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(1, 2), (5, 3), (8, 5)])
+def test_the_classifier_equals_sentence_berts_equation(rows, classes):
+    first, second = torch.randn(2, rows, 6, dtype=torch.float64)
+    labels, weights = torch.randint(classes, (rows,)), torch.randn(classes, 18, dtype=torch.float64)
+    expected = sentence_berts_equation(first, second, labels, weights)
+    assert siamese_softmax_loss(first, second, labels, weights).item() == pytest.approx(expected, abs=1e-6)
+    single = siamese_softmax_loss(first.float(), second.float(), labels, weights.float())
+    assert single.item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_classifiers_gradients_equal_finite_differences():
+    first, second = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    weights, labels = torch.randn(3, 9, dtype=torch.float64, requires_grad=True), torch.tensor([0, 2, 1, 0])
+    torch.autograd.gradcheck(lambda u, v, w: siamese_softmax_loss(u, v, labels, w), (first, second, weights))
+
+
+def test_two_equal_sentences_have_finite_gradients():
+    first = torch.randn(2, 3, requires_grad=True)
+    siamese_softmax_loss(first, first.detach(), torch.tensor([0, 1]), torch.randn(2, 9)).backward()
+    assert torch.isfinite(first.grad).all()
+
+
+def test_mixed_precision_leaves_the_classifier_alone():
+    first, second = torch.randn(2, 4, 8).bfloat16()
+    labels, weights = torch.tensor([0, 1, 2, 0]), torch.randn(3, 24)
+    expected = siamese_softmax_loss(first.float(), second.float(), labels, weights)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = siamese_softmax_loss(first, second, labels, weights)
+    assert loss.dtype == torch.float32 and loss == expected

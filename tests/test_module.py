@@ -7,13 +7,15 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
+from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
 from simcse_pl.metrics import alignment, uniformity
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
 from tests.conftest import SENTENCES
 
@@ -149,3 +151,93 @@ def test_learning_lowers_the_loss(module, tmp_path):
 
     trainer(tmp_path, Losses(), max_epochs=20).fit(module, view_loader(module.encoder, batch_size=8))
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
+    other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="cls", head="mlp")
+    other.tokenizer = encoder.tokenizer
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=other).eval()
+    batch = ViewCollator(encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
+    both = module.embed(batch)
+    for view, own in ((0, encoder), (1, other), (2, other)):
+        alone = own({name: tensor[:, view] for name, tensor in batch.items()})
+        torch.testing.assert_close(both[:, view], alone, atol=1e-6, rtol=0)
+    scored = PairCollator(encoder.tokenizer)(PAIRS)
+    expected = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW()).eval()
+    for own in (module, expected):
+        own.log = lambda *arguments, **options: None
+        own.validation_step(dict(scored), 0)
+    assert module.spearman.compute() == expected.spearman.compute(), "only the first is measured"
+
+
+def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
+    other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    before = [[p.detach().clone() for p in own.parameters()] for own in (encoder, other)]
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3), positive_encoder=other)
+    trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))
+    for own, old in zip((encoder, other), before, strict=True):
+        assert any(not torch.equal(a, b) for a, b in zip(own.parameters(), old, strict=True))
+
+
+def test_fixed_dropout_makes_the_two_views_equal_to_the_bit(encoder):
+    batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), fixed_dropout=True).train()
+    first, second = module.embed(batch).unbind(dim=1)
+    assert torch.equal(first, second)
+    assert not torch.equal(module.embed(batch)[:, 0], first), "the next step has another mask"
+
+
+def test_fixed_dropout_is_refused_for_two_encoders(encoder):
+    with pytest.raises(
+        UserError, match="^fixed_dropout=true: two encoders have no mask in common; it needs encoders=one"
+    ):
+        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=encoder, fixed_dropout=True)
+
+
+class Norm(AuxiliaryLoss):
+    """The norm of the first vectors, times a parameter that `attach` makes."""
+
+    name = "norm"
+
+    def attach(self, encoder):
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, encoder, batch):
+        return self.scale * encoder({name: tensor[:, 0] for name, tensor in batch.items()}).norm()
+
+
+def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
+    terms = [Norm(0.25), Norm(0.0)]
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval()
+    assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
+    logged = {}
+    module.log = lambda name, value, **options: logged.update({name: float(value.detach())})
+    module.log_dict = logged.update
+    module._trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    module._trainer.strategy._optimizers = [torch.optim.SGD(module.parameters(), lr=0.1)]
+    batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    embeddings = module.embed(batch)
+    norm = 2 * embeddings[:, 0].norm()
+    loss = module.training_step(batch, 0)
+    torch.testing.assert_close(loss, ContrastiveObjective()(embeddings) + 0.25 * norm)
+    assert logged["train/norm"] == pytest.approx(float(norm), rel=1e-5)
+    loss.backward()
+    assert terms[0].scale.grad is not None
+
+
+def test_labels_go_to_the_objective_and_its_classifier_is_trained(encoder, tmp_path):
+    objective = SoftmaxObjective(labels=3)
+    module = SimCSEModule(encoder, objective, LinearAdamW(lr=1e-2))
+    before = objective.classifier.weight.detach().clone()
+    views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
+    batch = views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])}
+    loader = DataLoader([batch], batch_size=None)
+    trainer(tmp_path, max_epochs=1).fit(module, loader)
+    assert not torch.equal(objective.classifier.weight, before)
+    assert "objective.classifier.weight" in module.state_dict()
+
+
+def test_an_objective_that_needs_labels_says_so(encoder, tmp_path):
+    module = SimCSEModule(encoder, SoftmaxObjective(), LinearAdamW())
+    with pytest.raises(UserError, match="objective=sbert needs a label for every pair: set data.label_column"):
+        trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))

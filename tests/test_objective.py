@@ -1,12 +1,15 @@
-"""The objective's settings and the similarities it reports."""
+"""The objectives' settings, what they refuse, and the similarities that are reported."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from simcse_pl.errors import UserError
-from simcse_pl.losses import contrastive_loss
-from simcse_pl.objective import ContrastiveObjective, mean_similarities
+from simcse_pl.losses import contrastive_loss, siamese_softmax_loss
+from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective, mean_similarities
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("views", [2, 3, 5])
@@ -32,6 +35,11 @@ def test_values_out_of_range_are_named(settings, name):
         ContrastiveObjective(**settings)
 
 
+def test_a_contrast_refuses_labels():
+    with pytest.raises(UserError, match="^objective=simcse has no use for labels: .*label_column=null"):
+        ContrastiveObjective()(torch.randn(4, 2, 6), torch.zeros(4, dtype=torch.int64))
+
+
 @pytest.mark.parametrize(("rows", "views"), [(1, 3), (4, 2), (4, 4)])
 def test_mean_similarities_equal_the_whole_matrix(rows, views):
     embeddings = torch.randn(rows, views, 6)
@@ -46,3 +54,83 @@ def test_mean_similarities_equal_the_whole_matrix(rows, views):
 
 def test_without_negatives_their_mean_is_no_number():
     assert mean_similarities(torch.randn(1, 2, 6))[1].isnan()
+
+
+def attached(dim=6, **settings):
+    objective = SoftmaxObjective(**settings)
+    objective.attach(dim)
+    return objective
+
+
+def test_the_classifier_takes_pairs_and_their_labels():
+    objective = attached(labels=4)
+    embeddings, labels = torch.randn(5, 2, 6), torch.tensor([3, 0, 1, 2, 3])
+    expected = siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, objective.classifier.weight)
+    assert objective(embeddings, labels) == expected
+
+
+def test_the_classifiers_weights_are_those_of_the_equation_and_can_be_saved():
+    objective, other = attached(dim=5), attached(dim=5)
+    assert {name: tuple(weight.shape) for name, weight in objective.named_parameters()} == {
+        "classifier.weight": (3, 15)
+    }
+    other.load_state_dict(objective.state_dict())
+    embeddings, labels = torch.randn(4, 2, 5), torch.tensor([0, 1, 2, 0])
+    assert objective(embeddings, labels) == other(embeddings, labels)
+
+
+def test_the_classifier_learns_what_tells_the_classes_apart():
+    labels = torch.arange(90) % 3
+    first = torch.randn(90, 6) + 2
+    difference = (
+        F.one_hot(labels, 3)[:, 1:].repeat_interleave(3, dim=1) * 2.0
+    )  # none, half of the dimensions, the other
+    objective, embeddings = attached(), torch.stack([first, first + difference], dim=1)
+    optimizer = torch.optim.Adam(objective.parameters(), lr=0.05)
+    before = objective(embeddings, labels).item()
+    for _ in range(100):
+        optimizer.zero_grad()
+        objective(embeddings, labels).backward()
+        optimizer.step()
+    assert before > 0.9
+    assert objective(embeddings, labels).item() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("views", "labels", "message"),
+    [
+        (3, [0, 1], "^objective=sbert takes pairs, and rows have 3 sentences: .*data.columns$"),
+        (2, None, "^objective=sbert needs a label for every pair: set data.label_column$"),
+        (2, [0, 3], "^objective.labels=3: a row has label 3, counted from 0: set .*data.label_column$"),
+        (2, [-1, 0], "a row has label -1"),
+    ],
+)
+def test_rows_that_the_classifier_cannot_use_are_told(views, labels, message):
+    with pytest.raises(UserError, match=message) as error:
+        attached()(torch.randn(2, views, 6), None if labels is None else torch.tensor(labels))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("labels", [1, 0, -3])
+def test_one_class_is_none(labels):
+    with pytest.raises(UserError, match=f"objective.labels={labels}: it must be at least 2"):
+        SoftmaxObjective(labels)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("simcse", ContrastiveObjective), ("sbert", SoftmaxObjective)])
+def test_the_configs_hold_the_defaults(name, kind):
+    objective = instantiate(OmegaConf.load(ROOT / "conf" / "objective" / f"{name}.yaml"))
+    settings = {key: value for key, value in vars(kind()).items() if not key.startswith("_")}
+    assert type(objective) is kind
+    assert {key: getattr(objective, key) for key in settings} == settings
+
+
+def test_the_classifiers_gradient_is_the_mean_over_devices_of_equal_shares():
+    objective = attached()
+    embeddings, labels = torch.randn(6, 2, 6), torch.tensor([0, 2, 1, 1, 0, 2])
+    (whole,) = torch.autograd.grad(objective(embeddings, labels), [objective.classifier.weight])
+    shares = [
+        torch.autograd.grad(objective(embeddings[part], labels[part]), [objective.classifier.weight])[0]
+        for part in (slice(0, 3), slice(3, 6))
+    ]
+    torch.testing.assert_close(torch.stack(shares).mean(dim=0), whole)

@@ -1,4 +1,4 @@
-"""Batches: tokenized views of rows for training, tokenized scored pairs for validation."""
+"""Batches: tokenized views of rows for training, with labels or without, tokenized scored pairs for validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from simcse_pl.data.readers import Row
 from simcse_pl.data.sts import ScoredPair
 
 Batch = dict[str, Tensor]
+LabeledRow = tuple[Row, int]  # its sentences and the number of its class
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,17 @@ class ViewCollator:
         )
         views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
+
+
+@dataclass(frozen=True)
+class LabeledViewCollator:
+    """Rows with a class label into one padded batch of views and the labels."""
+
+    views: ViewCollator
+
+    def __call__(self, rows: Sequence[LabeledRow]) -> Batch:
+        """Tensors [batch, views, tokens], and `labels` [batch] int64, for rows of equal length."""
+        return self.views([row for row, _ in rows]) | {"labels": torch.tensor([label for _, label in rows])}
 
 
 @dataclass(frozen=True)

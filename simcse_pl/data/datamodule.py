@@ -5,18 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytorch_lightning import LightningDataModule
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.batches import PairCollator, ViewCollator
-from simcse_pl.data.readers import Row, read_rows
+from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator
+from simcse_pl.data.readers import read_documents, read_labeled_rows, read_rows
 from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
+from simcse_pl.data.training_rows import EpochLoader, EpochSampler, TrainingRows
+from simcse_pl.data.views import View
+from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.distributed import rank, world_size
 from simcse_pl.errors import UserError
 
 log = logging.getLogger(__name__)
 
 _VALIDATION_BATCH = 128
+_LABELS_SHOWN = 10
 
 
 class SentenceDataModule(LightningDataModule):
@@ -26,12 +30,15 @@ class SentenceDataModule(LightningDataModule):
         tokenizer: the encoder's.
         train: what to train on (see readers.read_rows).
         columns, on_bad_row, header, split: how to read it (see readers.read_rows).
+        label_column: holds each row's class, by name or by position from 0; batches then have `labels`.
+        limit: how many rows are trained on, drawn at random and kept in order; all where None.
+        view: how the positive of a row of one sentence is made; where None it is the sentence itself.
         batch_size: rows of a contrastive batch, over all devices together.
         max_length: tokens read of a training sentence, special tokens included.
         validation: where STS-B comes from, in the order of trying (see sts.load_stsb).
         senteval_dir: a SentEval bundle.
         num_workers: processes that prepare batches; 0 does it in the training process.
-        seed: fixes the order of rows, epoch by epoch.
+        seed: fixes what is drawn of the rows, their order and the chance in views, epoch by epoch.
 
     Raises:
         UserError: a value out of range; from `setup`, data that cannot be read or trained on.
@@ -45,6 +52,9 @@ class SentenceDataModule(LightningDataModule):
         on_bad_row: str = "error",
         header: bool = True,
         split: str = "train",
+        label_column: int | str | None = None,
+        limit: int | None = None,
+        view: View | None = None,
         batch_size: int = 64,
         max_length: int = 32,
         validation: Sequence[str] = ("senteval", "hub", "sample"),
@@ -59,39 +69,69 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"data.max_length={max_length}: this model reads {shortest} to {longest} tokens")
         if batch_size < 1:
             raise UserError(f"data.batch_size={batch_size}: it must be at least 1")
+        if view is not None and view.following and (columns is not None or label_column is not None):
+            option = "data.columns" if columns is not None else "data.label_column"
+            raise UserError(f"{option}: this view takes the sentences that follow in a text file, which has no columns")
         self.tokenizer = tokenizer
         self.train = train
         self.columns, self.on_bad_row, self.header, self.split = columns, on_bad_row, header, split
+        self.label_column = label_column
+        self.limit = limit
+        self.view = None if isinstance(view, Dropout) else view  # the sentence itself is tokenized once for both
         self.batch_size = batch_size
         self.max_length = max_length
         self.validation = validation
         self.senteval_dir = senteval_dir
         self.num_workers = num_workers
         self.seed = seed
-        self.rows: list[Row] = []
+        self.rows: TrainingRows | None = None
         self.tasks: dict[str, StsTask] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Read everything, once; the trainer calls this on every rank."""
-        if self.rows:
+        if self.rows is not None:
             return
         self.tasks = {split: load_stsb(self.validation, self.senteval_dir, split) for split in ("dev", "test")}
-        self.rows = read_rows(self.train, self.columns, self.on_bad_row, self.header, self.split)
-        log.info("train: %d rows of %d from %s", len(self.rows), len(self.rows[0]), self.train)
-        if min(len(self.rows), self.batch_size) == 1 and len(self.rows[0]) < 3:
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row"
+        self.rows = self._training_rows()
+        width = len(self.rows.rows[0])
+        log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
+        if self.labels:
+            log.info("labels: %d, %s", len(self.labels), ", ".join(self.labels[:_LABELS_SHOWN]))
+        elif min(len(self.rows), self.batch_size) == 1 and width < 3:
+            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
             raise UserError(f"{cause}: a batch of one without hard negatives has nothing to contrast with")
 
-    def train_dataloader(self) -> DataLoader[Row]:
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes in the order of their numbers, once they are read; none without a label column."""
+        return [] if self.rows is None else self.rows.classes
+
+    def _training_rows(self) -> TrainingRows:
+        how = (self.columns, self.on_bad_row, self.header, self.split)
+        labels = documents = None
+        if self.view is not None and self.view.following:
+            rows, documents = read_documents(self.train, self.on_bad_row)
+        elif self.label_column is not None:
+            rows, labels = read_labeled_rows(self.train, self.label_column, *how)
+        else:
+            rows = read_rows(self.train, *how)
+        if self.view is not None and len(rows[0]) > 1:
+            given = f"{self.train} has rows of {len(rows[0])} sentences, with positives of their own"
+            raise UserError(f"{given}: set views=dropout, or data.columns to one column")
+        return TrainingRows(rows, self.view, labels, documents, self.limit, self.seed)
+
+    def train_dataloader(self) -> EpochLoader:
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
         ranks = world_size()
         if self.batch_size % ranks:
             raise UserError(f"data.batch_size={self.batch_size} cannot be shared by {ranks} devices evenly")
-        return DataLoader(
-            self.rows,  # type: ignore[arg-type]
+        assert self.rows is not None
+        views = ViewCollator(self.tokenizer, self.max_length)
+        return EpochLoader(
+            self.rows,
             batch_size=self.batch_size // ranks,
-            sampler=DistributedSampler(self.rows, ranks, rank(), shuffle=True, seed=self.seed),  # type: ignore[arg-type]
-            collate_fn=ViewCollator(self.tokenizer, self.max_length),
+            sampler=EpochSampler(self.rows, ranks, rank(), self.seed),
+            collate_fn=LabeledViewCollator(views) if self.labels else views,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
         )

@@ -31,10 +31,14 @@ Records = Iterator[tuple[str, Cells]]  # the place (`line 7`) and what stands th
 
 @dataclass(frozen=True)
 class Table:
-    """A file's column names, None where it has none, and its rows, read as they are asked for."""
+    """A file's column names, None where it has none, and its rows, read as they are asked for.
+
+    A format that keeps documents apart has them as `documents` too: a sentence and the name of its document a row.
+    """
 
     header: list[str] | None
     records: Records
+    documents: Records | None = None
 
 
 def open_table(path: Path, header: bool = True) -> Table:
@@ -55,7 +59,7 @@ def open_table(path: Path, header: bool = True) -> Table:
     suffix = (path.with_suffix("") if packed else path).suffix.lower()
     match suffix:
         case ".txt":
-            return Table(None, _txt(path, packed))
+            return Table(None, _txt(path, packed), _documents(path, packed))
         case ".csv":
             return _delimited(path, packed, header, delimiter=",", quoting=csv.QUOTE_MINIMAL)
         case ".tsv":  # sentences hold stray quotation marks, and tsv files quote nothing
@@ -82,12 +86,21 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
 
 
 def _txt(path: Path, packed: bool) -> Records:
-    """One sentence a line; blank lines separate documents."""
+    """One sentence a line; blank lines are none."""
+    for place, cells in _documents(path, packed):
+        yield place, cells if isinstance(cells, Unreadable) else cells[:1]
+
+
+def _documents(path: Path, packed: bool) -> Records:
+    """A sentence a line, and its document's name: the number of the blank line before it."""
+    document = "0"
     for number, line in enumerate(read_lines(path, packed), 1):
         if isinstance(line, Unreadable):
             yield f"line {number}", line
         elif line.strip():
-            yield f"line {number}", [line]
+            yield f"line {number}", [line, document]
+        else:
+            document = str(number)
 
 
 def _delimited(path: Path, packed: bool, header: bool, delimiter: str, quoting: Any) -> Table:

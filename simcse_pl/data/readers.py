@@ -36,20 +36,80 @@ def read_rows(
     Raises:
         UserError: no such file, format or column, no rows, or a bad row; it names the file and the line.
     """
+    table = _open_source(str(source), header, split)
+    return _read(source, table, _positions(source, table.header, columns), None, on_bad_row)[0]
+
+
+def read_labeled_rows(
+    source: str | Path,
+    label_column: int | str,
+    columns: Sequence[int | str] | None = None,
+    on_bad_row: str = "error",
+    header: bool = True,
+    split: str = "train",
+) -> tuple[list[Row], list[str]]:
+    """Rows of sentences as `read_rows` reads them, and the label of each.
+
+    Args:
+        source, on_bad_row, header, split: see `read_rows`.
+        label_column: the column of the labels, text or whole numbers, by name or by position from 0.
+        columns: those of the sentences; all the others where None.
+
+    Raises:
+        UserError: as from `read_rows`; a label column that is one of the sentences', or the only one.
+    """
+    table = _open_source(str(source), header, split)
+    label = _position(source, table.header, label_column)
+    positions = _positions(source, table.header, columns)
+    if positions is not None and label in positions:
+        raise UserError(f"data.label_column={label_column} is one of data.columns too, which are the sentences'")
+    records = ((place, _with_text_label(cells, label)) for place, cells in table.records)
+    rows, labels = _read(source, Table(table.header, records), positions, label, on_bad_row)
+    if not rows[0]:
+        raise UserError(f"{source} has no column of sentences beside data.label_column={label_column}")
+    return rows, labels
+
+
+def read_documents(source: str | Path, on_bad_row: str = "error") -> tuple[list[Row], list[str]]:
+    """The sentences of a text file, and of each the name of the document that it stands in.
+
+    Args:
+        source: a .txt file, here or on the hub: a sentence a line, a blank line between documents.
+        on_bad_row: see `read_rows`.
+
+    Returns:
+        Rows of one sentence, and a name for each row; a document's rows stand together, in their order.
+
+    Raises:
+        UserError: as from `read_rows`; a source that keeps no documents apart.
+    """
+    table = _open_source(str(source), header=True, split="train")
+    if table.documents is None:
+        needed = "a .txt file with a sentence a line and a blank line between documents"
+        raise UserError(f"{source} does not tell which sentences follow each other in a document: give {needed}")
+    return _read(source, Table(["sentence", "document"], table.documents), [0], 1, on_bad_row)
+
+
+def _read(
+    source: str | Path, table: Table, positions: list[int] | None, label: int | None, on_bad_row: str
+) -> tuple[list[Row], list[str]]:
+    """The sentences at `positions`, all but the label where None; and the labels, where there is a column of them."""
     if on_bad_row not in ON_BAD_ROW:
         raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
-    table = _open_source(str(source), header, split)
-    positions = None if columns is None else [_position(source, table.header, column) for column in columns]
     width = None if table.header is None else len(table.header)
     rows: list[Row] = []
+    labels: list[str] = []
     dropped: list[str] = []
     for place, cells in table.records:
         if width is None and not isinstance(cells, Unreadable):
             width = len(cells)
-        problem = _problem(cells, positions, width, table.header)
+        sentences = positions or [i for i in range(width or 0) if i != label]
+        problem = _problem(cells, sentences if label is None else [*sentences, label], width, table.header)
         if problem is None:
             assert not isinstance(cells, Unreadable)
-            rows.append(tuple(cells[i].strip() for i in positions or range(len(cells))))
+            rows.append(tuple(cells[i].strip() for i in sentences))
+            if label is not None:
+                labels.append(cells[label].strip())
         elif on_bad_row == "error":
             raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
         else:
@@ -58,7 +118,11 @@ def read_rows(
         log.warning("%s: %d bad rows dropped, the first at %s", source, len(dropped), dropped[0])
     if not rows:
         raise UserError(f"{source} has no rows{' that could be used' if dropped else ''}")
-    return rows
+    return rows, labels
+
+
+def _positions(source: str | Path, header: list[str] | None, columns: Sequence[int | str] | None) -> list[int] | None:
+    return None if columns is None else [_position(source, header, column) for column in columns]
 
 
 def _position(source: str | Path, header: list[str] | None, column: int | str) -> int:
@@ -70,13 +134,20 @@ def _position(source: str | Path, header: list[str] | None, column: int | str) -
     raise UserError(f"no column {column} in {source}, which has {has}")
 
 
-def _problem(cells: Cells, positions: list[int] | None, width: int | None, header: list[str] | None) -> str | None:
+def _with_text_label(cells: Cells, label: int) -> Cells:
+    """The same row with its label as text: datasets of the hub, jsonl and parquet may number their classes."""
+    if isinstance(cells, Unreadable) or label >= len(cells) or not isinstance(cells[label], int):
+        return cells
+    return [*cells[:label], str(cells[label]), *cells[label + 1 :]]
+
+
+def _problem(cells: Cells, positions: Sequence[int], width: int | None, header: list[str] | None) -> str | None:
     """What is wrong with a row; None where nothing is."""
     if isinstance(cells, Unreadable):
         return cells.problem
     if len(cells) != width:
         return f"{len(cells)} columns where there should be {width}"
-    for i in range(len(cells)) if positions is None else positions:
+    for i in positions:
         if i >= len(cells):
             return f"column {i} is wanted, and there are {len(cells)}, counted from 0"
         name = header[i] if header else i

@@ -1,11 +1,18 @@
-"""Tables and figures of one or several encoders: `python -m simcse_pl.report FOLDER...`."""
+"""Tables and figures of encoders, of training runs and of sweeps: `python -m simcse_pl.report FOLDER...`."""
 
 import argparse
 import dataclasses
 
+from matplotlib.figure import Figure
+
 from simcse_pl.errors import UserError
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
 from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, RunPath, read
+from simcse_pl.report.sweep_figure import sweep_figure
+from simcse_pl.report.sweep_groups import grouped
+from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
+from simcse_pl.report.sweep_tables import sweep_tables
+from simcse_pl.report.table import Table
 from simcse_pl.report.tables import show
 
 
@@ -13,8 +20,8 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
     """Print the tables, save tables and figures, and say where.
 
     Args:
-        folders: of results or of training runs; see `results.read`.
-        labels: one a folder; where None, results have their own and runs their folder's name.
+        folders: of results or of training runs, see `results.read`, or of sweeps, see `sweep_runs.read_sweeps`.
+        labels: one a folder; where None, results have their own, runs their folder's name and sweeps their folder.
         output: the folder to write to.
         aggregation: of the subsets of STS12 to STS16.
 
@@ -25,14 +32,22 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
         raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
     results: list[Result] = []
     runs: list[RunPath] = []
+    sweeps: dict[str, str] = {}
     for place, folder in enumerate(folders):
+        if is_sweep(folder):
+            label = labels[place] if labels else folder
+            if label in sweeps:
+                raise UserError(f"two sweeps are called {label}: give each once, or tell them apart with --labels")
+            sweeps[label] = folder
+            continue
         match read(folder):
             case Result() as result:
                 results.append(result.model_copy(update={"label": labels[place]}) if labels else result)
             case RunPath() as run:
                 runs.append(dataclasses.replace(run, label=labels[place]) if labels else run)
-    tables = encoder_tables(results, aggregation)
-    figures = encoder_figures(results, runs, aggregation)
+    own_tables, own_figures = of_sweeps(sweeps)
+    tables = encoder_tables(results, aggregation) + own_tables
+    figures = encoder_figures(results, runs, aggregation) | own_figures
     if not tables and not figures:
         raise UserError("nothing was measured in what was given: there is nothing to show")
     files = save(output, tables, figures)
@@ -42,6 +57,19 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
         print(file)
 
 
+def of_sweeps(folders: dict[str, str]) -> tuple[list[Table], dict[str, Figure]]:
+    """The tables and the figure of each sweep, called `sweep`, or by its number where there are several."""
+    tables, figures = [], {}
+    sweeps = read_sweeps(folders)
+    for number, sweep in enumerate(sweeps, 1):
+        name = f"sweep_{number}" if len(sweeps) > 1 else "sweep"
+        groups = grouped(sweep)
+        tables += sweep_tables(groups, name)
+        if figure := sweep_figure(groups):
+            figures[name] = figure
+    return tables, figures
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m simcse_pl.report", description=__doc__)
@@ -49,7 +77,8 @@ def main() -> None:
         "folders",
         nargs="+",
         metavar="FOLDER",
-        help="with what evaluate.py wrote (or its results.json itself), or of a training run, whose path is drawn",
+        help="with what evaluate.py wrote (or its results.json itself); of a training run, whose path is drawn; or of "
+        "a sweep of train.py, whose jobs are compared; folders that hold parts of one sweep are taken together",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="what to call each, in the order of the folders")
     parser.add_argument("--output", default="outputs/report", metavar="DIR", help="where to save (%(default)s)")

@@ -1,8 +1,8 @@
-"""The paper's own figures (paper.yaml), and which of its rows a result corresponds to."""
+"""The paper's own figures (paper.yaml): which of its rows a result corresponds to, and its ablations."""
 
 import fnmatch
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,49 @@ class PaperRow:
         """What tables call it, so that nobody takes it for measured here."""
         part, _, name = self.name.rpartition("/")
         return f"paper, Table {self.table}: {name}" + (f" ({part})" if part else "")
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One of the paper's tables that vary one thing: Spearman x 100 on STS-B dev, BERT-base.
+
+    Args:
+        number: of the table, as `3` or `D.1`.
+        varied: what its rows are.
+        trained: `unsupervised` or `supervised`; None where the table's columns say it, or nothing does.
+        settings: of runs, which are the table's columns; none where it has one column, or scores as columns.
+        scores: that are its columns.
+        rows: in order, the figures of each by column; what the paper does not have is not there.
+    """
+
+    number: str
+    varied: str
+    trained: str | None
+    settings: tuple[str, ...]
+    scores: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, float]]
+
+    def row(self, name: str) -> str | None:
+        """How the paper spells a row; numbers are one row if they are equal."""
+        return next((row for row in self.rows if row == name or _equal_numbers(row, name)), None)
+
+
+def ablation(table: str) -> Ablation | None:
+    """One of the tables of ablations, by its name in paper.yaml; None if there is none of that name."""
+    about = published()["ablation_tables"].get(table)
+    if about is None:
+        return None
+    settings, scores = tuple(about.get("settings", ())), tuple(about.get("scores", ("dev",)))
+    rows = {
+        name: {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
+        for name, figures in _flat(published()["ablations"].get(table, {}))
+    }
+    return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
+
+
+def ablation_names() -> list[str]:
+    """The tables that `ablation` knows."""
+    return list(published()["ablation_tables"])
 
 
 @functools.cache
@@ -94,6 +137,22 @@ def _rows(table: str) -> dict[str, PaperRow]:
         for full, figures in parts.items():
             rows[full] = PaperRow(content["number"], full, dict(zip(content["columns"], figures, strict=True)))
     return rows
+
+
+def _flat(rows: Mapping[Any, Any]) -> Iterator[tuple[str, list[float | None]]]:
+    """Rows by their names, those of a group with the group's name before theirs, as `crop 10%`."""
+    for name, value in rows.items():
+        if isinstance(value, dict):
+            yield from ((f"{name} {part}", figures) for part, figures in _flat(value))
+        else:
+            yield str(name), value if isinstance(value, list) else [value]
+
+
+def _equal_numbers(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
 
 
 def _fits(wanted: Any, value: Any) -> bool:

@@ -7,19 +7,36 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from simcse_pl.errors import UserError
 from simcse_pl.report.report import encoder_tables
 from simcse_pl.report.results import Result, read
-from simcse_pl.report.tables import RESULTS_FILE, job_folders, show, sweep_table
+from simcse_pl.report.sweep_groups import grouped
+from simcse_pl.report.sweep_runs import read_sweeps
+from simcse_pl.report.sweep_tables import sweep_tables
+from simcse_pl.report.tables import RESULTS_FILE, job_folders, show
 
 
 class SweepTable(Callback):
-    """Prints the table of all training jobs when the last has ended; the exit status is 1 if one has no results."""
+    """Prints what was trained side by side when the last job has ended, as `python -m simcse_pl.report` does.
+
+    The exit status is 1 if a job has no results, or could not measure all it should.
+    """
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Read the jobs' folders, so that it does not matter in which process they ran."""
         folder = Path(config.hydra.sweep.dir).absolute()
-        show(sweep_table(folder))
+        finished = any((job / RESULTS_FILE).is_file() for job in job_folders(folder))
+        try:
+            sweeps = read_sweeps({str(folder): folder}) if finished else []
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise SystemExit(1) from error
+        for sweep in sweeps:
+            for table in sweep_tables(grouped(sweep)):
+                show(table.printed())
         exit_if_jobs_failed(folder)
+        if any(run.failed for sweep in sweeps for run in sweep.runs):
+            raise SystemExit(1)
 
 
 class EvaluationTables(Callback):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from simcse_pl.backbone import load_tokenizer
-from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator
 from simcse_pl.data.sts import ScoredPair
 
 
@@ -39,6 +39,16 @@ def test_sentences_are_cut_at_the_length_given(tokenizer):
     assert batch["input_ids"][0, 0, -1] == tokenizer.sep_token_id
 
 
+def test_labels_stand_beside_the_views(tokenizer):
+    views = ViewCollator(tokenizer, 16)
+    rows = [("a b", "c d"), ("e", "f"), ("g h i", "j")]
+    batch = LabeledViewCollator(views)(list(zip(rows, [2, 0, 1], strict=True)))
+    labels = batch.pop("labels")
+    assert labels.dtype == torch.int64 and labels.tolist() == [2, 0, 1]
+    assert batch.keys() == views(rows).keys()
+    assert all(torch.equal(batch[name], tensor) for name, tensor in views(rows).items())
+
+
 def test_pairs_keep_their_scores(tokenizer):
     batch = PairCollator(tokenizer)([ScoredPair("a b", "c", 4.2), ScoredPair("d", "e f g", 0.0)])
     assert batch["input_ids"].shape[:2] == (2, 2)
@@ -46,7 +56,7 @@ def test_pairs_keep_their_scores(tokenizer):
 
 
 def test_collators_travel_to_worker_processes(tokenizer):
-    rows = [("a b", "c d"), ("e", "f")]
-    collator = ViewCollator(tokenizer, 16)
+    rows = [(("a b", "c d"), 1), (("e", "f"), 0)]
+    collator = LabeledViewCollator(ViewCollator(tokenizer, 16))
     copy = pickle.loads(pickle.dumps(collator))
     assert torch.equal(copy(rows)["input_ids"], collator(rows)["input_ids"])

@@ -1,12 +1,26 @@
-"""The datamodule: who gets which rows in which order, and sizes that do not fit."""
+"""The datamodule: who gets which rows in which order, with which views, and what does not fit."""
+
+import logging
 
 import pytest
 import torch
+from torch.utils.data import DistributedSampler
 
 from simcse_pl.data import datamodule
+from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.views import View
+from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+
+
+class Shuffled(View):
+    """The words in a random order."""
+
+    def __call__(self, originals):
+        words = [original.sentence.split() for original in originals]
+        return [" ".join(original.random.sample(w, len(w))) for original, w in zip(originals, words, strict=True)]
 
 
 @pytest.fixture
@@ -33,8 +47,35 @@ def batches(data, epoch=0):
     return [[sentences(data, row) for row in batch["input_ids"]] for batch in loader]
 
 
+def streams(data, epochs=2):
+    """The very tensors of several epochs from one loader, whose workers live on."""
+    loader = data.train_dataloader()
+    epochs_seen = []
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        epochs_seen.append([{name: tensor.tolist() for name, tensor in batch.items()} for batch in loader])
+    return epochs_seen
+
+
 def sentences(data, views):
     return tuple(data.tokenizer.decode(ids, skip_special_tokens=True) for ids in views)
+
+
+@pytest.fixture
+def make_read(tokenizer, tmp_path):
+    def make(name, text, **options):
+        (tmp_path / name).write_text(text)
+        data = SentenceDataModule(tokenizer, tmp_path / name, validation=["sample"], **options)
+        data.setup()
+        return data
+
+    return make
+
+
+TEXT = "".join(f"a man is playing a guitar on the street{' !' * i}\n" for i in range(12))  # the tokenizer knows it all
+LABELS = {"!" * (i + 1): label for i, label in enumerate(["neutral", "entailment", "contradiction"] * 4)}
+NLI = "first,label,second\n" + "".join(f"{marks},{label},a man {marks}\n" for marks, label in LABELS.items())
+NEXT = NextSentence()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -79,8 +120,13 @@ def test_one_row_is_enough_with_a_hard_negative(make_data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows": 1}, "has one row: a batch of one without hard negatives has nothing to contrast with"),
-        ({"rows": 1, "columns": 2}, "has one row"),
+        ({"rows": 1}, "has one row to train on: a batch of one without hard negatives has nothing to contrast with"),
+        ({"rows": 1, "columns": 2}, "has one row to train on"),
+        ({"limit": 1}, "has one row to train on"),
+        ({"limit": 11}, "data.limit=11: it must be 1 to 10, the rows that there are"),
+        ({"columns": 2, "view": Shuffled()}, "has rows of 2 sentences, with positives of their own: set views=dropout"),
+        ({"columns": 3, "view": Shuffled()}, "has rows of 3 sentences"),
+        ({"view": NEXT}, "rows10x1.tsv does not tell which sentences follow each other in a document"),
         ({"batch_size": 1}, "data.batch_size=1: a batch of one"),
         ({"batch_size": 0}, "data.batch_size=0: it must be at least 1"),
         ({"max_length": 2}, "data.max_length=2: this model reads 3 to 64 tokens"),
@@ -88,8 +134,31 @@ def test_one_row_is_enough_with_a_hard_negative(make_data):
     ],
 )
 def test_what_cannot_be_trained_on_is_told(make_data, options, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         make_data(**options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("d.txt", "a\nb\n", {"view": NEXT, "columns": [0]}, "^data.columns: this view takes the sentences"),
+        (
+            "d.csv",
+            NLI,
+            {"view": NEXT, "label_column": 1},
+            "^data.label_column: this view takes the sentences",
+        ),
+        ("d.txt", "a\n\nb\n\nc\n", {"view": NEXT}, "no sentence is followed by another in its document"),
+        ("d.csv", NLI, {"label_column": 1, "view": Shuffled()}, "d.csv has rows of 2 sentences"),
+        ("d.csv", "x,label\na,no\nb,no\n", {"label_column": "label"}, "every row has the label no"),
+        ("d.csv", NLI, {"label_column": "gold"}, "no column gold in"),
+    ],
+)
+def test_what_does_not_fit_a_view_or_a_label_is_told(make_read, name, text, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        make_read(name, text, **options)
+    assert "\n" not in str(error.value)
 
 
 def test_a_batch_that_ranks_cannot_share_is_told(make_data, monkeypatch):
@@ -104,3 +173,111 @@ def test_validation_holds_each_pair_once(make_data):
     for split, loader in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
         scores = torch.cat([batch["scores"] for batch in loader])
         assert sorted(scores.tolist()) == pytest.approx(sorted(pair.score for pair in data.tasks[split].pairs))
+
+
+@pytest.mark.parametrize("view", [None, Dropout()])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(make_data, view, columns):
+    data = make_data(rows=10, columns=columns, batch_size=4, seed=3, view=view)
+    collate = ViewCollator(data.tokenizer, data.max_length)
+    rows = [tuple("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(10)]
+    order = DistributedSampler(rows, 1, 0, shuffle=True, seed=3)
+    for epoch, batches in enumerate(streams(data)):
+        order.set_epoch(epoch)
+        drawn = [rows[i] for i in order]
+        expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
+        assert batches == [{name: tensor.tolist() for name, tensor in batch.items()} for batch in expected]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_sentence_that_is_its_own_positive_is_tokenized_once(make_data, monkeypatch, columns):
+    data = make_data(rows=4, columns=columns, batch_size=4, view=Dropout())
+    counts = []
+    tokenizer = type(data.tokenizer)
+    tokenize = tokenizer.__call__
+    monkeypatch.setattr(
+        tokenizer, "__call__", lambda self, text, **how: counts.append(len(text)) or tokenize(self, text, **how)
+    )
+    (batch,) = data.train_dataloader()
+    assert batch["input_ids"].shape[:2] == (4, 2)
+    assert counts == [4 * columns]
+
+
+@pytest.mark.parametrize("view", [Shuffled(), Next3Sentences()])
+def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
+    alone, *others = (streams(make_read("d.txt", TEXT, view=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))
+    assert others == [alone, alone]
+    assert alone[0] != alone[1]
+
+
+@pytest.mark.parametrize("view", [Shuffled(), Next3Sentences()])
+def test_all_ranks_together_see_what_one_sees(make_read, monkeypatch, view):
+    text = TEXT if view.following == 0 else TEXT + "a man .\n"  # 12 rows that another follows
+    alone = streams(make_read("d.txt", text, view=view, batch_size=4))
+    shares = []
+    for number in range(2):
+        monkeypatch.setattr(datamodule, "world_size", lambda: 2)
+        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
+        shares.append(streams(make_read("d.txt", text, view=view, batch_size=4)))
+
+    def rows(batch):  # without padding
+        return [[[i for i in view if i] for view in row] for row in batch["input_ids"]]
+
+    for epoch, expected in enumerate(alone):
+        for i, batch in enumerate(expected):
+            together = [row for share in shares for row in rows(share[epoch][i])]
+            assert sorted(together) == sorted(rows(batch))
+
+
+def test_a_view_is_new_every_epoch_and_the_seeds(make_read):
+    first, again, other = (make_read("d.txt", TEXT, view=Shuffled(), seed=seed) for seed in (1, 1, 2))
+    epochs = [{row[0]: row[1] for batch in batches(first, epoch) for row in batch} for epoch in range(2)]
+    assert epochs[0].keys() == epochs[1].keys()
+    assert all(sorted(one.split()) == sorted(two.split()) for one, two in epochs[0].items())
+    assert sum(epochs[0][row] != epochs[1][row] for row in epochs[0]) > 6
+    assert epochs[0] == {row[0]: row[1] for batch in batches(again) for row in batch}
+    assert epochs[0] != {row[0]: row[1] for batch in batches(other) for row in batch}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_labels_go_with_their_rows(make_read, caplog, workers):
+    with caplog.at_level(logging.INFO):
+        data = make_read("d.csv", NLI, label_column="label", batch_size=5, num_workers=workers)
+    assert data.labels == ["contradiction", "entailment", "neutral"]
+    assert "labels: 3, contradiction, entailment, neutral" in caplog.text
+    seen = {}
+    for batch in data.train_dataloader():
+        assert batch["labels"].dtype == torch.int64 and batch["labels"].shape == batch["input_ids"].shape[:1]
+        for row, label in zip(batch["input_ids"], batch["labels"].tolist(), strict=True):
+            seen[sentences(data, row)[0]] = data.labels[label]
+    assert {sentence.replace(" ", ""): label for sentence, label in seen.items()} == LABELS
+
+
+def test_without_a_label_column_there_are_no_labels(make_data):
+    data = make_data()
+    assert data.labels == []
+    assert all("labels" not in batch for batch in data.train_dataloader())
+
+
+def test_one_labeled_pair_a_batch_is_enough(make_read):
+    data = make_read("d.csv", NLI, label_column="label", batch_size=1)
+    assert [len(batch["labels"]) for batch in data.train_dataloader()] == [1] * 12
+
+
+def test_a_limit_leaves_the_rest_out(make_data, caplog):
+    with caplog.at_level(logging.INFO):
+        data = make_data(rows=10, batch_size=4, limit=6)
+    assert "train: 6 rows of 1 from" in caplog.text
+    drawn = {row for batch in batches(data) for row in batch}
+    assert len(drawn) == 6
+    assert drawn == {row for batch in batches(data, epoch=1) for row in batch}
+    assert drawn < {row for batch in batches(make_data(rows=10)) for row in batch}
+
+
+def test_positives_are_sentences_that_follow_in_the_document(make_read, caplog):
+    with caplog.at_level(logging.INFO):
+        data = make_read("d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", view=NEXT)
+    assert "train: 3 of 6 sentences are the last of their document and left out" in caplog.text
+    assert "train: 3 rows of 1 from" in caplog.text
+    (batch,) = batches(data)
+    assert sorted(batch) == [("a man .", "snow ."), ("snow .", "flour ."), ("the hall .", "time .")]

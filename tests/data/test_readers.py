@@ -1,11 +1,13 @@
 """Rows: columns by name and position, bad rows, the paper's own files, the hub."""
 
+import gzip
+import itertools
 import logging
 
 import pytest
 
 from simcse_pl.data import readers
-from simcse_pl.data.readers import read_rows
+from simcse_pl.data.readers import read_documents, read_labeled_rows, read_rows
 from simcse_pl.errors import UserError
 
 
@@ -109,3 +111,114 @@ def test_without_the_hub_one_line_says_so(source, message):
     with pytest.raises(UserError, match=message) as error:
         read_rows(source)
     assert "\n" not in str(error.value)
+
+
+NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "columns", "expected"),
+    [
+        ("gold_label", None, [("a", "b"), ("c", "d")]),
+        (1, None, [("a", "b"), ("c", "d")]),
+        ("gold_label", ["sentence2", "sentence1"], [("b", "a"), ("d", "c")]),
+        (1, [2], [("b",), ("d",)]),
+    ],
+)
+def test_labels_stand_apart_from_the_sentences(label, columns, expected, file):
+    path = file("nli.csv", NLI)
+    assert read_labeled_rows(path, label, columns) == (expected, ["neutral", "entailment"])
+
+
+def test_labels_of_a_file_without_names(file):
+    path = file("nli.tsv", "1\ta\tb\n0\tc\td\n")
+    assert read_labeled_rows(path, 0, header=False) == ([("a", "b"), ("c", "d")], ["1", "0"])
+
+
+def test_labels_that_are_numbers(file):
+    path = file("nli.jsonl", '{"x": "a", "label": 2, "y": "b"}\n{"x": "c", "label": 0, "y": "d"}\n')
+    assert read_labeled_rows(path, "label") == ([("a", "b"), ("c", "d")], ["2", "0"])
+
+
+def test_rows_without_a_label_are_bad_rows(file, caplog):
+    path = file("nli.csv", "x,label,y\na,,b\nc,no,d\n")
+    assert read_labeled_rows(path, "label", on_bad_row="drop") == ([("c", "d")], ["no"])
+    assert "1 bad rows dropped, the first at line 2: column label is empty" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("d.csv", NLI, {"label_column": "label"}, "no column label in .*d.csv, which has the columns sentence1, gold"),
+        ("d.csv", NLI, {"label_column": 3}, "no column 3 in"),
+        ("d.csv", NLI, {"label_column": 1, "columns": [0, "gold_label"]}, "data.label_column=1 is one of data.columns"),
+        ("d.csv", NLI, {"label_column": 1, "columns": ["w"]}, "no column w in"),
+        ("d.csv", "x,label\na,\n", {"label_column": "label"}, "d.csv, line 2: column label is empty"),
+        (
+            "d.csv",
+            "label\nno\n",
+            {"label_column": "label"},
+            "d.csv has no column of sentences beside data.label",
+        ),
+        ("d.txt", "a\nb\n", {"label_column": 0}, "d.txt has no column of sentences beside data.label_column=0"),
+        ("d.tsv", "a\tb\n", {"label_column": 2, "header": False}, "line 1: column 2 is wanted, and there are 2"),
+        ("d.tsv", "a\tb\nc\n", {"label_column": 1, "header": False}, "line 2: 1 columns where there should be 2"),
+        ("d.jsonl", '{"x": "a", "y": 0.5}\n', {"label_column": "y"}, "line 1: column y holds no text but 0.5"),
+        ("d.jsonl", '{"x": "a", "y": 1}\nnonsense\n', {"label_column": "y"}, "line 2: not JSON"),
+        ("d.jsonl", '{"x": 3, "y": 1}\n', {"label_column": "y"}, "line 1: column x holds no text but 3"),
+        ("d.csv", "x,label\n", {"label_column": "label"}, "d.csv has no rows"),
+    ],
+)
+def test_what_is_wrong_with_labels_is_told_in_one_line(name, text, options, message, file):
+    with pytest.raises(UserError, match=message) as error:
+        read_labeled_rows(file(name, text), **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        ("a\nb\n\nc\n", [2, 1]),
+        ("\n\na\nb\n \n\n\t\nc\nd\n\n", [2, 2]),  # several blank lines, spaces in them, at both ends
+        ("a\r\nb\r\n\r\nc\r\n", [2, 1]),
+        ("a\nb\nc\n", [3]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_blank_lines_separate_documents(text, lengths, packed, tmp_path):
+    path = tmp_path / ("d.txt.gz" if packed else "d.txt")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    rows, documents = read_documents(path)
+    assert rows == read_rows(path)
+    assert [len(list(group)) for _, group in itertools.groupby(documents)] == lengths
+    assert len(set(documents)) == len(lengths)
+
+
+def test_a_bad_line_of_a_document_is_as_if_it_were_not_there(tmp_path):
+    (tmp_path / "d.txt").write_bytes(b"a\ncaf\xe9\nb\n\nc\n")
+    rows, documents = read_documents(tmp_path / "d.txt", on_bad_row="drop")
+    assert rows == [("a",), ("b",), ("c",)]
+    assert documents[0] == documents[1] != documents[2]
+    with pytest.raises(UserError, match="line 2: not UTF-8"):
+        read_documents(tmp_path / "d.txt")
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv", "d.jsonl"])
+def test_only_text_files_keep_documents_apart(name, file):
+    with pytest.raises(UserError, match=f"{name} does not tell which sentences follow.*give a .txt") as error:
+        read_documents(file(name, '{"x": "a"}\n'))
+    assert "\n" not in str(error.value)
+
+
+def test_a_dataset_of_the_hub_keeps_no_documents_apart(monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(readers.hub, "reachable", lambda: True)
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: datasets.Dataset.from_dict({"x": ["a"]}))
+    with pytest.raises(UserError, match="hf://datasets/owner/name does not tell which sentences follow"):
+        read_documents("hf://datasets/owner/name")
+
+
+def test_a_text_file_without_sentences_has_no_documents(file):
+    with pytest.raises(UserError, match="d.txt has no rows"):
+        read_documents(file("d.txt", "\n\n"))

@@ -15,8 +15,8 @@ from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.sts import correlation, evaluate_sts
 from simcse_pl.evaluation.suite import Suite
 
-# all-MiniLM-L6-v2, mean pooling, max length 256; STS13, STS14 and STS-B agree with its public MTEB records
-REFERENCE = {"STS12": 61.19, "STS13": 80.60, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}
+# all-MiniLM-L6-v2, mean pooling, max length 256; both agree with its public MTEB records. test_claims.py has the others
+REFERENCE = {"STS13": 80.60, "STS-B": 82.03}
 
 
 def vector(sentence):

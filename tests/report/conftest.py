@@ -1,11 +1,14 @@
-"""Made-up results of encoders and of training runs."""
+"""Made-up results of encoders, of training runs and of sweeps."""
 
 import json
 import math
 
 import pytest
+import yaml
 
 from simcse_pl.report.results import as_result
+from simcse_pl.report.sweep_groups import grouped
+from simcse_pl.report.sweep_runs import read_sweeps
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
@@ -127,3 +130,67 @@ def write_run(tmp_path):
         return folder
 
     return write
+
+
+def _training(dev, test=None, validation="STS-B dev", **more):
+    """What train.py wrote of a run before there were sweeps."""
+
+    def scores(spearman):
+        return {"spearman": spearman, "alignment": 0.2 + spearman / 10, "uniformity": -3 * spearman, "trace": 2758.0}
+
+    stages = {"before": scores(0.6), "best": scores(dev), "test": scores(dev - 0.05 if test is None else test)}
+    return {"validation": validation, "steps": 60, "best_step": 40, **stages, **more}
+
+
+@pytest.fixture
+def job():
+    """A job of a sweep: what `write_sweep` writes of it. Without a score on dev it has failed."""
+
+    def make(dev=None, seed=0, row=None, column=None, options=None, choices=None, **more):
+        given = {"sweep.row": f"'{row}'"} if row is not None else {}
+        overrides = [f"{name}={value}" for name, value in (given | (options or {}) | {"seed": seed}).items()]
+        choices = {"model": "minilm", "data": "wiki", "sweep": None} | (choices or {})
+        place = {"row": row, "column": column}
+        told = {"overrides": overrides, "choices": choices, "seed": seed, "sweep": place}
+        return told, None if dev is None else _training(dev, **more)
+
+    return make
+
+
+@pytest.fixture
+def write_sweep(tmp_path):
+    """Write a multirun folder as Hydra and train.py do, a job for each that is given, in order; None is no folder.
+
+    Old ones have results that say nothing of the job, so that Hydra's own files do.
+    """
+
+    def write(name, *jobs, table=None, size=None, old=False, multirun=None):
+        folder = tmp_path / name
+        for number, job in enumerate(jobs):
+            if job is None:
+                continue
+            told, results = job
+            config = folder / str(number) / "config"
+            config.mkdir(parents=True)
+            (config / "overrides.yaml").write_text(yaml.safe_dump(told["overrides"]))
+            (config / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": told["choices"]}}}))
+            (config / "config.yaml").write_text(yaml.safe_dump({"seed": told["seed"], "run_dir": "${hydra:run.dir}"}))
+            if results is not None:
+                place = told["sweep"] | {"table": table, "size": size}
+                results = results if old else told | {"sweep": place} | results
+                (config.parent / "results.json").write_text(json.dumps(results))
+        (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun or {}))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def group():
+    """The groups of the only sweep in a folder."""
+
+    def read(folder):
+        (sweep,) = read_sweeps({"sweep": folder})
+        return grouped(sweep)
+
+    return read

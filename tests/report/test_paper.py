@@ -7,7 +7,7 @@ import pytest
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.errors import UserError
-from simcse_pl.report.paper import find_row, named_row, published
+from simcse_pl.report.paper import ablation, ablation_names, find_row, named_row, published
 
 
 def test_every_row_is_complete_and_its_average_is_of_its_tasks():
@@ -36,6 +36,49 @@ def test_the_source_is_named_and_all_tables_are_there():
     assert [name.split("_")[1] for name in ablations] == ["1", "2", "3", "4", "6", "7", "d1", "d2"]
     assert ablations["table_3_dropout"][0.1] == 82.5
     assert published()["table_a1_hyperparameters"]["unsupervised"]["BERT-base"] == [64, 3e-5]
+
+
+def test_every_ablation_is_described_and_has_a_figure_for_each_column_but_where_the_paper_has_none():
+    assert {*ablation_names()} == {*published()["ablations"], "table_a1_hyperparameters"}
+    without = []
+    for name in ablation_names():
+        table = ablation(name)
+        assert not (table.settings and table.scores != ("dev",))
+        for row, figures in table.rows.items():
+            assert all(40 < figure < 90 for figure in figures.values())
+            without += [(row, column) for column in (table.settings or table.scores) if column not in figures]
+    assert without == [
+        ("SNLI+MNLI entailment + hard negatives", "134k pairs"),
+        ("the same + ANLI (52k)", "134k pairs"),
+        ("dual encoder, entailment + hard negatives", "134k pairs"),
+    ]
+
+
+def test_an_ablations_figures_are_by_row_and_column():
+    assert ablation("table_3_dropout").rows["fixed 0.1"] == {"dev": 43.6}
+    assert ablation("table_1_augmentation").rows["crop 20%"] == {"dev": 71.4}
+    assert ablation("table_2_objective").rows["delete one word"] == {"one encoder": 75.9, "two encoders": 73.1}
+    assert ablation("table_6_pooling").rows["first-last avg."] == {"unsupervised": 81.2, "supervised": 86.1}
+    assert ablation("table_d2_mlm").rows["0.1"] == {"dev": 85.7, "transfer": 86.2}
+    assert ablation("table_d1_temperature").number == "D.1"
+    assert ablation("table_a1_hyperparameters").rows == {}
+    assert ablation("table_9") is None
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "row"),
+    [
+        ("table_3_dropout", "0.10", "0.1"),
+        ("table_3_dropout", "0", "0.0"),
+        ("table_d1_temperature", "1.0", "1"),
+        ("table_d1_temperature", "1e-3", "0.001"),
+        ("table_3_dropout", "fixed 0.1", "fixed 0.1"),
+        ("table_3_dropout", "0.3", None),
+        ("table_3_dropout", "fixed", None),
+    ],
+)
+def test_numbers_are_a_row_if_they_are_equal_and_words_if_they_are_the_same(table, name, row):
+    assert ablation(table).row(name) == row
 
 
 def test_rows_are_named_with_their_part_only_where_they_must():

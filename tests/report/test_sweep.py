@@ -93,16 +93,59 @@ def test_a_job_that_could_not_measure_a_task_makes_the_sweep_fail(sweep, make_re
     assert "failed: STS14: no folder STS14 (part)" in " ".join(printed.out.split())
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_training_sweep_fails_where_a_job_did(failed, sweep, capsys):
-    scores = {"spearman": 0.7, "alignment": 0.25, "uniformity": -2.0}
-    report = dict.fromkeys(("before", "best", "test"), scores)
-    folder = sweep(report, None if failed else report)
-    if failed:
-        with pytest.raises(SystemExit, match="1"):
-            SweepTable().on_multirun_end(config_of(folder))
-    else:
+def test_a_training_sweep_ends_with_the_table_of_its_report(write_sweep, job, capsys):
+    jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, 0.2) for seed in (0, 1)]
+    SweepTable().on_multirun_end(config_of(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
+    printed = capsys.readouterr()
+    assert "Table 3 of the paper, dropout, size=mini: Spearman x 100" in printed.out
+    assert [row[:3] for row in rows_of(printed.out)][3] == ["0.1", "* 70.50 ± 0.71 (2)", "82.5"]
+    assert not printed.err
+
+
+def test_a_training_sweep_of_two_tables_has_both(write_sweep, job, capsys):
+    folder = write_sweep("s", job(0.7, row=0.1), job(0.8, row="none"), table="table_3_dropout")
+    other = json.loads((folder / "1" / "results.json").read_text())
+    other["sweep"]["table"] = "table_7_hard_negative"
+    (folder / "1" / "results.json").write_text(json.dumps(other))
+    SweepTable().on_multirun_end(config_of(folder))
+    printed = capsys.readouterr().out
+    assert "Table 3 of the paper" in printed and "Table 7 of the paper" in printed
+
+
+def test_a_training_job_that_failed_is_told_and_makes_the_sweep_fail(write_sweep, job, capsys):
+    folder = write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2}))
+    with pytest.raises(SystemExit) as exit_:
         SweepTable().on_multirun_end(config_of(folder))
     printed = capsys.readouterr()
-    assert printed.err == ("error: failed jobs: 1\n" if failed else "")
-    assert [row[1] for row in rows_of(printed.out)] == ["70.00", "failed" if failed else "70.00"]
+    assert exit_.value.code == 1 and printed.err == "error: failed jobs: 1\n"
+    assert [row[:2] for row in rows_of(printed.out)] == [["1", "70.00 (1)"], ["2", "–"]]
+    assert "failed, or not at their end: 1 (a=2)" in printed.out
+
+
+def test_training_jobs_that_all_failed_have_no_table(write_sweep, job, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        SweepTable().on_multirun_end(config_of(write_sweep("s", job(), job())))
+    printed = capsys.readouterr()
+    assert exit_.value.code == 1 and (printed.out, printed.err) == ("", "error: failed jobs: 0, 1\n")
+
+
+def test_a_training_job_whose_results_are_damaged_is_told_in_one_line(write_sweep, job, capsys):
+    folder = write_sweep("s", job(0.7), job(0.8))
+    (folder / "1" / "results.json").write_text("{")
+    with pytest.raises(SystemExit) as exit_:
+        SweepTable().on_multirun_end(config_of(folder))
+    err = capsys.readouterr().err
+    assert exit_.value.code == 1
+    assert err.startswith(f"error: {folder}/1/results.json is damaged") and err.count("\n") == 1
+
+
+def test_a_training_job_that_could_not_measure_a_task_makes_the_sweep_fail(write_sweep, job, capsys):
+    folder = write_sweep("s", job(0.7, failed={"TREC": "no file"}))
+    with pytest.raises(SystemExit) as exit_:
+        SweepTable().on_multirun_end(config_of(folder))
+    assert exit_.value.code == 1 and "failed: TREC: no file (0)" in capsys.readouterr().out
+
+
+def test_a_sweep_without_jobs_prints_nothing(tmp_path, capsys):
+    SweepTable().on_multirun_end(config_of(tmp_path))
+    assert capsys.readouterr() == ("", "")

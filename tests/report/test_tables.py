@@ -1,14 +1,12 @@
 """Tables: what stands in them, read back from the terminal."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-import yaml
 from rich.console import Console
 
-from simcse_pl.report.tables import run_table, sweep_table
+from simcse_pl.report.tables import job_folders, run_table
 
 
 def printed(table):
@@ -46,21 +44,11 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
         assert expected in text
 
 
-def test_sweep_table_shows_what_differs_and_what_failed(results, tmp_path):
-    for number, dropout in enumerate(("0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95")):
-        job = tmp_path / str(number)
-        (job / "config").mkdir(parents=True)
-        overrides = [f"model.dropout={dropout}", "trainer.max_steps=4"]
-        (job / "config" / "overrides.yaml").write_text(yaml.safe_dump(overrides))
-        if number != 1:
-            (job / "results.json").write_text(json.dumps(results))
-    (tmp_path / "multirun.yaml").write_text("")
-    lines = printed(sweep_table(tmp_path)).splitlines()
-    assert "max_steps" not in "".join(lines)
-    rows = [line.split("│")[1:-1] for line in lines if "│" in line]
-    assert [row[0].strip() for row in rows] == [str(number) for number in range(11)]
-    assert [cell.strip() for cell in rows[0]] == ["0", "0.05", "63.00", "77.54", "70.00"]
-    assert [cell.strip() for cell in rows[1]] == ["1", "0.1", "failed", "", ""]
+def test_jobs_are_the_folders_with_numbers_in_their_order(tmp_path):
+    for name in ("10", "9", "0", "config", "²", "1.5"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "3").write_text("")
+    assert [job.name for job in job_folders(tmp_path)] == ["0", "9", "10"]
 
 
 def test_no_path_is_broken_where_there_is_no_terminal(results, tmp_path):

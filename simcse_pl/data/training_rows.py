@@ -1,0 +1,133 @@
+"""What is trained on: the rows that are chosen, and the views of them that an epoch shows."""
+
+import itertools
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from simcse_pl.data.batches import Batch, LabeledRow
+from simcse_pl.data.readers import Row
+from simcse_pl.data.views import Original, View
+from simcse_pl.errors import UserError
+
+log = logging.getLogger(__name__)
+
+Key = tuple[int, int]  # the epoch, and the place among the chosen rows
+
+_FOLLOWING = 3  # sentences that a view is shown of those after a row's own
+
+
+class TrainingRows(Dataset[Row | LabeledRow]):
+    """Rows to train on; of a row of one sentence, the sentence and the positive that a view makes of it.
+
+    A view's chance is seeded by the seed, the epoch and the row. The keys carry the epoch, so that worker
+    processes, which may outlive it, need not be told.
+
+    Args:
+        rows: all of a source; of one sentence each where there is a view.
+        view: how positives are made; where None, rows are given as they are.
+        labels: the name of each row's class, or None.
+        documents: the name of each row's document, where the view needs the sentences that follow: rows
+            that are the last of their document are left out.
+        limit: how many rows are trained on, drawn at random and kept in order; all where None.
+        seed: of what is drawn, and of the view's chance.
+
+    Raises:
+        UserError: all rows of one class, none with another after it in its document, or a limit out of range.
+
+    Attributes:
+        classes: the names of the classes in the order of their numbers, which is the alphabet's.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        view: View | None = None,
+        labels: Sequence[str] | None = None,
+        documents: Sequence[str] | None = None,
+        limit: int | None = None,
+        seed: int = 42,
+    ) -> None:
+        self.rows = rows
+        self.view = view
+        self.classes = sorted(set(labels or []))
+        if len(self.classes) == 1:
+            raise UserError(f"data.label_column: every row has the label {self.classes[0]}, which tells nothing apart")
+        self._numbers = {name: number for number, name in enumerate(self.classes)}
+        self.labels = labels
+        self.documents = documents
+        self.seed = seed
+        self.chosen: Sequence[int] = range(len(rows)) if documents is None else _followed(documents)
+        if limit is not None:
+            if not 1 <= limit <= len(self.chosen):
+                raise UserError(f"data.limit={limit}: it must be 1 to {len(self.chosen)}, the rows that there are")
+            self.chosen = sorted(random.Random(seed).sample(self.chosen, limit))
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitems__(self, keys: Sequence[Key | int]) -> list[Row] | list[LabeledRow]:
+        """The rows of a batch, each with its positive and, where there are labels, with its label.
+
+        Args:
+            keys: from `EpochSampler`; a number alone is a row of epoch 0, as any other sampler draws it.
+        """
+        pairs = [key if isinstance(key, tuple) else (0, key) for key in keys]
+        places = [(epoch, self.chosen[row]) for epoch, row in pairs]
+        rows = [self.rows[place] for _, place in places]
+        if self.view is not None:
+            positives = self.view([self._original(epoch, place) for epoch, place in places])
+            rows = [(*row, positive) for row, positive in zip(rows, positives, strict=True)]
+        if self.labels is None:
+            return rows
+        return [(row, self._numbers[self.labels[place]]) for row, (_, place) in zip(rows, places, strict=True)]
+
+    def _original(self, epoch: int, place: int) -> Original:
+        (sentence,) = self.rows[place]
+        return Original(sentence, tuple(self._following(place)), random.Random(f"{self.seed}-{epoch}-{place}"))
+
+    def _following(self, place: int) -> Iterator[str]:
+        """The next sentences of the row's document."""
+        if self.documents is None:
+            return
+        for after in range(place + 1, min(place + 1 + _FOLLOWING, len(self.rows))):
+            if self.documents[after] != self.documents[place]:
+                return
+            yield self.rows[after][0]
+
+
+def _followed(documents: Sequence[str]) -> list[int]:
+    """The rows that have another after them in their document."""
+    followed = [i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after]
+    if not followed:
+        raise UserError("data.train: no sentence is followed by another in its document, which this view needs")
+    left_out = len(documents) - len(followed)
+    log.info("train: %d of %d sentences are the last of their document and left out", left_out, len(documents))
+    return followed
+
+
+class EpochSampler(DistributedSampler[Any]):
+    """This rank's keys of an epoch, in an order that the seed and the epoch shuffle.
+
+    Every rank has as many: where rows do not go into ranks evenly, the first few come a second time.
+    """
+
+    def __init__(self, rows: TrainingRows, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
+        super().__init__(rows, ranks, rank, shuffle=True, seed=seed)
+
+    def __iter__(self) -> Iterator[Key]:
+        return zip(itertools.repeat(self.epoch), super().__iter__(), strict=False)
+
+
+class EpochLoader(DataLoader[Row | LabeledRow]):
+    """A loader that begins an epoch when its first batch is asked for.
+
+    Lightning makes the first iterator before it tells the sampler which epoch a resumed run is in, and workers
+    draw keys as soon as there is an iterator.
+    """
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        yield from super().__iter__()

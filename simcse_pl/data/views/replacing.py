@@ -1,0 +1,33 @@
+"""Putting another word in a word's place: punctuation and capitals stay."""
+
+import re
+
+_PUNCTUATED = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+
+
+def bare(word: str) -> str:
+    """A word without the punctuation around it; nothing where there is nothing else.
+
+    Example:
+        >>> bare('("Yes!")')
+        'Yes'
+    """
+    return _parts(word)[1]
+
+
+def replace(word: str, new: str) -> str:
+    """`new` within the punctuation of `word`, and with a capital where `word` has one.
+
+    Example:
+        >>> replace("(Dogs,", "hounds")
+        '(Hounds,'
+    """
+    before, old, after = _parts(word)
+    return before + (new[:1].upper() + new[1:] if old[:1].isupper() else new) + after
+
+
+def _parts(word: str) -> tuple[str, str, str]:
+    match = _PUNCTUATED.fullmatch(word)
+    assert match is not None  # every part may be empty
+    before, within, after = match.groups()
+    return before, within, after

@@ -1,0 +1,152 @@
+"""Jobs of a sweep: each takes its row of a table, and one that has run already is not run again.
+
+A sweep that follows a table of the paper names its rows as the table does, and says what is set for each:
+
+    sweep:
+      rows:
+        0.1: {model: {dropout: 0.1}}
+        fixed 0.1: {model: {dropout: 0.1}, fixed_dropout: true}
+
+Hydra's own sweeper runs them, by their names, as values of the option `sweep.row`.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.errors import UserError, one_line
+from simcse_pl.report.tables import RESULTS_FILE
+
+log = logging.getLogger(__name__)
+
+
+def row_names(_root_: DictConfig) -> str:
+    """The rows of a sweep as the values of `sweep.row`; one that sets something to null lacks it, and is left out."""
+    rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
+    return ",".join(f"'{name}'" for name, values in rows.items() if _complete(values))
+
+
+def _complete(value: Any) -> bool:
+    return all(map(_complete, value.values())) if isinstance(value, Mapping) else value is not None
+
+
+def sweep_group(_root_: DictConfig) -> str | None:
+    """What the runs of a sweep are called together in W&B: its table and its folder; None for a single run."""
+    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+        return None
+    table = OmegaConf.select(_root_, "sweep.table")
+    return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
+
+
+OmegaConf.register_new_resolver("row_names", row_names, replace=True)
+OmegaConf.register_new_resolver("sweep_group", sweep_group, replace=True)
+
+
+def with_row(config: DictConfig) -> DictConfig:
+    """The config with what the job's row sets in it; the config itself where it has no rows.
+
+    Raises:
+        UserError: no such row, or none is chosen; the row sets an option that does not exist.
+    """
+    sweep = config.get("sweep")
+    if not sweep or not sweep.get("rows"):
+        return config
+    rows = {str(name): name for name in sweep.rows}
+    if str(sweep.row) not in rows:
+        raise UserError(f"sweep.row={sweep.row}: choose one of {', '.join(rows)}; -m runs them all")
+    config = with_values(config, OmegaConf.to_container(sweep.rows[rows[str(sweep.row)]]), f"sweep.rows.{sweep.row}")
+    config.sweep.rows = {}  # the other rows say nothing of this run
+    return config
+
+
+def with_values(config: DictConfig, values: Any, place: str) -> DictConfig:
+    """A config with other values for some options, nested as the config is.
+
+    Args:
+        config: stays as it is.
+        values: a plain mapping; what is to be instantiated (`_target_`) is replaced whole.
+        place: where the values stand, for the message.
+
+    Raises:
+        UserError: an option that does not exist.
+    """
+    config = config.copy()
+    OmegaConf.set_struct(config, False)
+    _set(config, values, place)
+    OmegaConf.set_struct(config, True)
+    return config
+
+
+def _set(node: DictConfig, values: Any, place: str) -> None:
+    for name, value in values.items():
+        if name not in node:
+            raise UserError(f"{place}.{name}: there is no such option")
+        if isinstance(value, Mapping) and "_target_" not in value and OmegaConf.is_dict(node[name]):
+            _set(node[name], value, f"{place}.{name}")
+        else:
+            node[name] = value
+
+
+def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
+    """The results of a job that has run to its end; what an interrupted one left is removed, to run it anew.
+
+    Args:
+        folder: the job's.
+        overrides: the options that it was given.
+
+    Raises:
+        UserError: the folder holds another job, or a damaged one.
+    """
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        _remove_what_was_left(folder)
+        return None
+    try:
+        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        ran = [str(override) for override in results["overrides"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
+    if sorted(ran) != sorted(overrides):
+        raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another hydra.sweep.dir")
+    log.info("%s has run already", folder)
+    return results
+
+
+def _remove_what_was_left(folder: Path) -> None:
+    curves = folder / "metrics.csv"
+    if curves.exists():
+        log.info("%s was interrupted: it is run anew", folder)
+        curves.unlink()
+        for part in ("checkpoints", "encoder", "wandb"):
+            shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
+    """What results.json says of a run besides its scores: choices of groups, options given, seed, and its sweep's row.
+
+    Args:
+        config: of the run.
+        hydra: Hydra's own.
+    """
+    sweep = config.get("sweep")
+    choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}
+    return {
+        "choices": {group: choice for group, choice in choices.items() if choice},
+        "overrides": list(hydra.overrides.task),
+        "seed": config.seed,
+        "sweep": {
+            "table": sweep.get("table"),
+            "column": sweep.get("column"),
+            "row": sweep.get("row"),
+            "size": config.size,
+        }
+        if sweep
+        else None,
+    }

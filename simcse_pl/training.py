@@ -1,0 +1,67 @@
+"""A training run from its first validation to its last test."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from simcse_pl.callbacks import BestCheckpoint
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation.encoding import EncodeOnce
+from simcse_pl.evaluation.suite import Suite, evaluate_suite
+from simcse_pl.module import SimCSEModule
+
+
+def train_and_test(
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, resume: str | None = None
+) -> dict[str, Any]:
+    """Validate, train, and test the checkpoint that validated best, which `module` holds afterwards.
+
+    Args:
+        trainer: its first checkpoint callback is a BestCheckpoint.
+        module: what is trained.
+        data: what on, and what is validated and tested on.
+        resume: a checkpoint to go on from.
+
+    Returns:
+        What was validated on, the steps, and the metrics `before` training, at the `best` step, and of its `test`.
+
+    Raises:
+        UserError: another checkpoint callback, or no step to train.
+    """
+    best = trainer.checkpoint_callback
+    if not isinstance(best, BestCheckpoint):
+        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    before = trainer.validate(module, data, verbose=False)[0]
+    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    if not best.best_model_path:
+        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+    module.load_state_dict(torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"])
+    test = trainer.test(module, data, verbose=False)[0]
+    return {
+        "validation": data.tasks["dev"].name,
+        "steps": trainer.global_step,
+        "best_step": best.best_step,
+        "before": _without_stage(before),
+        "best": _without_stage(best.best_metrics),
+        "test": _without_stage(test),
+    }
+
+
+def measure(encoder: SentenceEncoder, suite: Suite) -> dict[str, Any]:
+    """The tasks of a suite: Spearman's correlations of `sts`, accuracies of `transfer`, and why others `failed`."""
+    encode = EncodeOnce(partial(encoder.encode, batch_size=128, progress=True), suite.sentences())
+    results = evaluate_suite(encode, suite, encoder.device, progress=True)
+    return {
+        "sts": {task.task: task.all.spearman for task in results.sts},
+        "transfer": {task.task: task.accuracy for task in results.transfer},
+        "failed": results.failed,
+    }
+
+
+def _without_stage(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name.partition("/")[2]: value for name, value in metrics.items()}

@@ -1,0 +1,116 @@
+"""Searches: trials shared by a file, ranges that are kept, pruning as Optuna's median rule has it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from simcse_pl.errors import UserError
+from simcse_pl.search import STUDY_FILE, Search
+
+optuna = pytest.importorskip("optuna")
+
+SPACE = {
+    "optimizer": {"lr": {"low": 1e-5, "high": 1e-3, "log": True}},
+    "model": {"dropout": {"choices": [0.0, 0.1]}, "num_layers": {"low": 1, "high": 3}},
+}
+
+
+def study_of(folder):
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE)))
+    return optuna.load_study(study_name="search", storage=storage)
+
+
+def validate(search, step, score, fn="fit"):
+    trainer = SimpleNamespace(
+        state=SimpleNamespace(fn=fn),
+        callback_metrics={"val/spearman": score},
+        global_step=step,
+        should_stop=False,
+    )
+    search.callback.on_validation_end(trainer, None)
+    return trainer.should_stop
+
+
+def run(folder, trial, *scores, **options):
+    search = Search(folder, SPACE, trial, **options)
+    stopped = [validate(search, step, score) for step, score in enumerate(scores, 1)]
+    return search, stopped, search.tell(max(scores))
+
+
+def test_values_are_nested_and_in_their_ranges(tmp_path):
+    for trial in range(12):
+        search, _, told = run(tmp_path, trial, 0.5 + 0.01 * trial)
+        values = search.values
+        assert 1e-5 <= values["optimizer"]["lr"] <= 1e-3
+        assert values["model"]["dropout"] in (0.0, 0.1)
+        assert values["model"]["num_layers"] in (1, 2, 3)
+        flat = {
+            "optimizer.lr": values["optimizer"]["lr"],
+            "model.dropout": values["model"]["dropout"],
+            "model.num_layers": values["model"]["num_layers"],
+        }
+        assert told == {"values": flat, "pruned": False}
+    study = study_of(tmp_path)
+    assert [trial.value for trial in study.trials] == pytest.approx([0.5 + 0.01 * trial for trial in range(12)])
+    assert study.best_trial.number == 11
+
+
+def test_the_same_seed_gives_the_same_trials(tmp_path):
+    values = {
+        folder: [run(tmp_path / folder, trial, 0.5, seed=seed)[0].values for trial in range(8)]
+        for folder, seed in (("one", 3), ("two", 3), ("three", 4))
+    }
+    assert values["one"] == values["two"] != values["three"]
+
+
+def test_a_trial_below_the_median_of_the_others_at_its_step_is_pruned(tmp_path):
+    for trial, level in enumerate((0.5, 0.6, 0.7)):
+        run(tmp_path, trial, level, level + 0.1, startup=3)
+    _, stopped, told = run(tmp_path, 3, 0.65, 0.69, startup=3)  # the medians are 0.6 and 0.7
+    assert stopped == [False, True] and told["pruned"]
+    assert study_of(tmp_path).trials[3].state == optuna.trial.TrialState.PRUNED
+    _, stopped, _ = run(tmp_path, 4, 0.61, 0.72, startup=3)
+    assert stopped == [False, False]
+
+
+def test_none_of_the_first_trials_is_pruned(tmp_path):
+    for trial, level in enumerate((0.9, 0.1, 0.1)):
+        assert run(tmp_path, trial, level, startup=3)[1] == [False]
+
+
+def test_the_validation_before_training_is_not_compared(tmp_path):
+    for trial in range(3):
+        run(tmp_path, trial, 0.5, startup=3)
+    search = Search(tmp_path, SPACE, 3, startup=3)
+    assert not validate(search, 1, 0.0, fn="validate")
+    assert not search.callback.pruned
+
+
+def test_an_interrupted_job_gives_its_trial_up(tmp_path):
+    Search(tmp_path, SPACE, 0)
+    Search(tmp_path, SPACE, 1)
+    run(tmp_path, 0, 0.5)
+    states = [trial.state.name for trial in study_of(tmp_path).trials]
+    assert states == ["FAIL", "RUNNING", "COMPLETE"]
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"lr": 3}, "search.space.lr=3: give low and high, or choices"),
+        ({"optimizer": {"lr": {"low": 2.0, "high": 1.0}}}, "search.space.optimizer.lr: .*low"),
+        ({"lr": {"low": 0.0, "high": 1.0, "log": True}}, "search.space.lr: "),
+        ({"lr": {"low": 1.0}}, "search.space.lr: 'high'"),
+        ({"lr": {"choices": []}}, "search.space.lr: "),
+    ],
+)
+def test_a_space_that_cannot_be_searched(tmp_path, space, message):
+    with pytest.raises(UserError, match=message) as error:
+        Search(tmp_path, space)
+    assert "\n" not in str(error.value)
+
+
+def test_without_optuna_one_line_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    with pytest.raises(UserError, match="a search needs Optuna: pip install"):
+        Search(tmp_path, SPACE)

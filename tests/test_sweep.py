@@ -1,0 +1,166 @@
+"""Jobs of a sweep: every row of every sweep composes, rows set what they say, finished jobs stay finished."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from simcse_pl.errors import UserError
+from simcse_pl.report.paper import ablation, ablation_names
+from simcse_pl.sweep import finished_job, row_names, sweep_group, with_row, with_values
+from tests.conftest import ROOT
+
+SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
+TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
+
+
+@pytest.fixture
+def composed():
+    """The config of train.py as a job of a sweep has it."""
+
+    def compose_(*overrides):
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            given = [*overrides, "run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday"]
+            config = compose("train", given, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        OmegaConf.set_struct(config, True)
+        return config
+
+    yield compose_
+    GlobalHydra.instance().clear()
+    HydraConfig.instance().cfg = None
+
+
+def rows_of(config):
+    return [name.strip("'") for name in row_names(config).split("','")]
+
+
+@pytest.mark.parametrize("size", ["mini", "paper"])
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_row_of_every_sweep_composes(sweep, size, composed):
+    config = composed(f"sweep={sweep}", f"size={size}", "logger=csv")
+    assert config.size == size and config.hydra.sweeper.params
+    if sweep == "table_4_supervised_data" and size == "paper":
+        assert rows_of(config) == [""]  # until somebody says where its files are
+        return
+    for row in rows_of(config) if config.sweep.get("rows") else [None]:
+        if row:
+            config.sweep.row = row
+        job = with_row(config).copy()
+        del job.hydra
+        OmegaConf.resolve(job)
+        assert not OmegaConf.missing_keys(job)
+        assert job.data.train is not None and (job.trainer.max_steps == 60) == (size == "mini")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_and_columns_are_named_as_in_the_papers_table(table, composed):
+    config = composed(f"sweep={table}", "size=paper")
+    paper = ablation(table)
+    assert table in ablation_names() and config.sweep.table == table
+    assert [str(name) for name in config.sweep.rows] == list(paper.rows)
+    assert (config.sweep.column is None) == (not paper.settings)
+    if paper.settings:
+        assert config.sweep.column in paper.settings
+
+
+def test_any_model_and_data_can_be_swept(composed):
+    config = composed("sweep=table_3_dropout", "size=mini", "model=roberta", "data=text", "data.train=mine.txt")
+    config.sweep.row = 0.15
+    job = with_row(config)
+    assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
+
+
+def test_a_row_sets_what_it_says_and_nothing_else(composed):
+    config = composed("sweep=table_3_dropout")
+    plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
+    config.sweep.row = "fixed 0.1"
+    job = OmegaConf.to_container(with_row(config))
+    assert job["fixed_dropout"] and job["model"] == plain["model"] | {"dropout": 0.1}
+    for name in ("data", "objective", "optimizer", "trainer", "views"):
+        assert job[name] == plain[name]
+    assert not config.fixed_dropout, "the config itself stays as it was"
+
+
+def test_a_view_of_a_row_replaces_the_other_whole(composed):
+    config = composed("sweep=table_1_augmentation", "views=mlm")
+    config.sweep.row = "crop 20%"
+    assert set(with_row(config).views) == {"_target_", "share"}
+
+
+def test_rows_that_lack_something_are_left_out(composed, monkeypatch):
+    monkeypatch.delenv("WNSEARCHDIR", raising=False)
+    everything = list(composed("sweep=table_1_augmentation").sweep.rows)
+    assert rows_of(composed("sweep=table_1_augmentation", "size=mini")) == everything[:-2]
+    monkeypatch.setenv("WNSEARCHDIR", "wordnet")
+    assert rows_of(composed("sweep=table_1_augmentation", "size=paper")) == everything
+    files = ["sweep.files.qqp=qqp.csv", "sweep.files.neutral=neutral.csv"]
+    left = ["QQP (134k)", "SNLI+MNLI neutral (314k)"]
+    assert rows_of(composed("sweep=table_4_supervised_data", "size=paper", *files)) == left
+
+
+@pytest.mark.parametrize("row", ["null", "0.3"])
+def test_a_row_that_is_not_there(row, composed):
+    config = composed("sweep=table_3_dropout", f"sweep.row={row}")
+    with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
+        with_row(config)
+
+
+def test_a_sweep_without_rows_and_no_sweep_change_nothing(composed):
+    for overrides in (["sweep=seeds"], []):
+        config = composed(*overrides)
+        assert with_row(config) is config
+
+
+def test_an_option_that_does_not_exist_is_told():
+    config = OmegaConf.create({"model": {"dropout": 0.1}})
+    with pytest.raises(UserError, match=r"^rows.x.model.dropuot: there is no such option$"):
+        with_values(config, {"model": {"dropuot": 0.2}}, "rows.x")
+    with pytest.raises(UserError, match=r"^rows.x.modle: there is no such option$"):
+        with_values(config, {"modle": {"dropout": 0.2}}, "rows.x")
+
+
+def test_the_runs_of_a_sweep_are_one_group(composed):
+    config = composed("sweep=table_3_dropout", "hydra.mode=MULTIRUN")
+    assert sweep_group(config) == "table_3_dropout monday"
+    assert sweep_group(composed("hydra.mode=MULTIRUN")) == "monday"
+    assert sweep_group(composed("hydra.mode=RUN")) is None
+    HydraConfig.instance().cfg = None
+    assert sweep_group(config) is None
+
+
+def write_job(folder: Path, results):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
+
+
+def test_a_finished_job_gives_its_results(tmp_path):
+    results = {"overrides": ["seed=1", "model.dropout=0.1"], "best": {"spearman": 0.5}}
+    write_job(tmp_path, results)
+    assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
+
+
+def test_another_jobs_folder_is_refused(tmp_path):
+    write_job(tmp_path, {"overrides": ["seed=1"]})
+    with pytest.raises(UserError, match=r"holds another job \(seed=1\): choose another hydra.sweep.dir"):
+        finished_job(tmp_path, ["seed=2"])
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}'])
+def test_damaged_results_are_told(tmp_path, content):
+    write_job(tmp_path, content)
+    with pytest.raises(UserError, match="is damaged .*: remove it to run the job anew"):
+        finished_job(tmp_path, ["seed=1"])
+
+
+def test_what_an_interrupted_job_left_is_removed(tmp_path):
+    for name in ("metrics.csv", "train.log", "config/overrides.yaml", "checkpoints/last.ckpt", "wandb/run.wandb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert finished_job(tmp_path, ["seed=1"]) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config", "train.log"]
+    assert finished_job(tmp_path / "new", ["seed=1"]) is None
