@@ -13,7 +13,7 @@ Hydra's own sweeper runs them, by their names, as values of the option `sweep.ro
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,16 @@ log = logging.getLogger(__name__)
 def row_names(_root_: DictConfig) -> str:
     """The rows of a sweep as the values of `sweep.row`; one that sets something to null lacks it, and is left out."""
     rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
-    return ",".join(f"'{name}'" for name, values in rows.items() if _complete(values))
+    return ",".join(f"'{name}'" for name, values in rows.items() if not any(_lacking(values)))
 
 
-def _complete(value: Any) -> bool:
-    return all(map(_complete, value.values())) if isinstance(value, Mapping) else value is not None
+def _lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """The options that a row sets to null."""
+    for name, value in values.items():
+        if value is None:
+            yield f"{place}{name}"
+        elif isinstance(value, Mapping):
+            yield from _lacking(value, f"{place}{name}.")
 
 
 def sweep_group(_root_: DictConfig) -> str | None:
@@ -53,7 +58,7 @@ def with_row(config: DictConfig) -> DictConfig:
     """The config with what the job's row sets in it; the config itself where it has no rows.
 
     Raises:
-        UserError: no such row, or none is chosen; the row sets an option that does not exist.
+        UserError: no such row, or none is chosen; the row lacks something, or sets an option that does not exist.
     """
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):
@@ -61,7 +66,11 @@ def with_row(config: DictConfig) -> DictConfig:
     rows = {str(name): name for name in sweep.rows}
     if str(sweep.row) not in rows:
         raise UserError(f"sweep.row={sweep.row}: choose one of {', '.join(rows)}; -m runs them all")
-    config = with_values(config, OmegaConf.to_container(sweep.rows[rows[str(sweep.row)]]), f"sweep.rows.{sweep.row}")
+    row = sweep.rows[rows[str(sweep.row)]]
+    resolved: Any = OmegaConf.to_container(row, resolve=True)
+    for option in _lacking(resolved):
+        raise UserError(f"sweep.row={sweep.row}: its {option} is not there; conf/sweep/ says what it needs")
+    config = with_values(config, OmegaConf.to_container(row), f"sweep.rows.{sweep.row}")
     config.sweep.rows = {}  # the other rows say nothing of this run
     return config
 

@@ -103,6 +103,13 @@ def test_rows_that_lack_something_are_left_out(composed, monkeypatch):
     assert rows_of(composed("sweep=table_4_supervised_data", "size=paper", *files)) == left
 
 
+def test_a_row_that_lacks_something_says_what(composed):
+    config = composed("sweep=table_4_supervised_data", "size=paper")
+    config.sweep.row = "ParaNMT (5m)"
+    with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): its data.train is not there"):
+        with_row(config)
+
+
 @pytest.mark.parametrize("row", ["null", "0.3"])
 def test_a_row_that_is_not_there(row, composed):
     config = composed("sweep=table_3_dropout", f"sweep.row={row}")
