@@ -300,7 +300,12 @@ def test_a_run_goes_on_from_its_last_checkpoint(train, sentences, make_model):
 
 def test_help_shows_groups_and_options(run_command):
     text = run_command("train.py", "--help").stdout
-    for expected in ("data: nli, nli_sample", "model: bert, bert_large", "temperature: 0.05", "seed: 42"):
+    for expected in (
+        "data: nli, nli_labelled_sample, nli_sample",
+        "model: bert, bert_large",
+        "temperature: 0.05",
+        "seed: 42",
+    ):
         assert expected in text
 
 

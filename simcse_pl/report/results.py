@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,6 +14,7 @@ from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import written_whole
 from simcse_pl.report.tables import RESULTS_FILE
 
+Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
 AGGREGATIONS: tuple[Aggregation, ...] = ("all", "mean", "wmean")
@@ -155,14 +156,22 @@ def as_result(report: Any, source: str | Path) -> Result:
     """
     if isinstance(report, dict) and "best_step" in report:
         raise UserError(f"{source} is of a training run: give the run's folder, whose {CURVES_FILE} is drawn")
+    return validated(Result, report, source, "evaluate.py")
+
+
+def validated(shape: type[Shape], report: Any, source: str | Path, door: str) -> Shape:
+    """What a front door wrote as results.json, in its shape.
+
+    Raises:
+        UserError: a value is missing that must be there, or is of another kind than it must be; it names the first.
+    """
     try:
-        return Result.model_validate(report)
+        return shape.model_validate(report)
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "the file"
-        raise UserError(
-            f"{source} is no results file of evaluate.py: {place}: {one_line(ValueError(problem['msg']))}"
-        ) from error
+        why = one_line(ValueError(problem["msg"]))
+        raise UserError(f"{source} is no results file of {door}: {place}: {why}") from error
 
 
 def read(path: str | Path) -> Result | RunPath:
@@ -178,11 +187,19 @@ def read(path: str | Path) -> Result | RunPath:
     if not file.is_file():
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
         raise UserError(f"{what}: give what evaluate.py wrote, or a training run's folder")
+    return as_result(read_json(file), file)
+
+
+def read_json(file: Path) -> Any:
+    """What a file holds.
+
+    Raises:
+        UserError: it is no JSON.
+    """
     try:
-        report = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{file} is damaged, or no JSON: {one_line(error)}") from error
-    return as_result(report, file)
 
 
 def write_results(path: Path, report: Mapping[str, Any]) -> Result:

@@ -1,6 +1,5 @@
 """Sweeps of train.py: what their jobs left in their folders, and which jobs make one sweep."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +10,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from yaml import YAMLError
 
 import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.report.results import CURVES_FILE
+from simcse_pl.report.results import CURVES_FILE, read_json, validated
 from simcse_pl.report.tables import RESULTS_FILE, job_folders
 
 
@@ -168,18 +167,10 @@ def _job(folder: Path, prefix: str) -> Job:
 def _run(file: Path) -> TrainingRun | None:
     if not file.is_file():
         return None
-    try:
-        report = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file} is damaged, or no JSON: {one_line(error)}") from error
+    report = read_json(file)
     if isinstance(report, dict) and "label" in report:
         raise UserError(f"{file} is of evaluate.py, not of train.py: give the folders of its jobs, one by one")
-    try:
-        return TrainingRun.model_validate(report)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "the file"
-        raise UserError(f"{file} is no results file of train.py: {place}: {problem['msg']}") from error
+    return validated(TrainingRun, report, file, "train.py")
 
 
 def _hydras_record(folder: Path) -> dict[str, Any]:
