@@ -1,14 +1,35 @@
-"""Callbacks: validation at the end, the best checkpoint, curves of geometry and speed, and the progress bar."""
+"""Callbacks: chance by the step, validation at the end, checkpoints, curves of geometry and speed, progress."""
 
 import time
 from typing import Any
 
+import numpy as np
+import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
-from simcse_pl.distributed import world_size
+from simcse_pl.distributed import rank, world_size
 from simcse_pl.metrics import Uniformity, gram_bound
+
+
+class StepSeeds(Callback):
+    """Seeds torch anew before every batch, by the seed, the batch's number and the rank.
+
+    So dropout and masked tokens are the same in a run that was interrupted as in one that was not, and no two
+    ranks drop out alike.
+
+    Args:
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Seed the CPU's generator and every accelerator's."""
+        numbers = [self.seed, trainer.fit_loop.total_batch_idx, rank()]
+        torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]))
 
 
 class ValidateAtEnd(Callback):
