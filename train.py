@@ -81,6 +81,10 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
         positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
         fixed_dropout=config.fixed_dropout,
+        queue=instantiate(config.get("queue")),
+        chunk_size=config.chunk_size,
+        gradient_checkpointing=config.gradient_checkpointing,
+        freeze_layers=config.freeze_layers,
     )
 
 

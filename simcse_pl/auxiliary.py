@@ -18,12 +18,14 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     Attributes:
         name: of its curve, train/NAME.
+        chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
 
     Raises:
         UserError: a weight below 0.
     """
 
     name: ClassVar[str]
+    chunk_size: int | None = None
 
     def __init__(self, weight: float) -> None:
         super().__init__()
@@ -40,4 +42,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
-        """The term without its weight, a scalar, of tensors [batch, views, tokens]."""
+        """The term without its weight, a scalar, of tensors [batch, views, tokens].
+
+        Of this device's rows; its mean over devices is the term of the whole batch.
+        """

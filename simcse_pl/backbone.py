@@ -193,6 +193,41 @@ def longest_input(backbone: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None
 
 
+def freeze(backbone: PreTrainedModel, layers: int) -> None:
+    """Keep the word embeddings, and so many layers from the first, as they are.
+
+    Raises:
+        UserError: no layer would be left to train.
+    """
+    there_are = backbone.config.num_hidden_layers
+    if not 0 <= layers < there_are:
+        raise UserError(f"freeze_layers={layers}: the model has {there_are} layers; choose 0 to {there_are - 1}")
+    trained = {id(p) for layer in transformer_layers(backbone)[layers:] for p in layer.parameters()}
+    for parameter in backbone.parameters():  # in their order from the input to the output
+        if id(parameter) in trained:
+            break
+        parameter.requires_grad_(False)
+
+
+def transformer_layers(backbone: PreTrainedModel) -> nn.ModuleList:
+    """The layers of a backbone in order, whatever its architecture calls them."""
+    count = backbone.config.num_hidden_layers
+    return next(m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
+
+
+def recompute_layers(backbone: PreTrainedModel) -> None:
+    """Keep no activations inside layers; backward computes them again, under the same random numbers.
+
+    Raises:
+        UserError: an architecture whose layers cannot be computed again.
+    """
+    enable = getattr(backbone, "activation_checkpointing_enable", None) or backbone.gradient_checkpointing_enable
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise UserError(f"gradient_checkpointing=true: {one_line(error)}") from error
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """No progress bars and no reports from transformers while it loads or saves."""

@@ -1,5 +1,6 @@
-"""The ranks of a distributed run: the only file that knows of them."""
+"""The ranks of a distributed run, and what they tell each other: the only file that knows of both."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,35 +24,84 @@ def is_first_process() -> bool:
     return bool(getattr(rank_zero_only, "rank", 0) == 0)
 
 
+@dataclass(frozen=True)
+class Shares:
+    """How many rows of a batch each rank has.
+
+    Args:
+        rows: by rank.
+        rank: this one.
+    """
+
+    rows: tuple[int, ...]
+    rank: int = 0
+
+    @property
+    def first_row(self) -> int:
+        """The place in the whole batch of this rank's first row."""
+        return sum(self.rows[: self.rank])
+
+    @property
+    def weight(self) -> float:
+        """What to multiply a mean over this rank's rows with, for the mean over ranks to be that over all rows."""
+        return self.rows[self.rank] * len(self.rows) / sum(self.rows)
+
+
+def shares(rows: int, device: torch.device) -> Shares:
+    """Tell all ranks how many rows this one has, and learn theirs."""
+    if world_size() == 1:
+        return Shares((rows,))
+    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world_size())]
+    dist.all_gather(counts, torch.tensor([rows], device=device))
+    return Shares(tuple(int(count) for count in torch.cat(counts).tolist()), rank())
+
+
 class _GatherRows(torch.autograd.Function):
     """All ranks' rows in rank order; backward adds up what every rank has to say about ours."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        gathered = [torch.empty_like(rows) for _ in range(world_size())]
-        dist.all_gather(gathered, rows.contiguous())
-        return torch.cat(gathered)
+    def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+        ctx.counts = counts
+        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # ranks can only send tensors of one shape
+        padded[: len(rows)] = rows
+        gathered = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(gathered, padded)
+        return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         gradient = gradients[0].contiguous()
         dist.all_reduce(gradient)
-        return gradient.chunk(world_size())[rank()]
+        return gradient.split(ctx.counts)[rank()], None
 
 
-def gather_rows(rows: Tensor) -> Tensor:
+def gather_rows(rows: Tensor, shares: Shares) -> Tensor:
     """The rows of all ranks, with gradients.
 
-    The loss of each rank's own anchors against the gathered rows, averaged over ranks as DDP averages
-    gradients, has the gradient of one device that holds the whole batch.
+    The loss of each rank's own anchors against the gathered rows, times its `Shares.weight` and averaged over
+    ranks as DDP averages gradients, has the gradient of one device that holds the whole batch.
 
     Args:
-        rows: [n, ...], n alike on all ranks.
+        rows: [n, ...], this rank's.
+        shares: n by rank.
 
     Returns:
-        [ranks x n, ...] in rank order; `rows` itself outside a distributed run.
+        [the sum of all n, ...] in rank order; `rows` itself outside a distributed run.
     """
     if world_size() == 1:
         return rows
-    gathered: Tensor = _GatherRows.apply(rows)
+    gathered: Tensor = _GatherRows.apply(rows, shares.rows)
     return gathered
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """The sum of a tensor over all ranks, without gradients."""
+    total = values.detach().clone()
+    if world_size() > 1:
+        dist.all_reduce(total)
+    return total
+
+
+def mean_over_ranks(values: Tensor) -> Tensor:
+    """The mean of a tensor over all ranks, without gradients."""
+    return sum_over_ranks(values) / world_size()

@@ -31,6 +31,7 @@ def contrastive_loss(
     anchors: Tensor,
     positives: Tensor,
     hard_negatives: Tensor | None = None,
+    queue: Tensor | None = None,
     *,
     temperature: float = 0.05,
     hard_negative_weight: float = 1.0,
@@ -44,12 +45,14 @@ def contrastive_loss(
         -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
 
     With several hard negatives a row the second term is summed over them. Alpha weighs a row's own hard
-    negatives, and is the weight itself: the logits get its logarithm.
+    negatives, and is the weight itself: the logits get its logarithm. A queue h_m of
+    embeddings from other batches adds sum_m exp(sim(h_i, h_m) / t) to what is summed over j (ESimCSE, Wu et al. 2022).
 
     Args:
         anchors: [n, dim], the rows to take the loss of.
         positives: [m, dim], the positives of all rows; m > n where the other rows are on other devices.
         hard_negatives: [m, k, dim], or None.
+        queue: [q, dim], embeddings of batches before, or None.
         temperature: t, above 0.
         hard_negative_weight: alpha, 0 or more; at 0 a row's own hard negatives take no part.
         similarity: `cosine` or `dot`.
@@ -69,6 +72,8 @@ def contrastive_loss(
             is_own = F.one_hot(own, m).bool().repeat_interleave(k, dim=1)
             negative_logits = torch.where(is_own, negative_logits + log_alpha, negative_logits)
         logits = torch.cat([logits, negative_logits], dim=1)
+    if queue is not None:
+        logits = torch.cat([logits, similarity_matrix(anchors, queue, similarity) / temperature], dim=1)
     return F.cross_entropy(logits, own)
 
 

@@ -1,5 +1,7 @@
 """Masked language modelling beside the objective: l + lambda * l_mlm (Appendix A and Table D.2 of the paper)."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,8 +9,10 @@ from transformers import DataCollatorForLanguageModeling
 
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.data.batches import Batch
+from simcse_pl.distributed import sum_over_ranks, world_size
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+from simcse_pl.gradient_cache import in_chunks
 from simcse_pl.vocabulary_head import VocabularyHead
 
 HEADS = ("pretrained", "new")
@@ -75,7 +79,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
         return masked, labels
 
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
-        """The mean cross-entropy over the tokens that were chosen; 0 where none was.
+        """The mean cross-entropy over the tokens that were chosen on all devices; 0 where none was.
 
         Args:
             encoder: that of `attach`.
@@ -84,9 +88,17 @@ class MaskedLanguageModelling(AuxiliaryLoss):
         Returns:
             A scalar.
         """
-        inputs = {name: batch[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
-        inputs["input_ids"], labels = self.mask(inputs["input_ids"])
+        views = batch["input_ids"].shape[1]
+        sequences = {name: batch[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
+        total = in_chunks(partial(self._sum, encoder), sequences, self.chunk_size and self.chunk_size * views).sum()
+        chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
+        return total * world_size() / chosen.clamp(min=1)
+
+    def _sum(self, encoder: SentenceEncoder, sequences: Batch) -> Tensor:
+        """The sum of the cross-entropy over the tokens of some sequences, [1]."""
+        inputs = {name: x for name, x in sequences.items() if name != "labels"}
         hidden_states = encoder.backbone(**inputs).last_hidden_state
-        chosen = labels != NOT_CHOSEN
+        chosen = sequences["labels"] != NOT_CHOSEN
         scores = self.head(hidden_states[chosen])  # nobody asks for the vocabulary at other positions
-        return F.cross_entropy(scores, labels[chosen], reduction="sum") / max(len(scores), 1)
+        return F.cross_entropy(scores, sequences["labels"][chosen], reduction="sum").view(1)

@@ -11,13 +11,17 @@ from torch import Tensor, nn
 from torchmetrics import SpearmanCorrCoef
 
 from simcse_pl.auxiliary import AuxiliaryLoss
+from simcse_pl.backbone import freeze, recompute_layers
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
+from simcse_pl.distributed import mean_over_ranks
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+from simcse_pl.gradient_cache import in_chunks
 from simcse_pl.metrics import Alignment, Uniformity
+from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import Objective, mean_similarities
 from simcse_pl.optimizer import LinearAdamW
 
@@ -39,9 +43,14 @@ class SimCSEModule(LightningModule):
         positive_encoder: where given, encodes all views but the first, and `encoder` the first alone (Table 2's two
             independent encoders); only `encoder` is measured and saved.
         fixed_dropout: all views of a row get one and the same dropout mask (Table 3's `fixed 0.1`).
+        queue: embeddings of the batches before, as further negatives.
+        chunk_size: rows of a device's batch that are encoded at once (see gradient_cache); all where None.
+        gradient_checkpointing: activations inside a layer are not kept, and computed again in backward.
+        freeze_layers: the word embeddings and so many layers from the first stay as they are; all train where None.
 
     Raises:
-        UserError: an auxiliary term that does not fit the encoder, or fixed dropout for two encoders.
+        UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders or with gradient
+            checkpointing, a chunk without rows, or more frozen layers than can be.
     """
 
     def __init__(
@@ -52,10 +61,22 @@ class SimCSEModule(LightningModule):
         auxiliary: Sequence[AuxiliaryLoss] = (),
         positive_encoder: SentenceEncoder | None = None,
         fixed_dropout: bool = False,
+        queue: MomentumQueue | None = None,
+        chunk_size: int | None = None,
+        gradient_checkpointing: bool = False,
+        freeze_layers: int | None = None,
     ) -> None:
         super().__init__()
+        if chunk_size is not None and chunk_size < 1:
+            raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
         if fixed_dropout and positive_encoder:
             raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
+        if fixed_dropout and gradient_checkpointing:
+            raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
+        if gradient_checkpointing:
+            recompute_layers(encoder.backbone)
+        if freeze_layers is not None:
+            freeze(encoder.backbone, freeze_layers)
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
@@ -63,8 +84,13 @@ class SimCSEModule(LightningModule):
         terms = [term for term in auxiliary if term.weight]
         for term in terms:
             term.attach(encoder)
+            term.chunk_size = chunk_size
         self.auxiliary = nn.ModuleList(terms)
         self.fixed_dropout = fixed_dropout
+        self.queue = queue
+        if queue:
+            queue.attach(encoder)
+        self.chunk_size = chunk_size
         self.optimizer_settings = optimizer
         self.spearman = SpearmanCorrCoef()
         self.alignment = Alignment()
@@ -72,6 +98,9 @@ class SimCSEModule(LightningModule):
 
     def embed(self, batch: Batch) -> Tensor:
         """The views of a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+        return in_chunks(self._embed_at_once, batch, self.chunk_size)
+
+    def _embed_at_once(self, batch: Batch) -> Tensor:
         if self.positive_encoder:
             first, others = ({name: tensor[:, part] for name, tensor in batch.items()} for part in (_FIRST, _OTHERS))
             return torch.cat([embed_views(self.encoder, first), embed_views(self.positive_encoder, others)], dim=1)
@@ -79,24 +108,40 @@ class SimCSEModule(LightningModule):
             return embed_with_fixed_dropout(self.encoder, batch)
         return embed_views(self.encoder, batch)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The objective of one contrastive batch, and the auxiliary terms."""
-        labels = batch.pop("labels", None)
+    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The objective of this device's rows of a contrastive batch, with the auxiliary terms.
+
+        Args:
+            batch: tensors [batch, views, tokens], and `labels` [batch] where the data has them.
+
+        Returns:
+            A scalar, whose mean over devices is the loss of the whole batch and has its gradient; and what it is made
+            of and says of the batch, by the names of the curves, of this device's rows too.
+        """
+        labels = batch.get("labels")
+        batch = {name: tensor for name, tensor in batch.items() if name != "labels"}
         embeddings = self.embed(batch)
-        loss: Tensor = self.objective(embeddings, labels)
+        loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None)
+        curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
         for term in self.auxiliary:
-            value = term(self.encoder, batch)
-            self.log(f"train/{term.name}", value)
-            loss = loss + term.weight * value
-        positive, negative = mean_similarities(embeddings)
-        scores: dict[str, Any] = {
-            "train/positive_similarity": positive,
-            "train/negative_similarity": negative,
-            "train/lr": self.trainer.optimizers[0].param_groups[0]["lr"],
-        }
-        self.log("train/loss", loss, prog_bar=True)
-        self.log_dict(scores)
+            assert isinstance(term, AuxiliaryLoss)
+            curves[term.name] = term(self.encoder, batch)
+            loss = loss + term.weight * curves[term.name]
+        return loss, curves
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The loss of one contrastive batch; logs the means over devices."""
+        loss, curves = self.loss(batch)
+        means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
+        self.log("train/loss", means[0], prog_bar=True)
+        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
+        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Add this batch to the queue of negatives."""
+        if self.queue:
+            self.queue.update(self.encoder, {k: x for k, x in batch.items() if k != "labels"}, self.chunk_size)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Log the gradient's norm, before it is clipped."""

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.distributed import gather_rows, rank
+from simcse_pl.distributed import gather_rows, shares
 from simcse_pl.errors import UserError
 from simcse_pl.losses import SIMILARITIES, contrastive_loss, siamese_softmax_loss
 
@@ -18,12 +18,13 @@ class Objective(nn.Module, ABC):
         """Take the dimension of the embeddings, once and before training; may add parameters."""
 
     @abstractmethod
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The loss of this device's rows, a scalar.
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+        """The loss of this device's rows, a scalar; its mean over devices is the loss of the whole batch.
 
         Args:
             embeddings: [batch, views, dim].
             labels: [batch] int64, where the data has them.
+            queue: [any number, dim], embeddings of batches before that are negatives too.
 
         Raises:
             UserError: rows without what the objective needs, or with what it has no use for.
@@ -56,12 +57,13 @@ class ContrastiveObjective(Objective):
         self.hard_negative_weight = hard_negative_weight
         self.similarity = similarity
 
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The loss of this device's rows against the rows of all devices.
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+        """The loss of this device's rows against the rows of all devices; its mean over them is that of the batch.
 
         Args:
             embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
             labels: None; a contrast has no classes.
+            queue: [any number, dim], further negatives.
 
         Returns:
             A scalar.
@@ -71,15 +73,17 @@ class ContrastiveObjective(Objective):
         """
         if labels is not None:
             raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
-        others = gather_rows(embeddings[:, 1:])
-        return contrastive_loss(
+        own = shares(len(embeddings), embeddings.device)
+        others = gather_rows(embeddings[:, 1:], own)
+        return own.weight * contrastive_loss(
             embeddings[:, 0],
             others[:, 0],
             others[:, 1:],
+            queue,
             temperature=self.temperature,
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
-            first_row=rank() * len(embeddings),
+            first_row=own.first_row,
         )
 
 
@@ -114,19 +118,22 @@ class SoftmaxObjective(Objective):
         """Make the classifier's weights, [labels, 3 dim]."""
         self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
 
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The mean loss of this device's pairs, so that the mean over devices of equal batches is that of all pairs.
+    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+        """The loss of this device's pairs; its mean over devices is that of all pairs.
 
         Args:
             embeddings: [batch, 2, dim].
             labels: [batch] int64, from 0.
+            queue: None; a classifier has no negatives.
 
         Returns:
             A scalar.
 
         Raises:
-            UserError: rows that are not pairs, no labels, or one out of range.
+            UserError: rows that are not pairs, no labels, or one out of range, or a queue.
         """
+        if queue is not None:
+            raise UserError("objective=sbert has no negatives, and no use for a queue of them: set queue=null")
         views = embeddings.shape[1]
         if views != 2:
             raise UserError(f"objective=sbert takes pairs, and rows have {views} sentences: name two in data.columns")
@@ -138,7 +145,8 @@ class SoftmaxObjective(Objective):
                 f"objective.labels={self.labels}: a row has label {int(odd[0])}, counted from 0: "
                 "set objective.labels to how many the data has, or choose another data.label_column"
             )
-        return siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, self.classifier.weight)
+        weight = shares(len(embeddings), embeddings.device).weight
+        return weight * siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, self.classifier.weight)
 
 
 @torch.no_grad()

@@ -1,56 +1,112 @@
-"""Two processes with half of the batch each, against one with all of it."""
+"""Several processes with a share of the batch each, against one with all of it."""
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from simcse_pl.distributed import gather_rows, rank, world_size
-from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.module import SimCSEModule
+from simcse_pl.momentum_queue import MomentumQueue
+from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
+from simcse_pl.optimizer import LinearAdamW
 
-ROWS, VIEWS, DIM = 6, 3, 5
+ROWS = 7  # which 2 and 3 ranks share unevenly
 
 
-def _inputs():
+def _mask_by_content(self, input_ids):
+    """Every token of an even number is masked, and predicted: the same in a share as in the whole."""
+    chosen = (input_ids % 2 == 0) & ~torch.isin(input_ids, self.special_ids)
+    return input_ids.masked_fill(chosen, 4), input_ids.masked_fill(~chosen, NOT_CHOSEN)
+
+
+def _batch(views):
     generator = torch.Generator().manual_seed(3)
-    return torch.randn(ROWS, VIEWS, DIM, generator=generator), torch.randn(DIM, DIM, generator=generator)
+    ids = torch.randint(5, 60, (ROWS, views, 9), generator=generator)
+    mask = (torch.arange(9) < torch.randint(4, 10, (ROWS, views, 1), generator=generator)).long()
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
 
 
-def _gradient(inputs, weight, objective):
-    weight = weight.clone().requires_grad_()
-    loss = objective(inputs @ weight)
+def _gradients(folder, case, dtype, first, end):
+    """The loss of some rows of the batch, and its gradient as one vector, without dropout."""
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
+    objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)
+    queue = MomentumQueue(size=10) if case == "queue" else None
+    module = SimCSEModule(
+        encoder,
+        objective,
+        LinearAdamW(),
+        auxiliary=[MaskedLanguageModelling(weight=0.5, head="new")] if "mlm" in case else [],
+        queue=queue,
+        chunk_size=2 if "chunks" in case else None,
+    ).to(dtype)
+    batch = _batch(views=3 if "hard" in case else 2)
+    if case == "labels":
+        batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
+    share = {name: x[first:end] for name, x in batch.items()}
+    if queue:
+        queue.update(encoder, share)
+    loss, _ = module.loss(share)
     loss.backward()
-    return loss.detach(), weight.grad
+    return loss.detach(), torch.cat([p.grad.flatten() for p in module.parameters() if p.requires_grad])
 
 
-def _one_rank(number, ranks, store, results):
+def _one_rank(number, ranks, store, folder, results):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=ranks)
-    inputs, weight = _inputs()
-    share = ROWS // ranks
-    loss, gradient = _gradient(
-        inputs[number * share : (number + 1) * share], weight, ContrastiveObjective(hard_negative_weight=0.7)
-    )
-    for tensor in (loss, gradient):  # as DDP averages gradients
-        dist.all_reduce(tensor)
-        tensor /= ranks
-    results[number] = (loss, gradient, rank(), world_size())
+    torch.set_num_threads(1)
+    MaskedLanguageModelling.mask = _mask_by_content
+    bounds = [ROWS * n // ranks for n in range(ranks + 1)]
+    found = {}
+    for case, dtype in CASES:
+        loss, gradient = _gradients(folder, case, dtype, bounds[number], bounds[number + 1])
+        found[case, dtype] = mean_over_ranks(loss), mean_over_ranks(gradient)  # as DDP averages them
+    own = shares(bounds[number + 1] - bounds[number], torch.device("cpu"))
+    results[number] = found, own, rank(), world_size()
     dist.destroy_process_group()
 
 
+CASES = [
+    (case, dtype)
+    for case in ("pairs", "hard", "mlm", "hard mlm chunks", "labels", "queue")
+    for dtype in (torch.float32, torch.float64)
+]
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_gradients_equal_one_big_batch(ranks, tmp_path):
+def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch):
+    folder = make_model("bert")
     with mp.Manager() as manager:
         results = manager.dict()
-        mp.spawn(_one_rank, (ranks, tmp_path / "store", results), nprocs=ranks)
+        mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)
         results = dict(results)
-    loss, gradient = _gradient(*_inputs(), ContrastiveObjective(hard_negative_weight=0.7))
+    monkeypatch.setattr(MaskedLanguageModelling, "mask", _mask_by_content)
+    sizes = {2: (3, 4), 3: (2, 2, 3)}[ranks]
     for number in range(ranks):
-        torch.testing.assert_close(results[number][0], loss, atol=1e-6, rtol=0)
-        torch.testing.assert_close(results[number][1], gradient, atol=1e-6, rtol=1e-5)
-        assert results[number][2:] == (number, ranks)
+        assert results[number][1:] == (Shares(sizes, number), number, ranks)
+    for case, dtype in CASES:
+        loss, gradient = _gradients(folder, case.removesuffix(" chunks"), dtype, 0, ROWS)
+        tolerance = 1e-6 if dtype is torch.float32 else 1e-14
+        assert gradient.norm() > 0.1
+        for number in range(ranks):
+            ours = results[number][0][case, dtype]
+            assert abs(ours[0] - loss) <= tolerance * loss, (case, dtype)
+            assert (ours[1] - gradient).norm() <= tolerance * gradient.norm(), (case, dtype)
+
+
+def test_a_share_weighs_as_much_as_its_rows():
+    parts = [Shares((3, 4, 1), number) for number in range(3)]
+    assert [part.first_row for part in parts] == [0, 3, 7]
+    means = [1.0, 2.0, 4.0]
+    whole = (3 * 1.0 + 4 * 2.0 + 1 * 4.0) / 8
+    assert sum(part.weight * mean for part, mean in zip(parts, means, strict=True)) / 3 == pytest.approx(whole)
 
 
 def test_alone_there_is_nothing_to_gather():
     rows = torch.randn(2, 3)
-    assert gather_rows(rows) is rows
+    alone = shares(2, rows.device)
+    assert gather_rows(rows, alone) is rows and alone.weight == 1 and alone.first_row == 0
+    assert mean_over_ranks(rows).equal(rows)
     assert (rank(), world_size()) == (0, 1)

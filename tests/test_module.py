@@ -211,7 +211,7 @@ def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval()
     assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
     logged = {}
-    module.log = lambda name, value, **options: logged.update({name: float(value.detach())})
+    module.log = lambda name, value, **options: logged.update({name: float(value)})
     module.log_dict = logged.update
     module._trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     module._trainer.strategy._optimizers = [torch.optim.SGD(module.parameters(), lr=0.1)]

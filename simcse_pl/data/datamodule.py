@@ -9,9 +9,10 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator
+from simcse_pl.data.contrastive_batches import ContrastiveBatches, EpochLoader
 from simcse_pl.data.readers import read_documents, read_labeled_rows, read_rows
 from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
-from simcse_pl.data.training_rows import EpochLoader, EpochSampler, TrainingRows
+from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.distributed import rank, world_size
@@ -86,6 +87,8 @@ class SentenceDataModule(LightningDataModule):
         self.seed = seed
         self.rows: TrainingRows | None = None
         self.tasks: dict[str, StsTask] = {}
+        self._loader: EpochLoader | None = None
+        self._place = {"epoch": 0, "batch": 0}
 
     def setup(self, stage: str | None = None) -> None:
         """Read everything, once; the trainer calls this on every rank."""
@@ -122,19 +125,21 @@ class SentenceDataModule(LightningDataModule):
 
     def train_dataloader(self) -> EpochLoader:
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
-        ranks = world_size()
-        if self.batch_size % ranks:
-            raise UserError(f"data.batch_size={self.batch_size} cannot be shared by {ranks} devices evenly")
         assert self.rows is not None
         views = ViewCollator(self.tokenizer, self.max_length)
-        return EpochLoader(
-            self.rows,
-            batch_size=self.batch_size // ranks,
-            sampler=EpochSampler(self.rows, ranks, rank(), self.seed),
-            collate_fn=LabeledViewCollator(views) if self.labels else views,
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-        )
+        batches = ContrastiveBatches(len(self.rows), self.batch_size, world_size(), rank(), self.seed)
+        collate = LabeledViewCollator(views) if self.labels else views
+        self._loader = EpochLoader(self.rows, batches, collate, self.num_workers)
+        self._loader.load_state_dict(self._place)
+        return self._loader
+
+    def state_dict(self) -> dict[str, int]:
+        """Where in an epoch training is. Lightning keeps the loader's own as well, but loads it too late."""
+        return self._loader.state_dict() if self._loader else self._place
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on from there."""
+        self._place = state_dict
 
     def val_dataloader(self) -> DataLoader[ScoredPair]:
         """STS-B's development pairs."""

@@ -4,11 +4,10 @@ import itertools
 import logging
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import Dataset
 
-from simcse_pl.data.batches import Batch, LabeledRow
+from simcse_pl.data.batches import LabeledRow
 from simcse_pl.data.readers import Row
 from simcse_pl.data.views import Original, View
 from simcse_pl.errors import UserError
@@ -20,7 +19,7 @@ Key = tuple[int, int]  # the epoch, and the place among the chosen rows
 _FOLLOWING = 3  # sentences that a view is shown of those after a row's own
 
 
-class TrainingRows(Dataset[Row | LabeledRow]):
+class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
     """Rows to train on; of a row of one sentence, the sentence and the positive that a view makes of it.
 
     A view's chance is seeded by the seed, the epoch and the row. The keys carry the epoch, so that worker
@@ -69,14 +68,13 @@ class TrainingRows(Dataset[Row | LabeledRow]):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitems__(self, keys: Sequence[Key | int]) -> list[Row] | list[LabeledRow]:
+    def __getitem__(self, keys: Sequence[Key]) -> list[Row] | list[LabeledRow]:
         """The rows of a batch, each with its positive and, where there are labels, with its label.
 
         Args:
-            keys: from `EpochSampler`; a number alone is a row of epoch 0, as any other sampler draws it.
+            keys: from `ContrastiveBatches`.
         """
-        pairs = [key if isinstance(key, tuple) else (0, key) for key in keys]
-        places = [(epoch, self.chosen[row]) for epoch, row in pairs]
+        places = [(epoch, self.chosen[row]) for epoch, row in keys]
         rows = [self.rows[place] for _, place in places]
         if self.view is not None:
             positives = self.view([self._original(epoch, place) for epoch, place in places])
@@ -107,27 +105,3 @@ def _followed(documents: Sequence[str]) -> list[int]:
     left_out = len(documents) - len(followed)
     log.info("train: %d of %d sentences are the last of their document and left out", left_out, len(documents))
     return followed
-
-
-class EpochSampler(DistributedSampler[Any]):
-    """This rank's keys of an epoch, in an order that the seed and the epoch shuffle.
-
-    Every rank has as many: where rows do not go into ranks evenly, the first few come a second time.
-    """
-
-    def __init__(self, rows: TrainingRows, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
-        super().__init__(rows, ranks, rank, shuffle=True, seed=seed)
-
-    def __iter__(self) -> Iterator[Key]:
-        return zip(itertools.repeat(self.epoch), super().__iter__(), strict=False)
-
-
-class EpochLoader(DataLoader[Row | LabeledRow]):
-    """A loader that begins an epoch when its first batch is asked for.
-
-    Lightning makes the first iterator before it tells the sampler which epoch a resumed run is in, and workers
-    draw keys as soon as there is an iterator.
-    """
-
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        yield from super().__iter__()

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from torch.utils.data import DistributedSampler
 
@@ -161,13 +162,6 @@ def test_what_does_not_fit_a_view_or_a_label_is_told(make_read, name, text, opti
     assert "\n" not in str(error.value)
 
 
-def test_a_batch_that_ranks_cannot_share_is_told(make_data, monkeypatch):
-    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
-    data = make_data()
-    with pytest.raises(UserError, match="data.batch_size=64 cannot be shared by 3 devices evenly"):
-        data.train_dataloader()
-
-
 def test_validation_holds_each_pair_once(make_data):
     data = make_data()
     for split, loader in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
@@ -281,3 +275,62 @@ def test_positives_are_sentences_that_follow_in_the_document(make_read, caplog):
     assert "train: 3 rows of 1 from" in caplog.text
     (batch,) = batches(data)
     assert sorted(batch) == [("a man .", "snow ."), ("snow .", "flour ."), ("the hall .", "time .")]
+
+
+class Recorder(pl.LightningModule):
+    """Trains one number; keeps the batches that it is given, and a checkpoint of every step and validation."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append((self.current_epoch, batch["input_ids"].tolist()))
+        return self.weight.square()
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.trainer.save_checkpoint(self.folder / f"{self.trainer.global_step}.ckpt", weights_only=False)
+
+    def on_validation_end(self):
+        self.trainer.save_checkpoint(self.folder / f"{self.trainer.global_step}-validated.ckpt", weights_only=False)
+
+    def configure_optimizers(self):
+        assert self.trainer.estimated_stepping_batches  # which makes the loader, as SimCSEModule's schedule does
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("workers", "max_steps"), [(0, -1), (0, 8), (1, 8)])
+def test_a_run_resumed_at_any_step_sees_what_was_left(make_read, tmp_path, workers, max_steps):
+    def trained(resume=None):
+        data = make_read("sentences.txt", TEXT, view=Shuffled(), batch_size=5, num_workers=workers)
+        recorder = Recorder(tmp_path / "resumed" if resume else tmp_path)
+        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            max_epochs=3,
+            max_steps=max_steps,
+            val_check_interval=2,
+            check_val_every_n_epoch=None,
+            limit_val_batches=1,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            **quiet,
+        )
+        trainer.fit(recorder, data, ckpt_path=resume and tmp_path / resume)
+        return recorder.seen
+
+    whole = trained()
+    assert [epoch for epoch, _ in whole] == [0, 0, 0, 1, 1, 1, 2, 2, 2][: max_steps if max_steps > 0 else None]
+    assert [[batch for number, batch in whole if number == epoch] for epoch in range(2)] == [
+        [batch["input_ids"] for batch in epoch]
+        for epoch in streams(make_read("sentences.txt", TEXT, view=Shuffled(), batch_size=5))
+    ]
+    steps = range(1, len(whole), 1 if workers == 0 else 3)
+    for kind in [f"{step}" for step in steps] + [f"{step}-validated" for step in steps if step % 2 == 0]:
+        assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind

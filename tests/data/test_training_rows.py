@@ -1,14 +1,11 @@
-"""Rows to train on: their positives, labels, following sentences and limit; the keys of an epoch."""
+"""Rows to train on: their positives, labels, following sentences and limit."""
 
 import logging
 import random
 
 import pytest
-import pytorch_lightning as pl
-import torch
-from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler
 
-from simcse_pl.data.training_rows import EpochLoader, EpochSampler, TrainingRows
+from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Next3Sentences, NextSentence
 from simcse_pl.errors import UserError
@@ -34,12 +31,12 @@ class Following(View):
 
 
 def positives(rows, keys):
-    return [row[1] for row in rows.__getitems__(keys)]
+    return [row[1] for row in rows[keys]]
 
 
 def test_without_a_view_rows_stay_as_they_are():
     rows = [("a", "b", "c"), ("d", "e", "f")]
-    assert TrainingRows(rows).__getitems__([(0, 1), (3, 0)]) == [rows[1], rows[0]]
+    assert TrainingRows(rows)[[(0, 1), (3, 0)]] == [rows[1], rows[0]]
 
 
 def test_a_view_adds_the_positive_and_sees_a_batch_at_once():
@@ -50,7 +47,7 @@ def test_a_view_adds_the_positive_and_sees_a_batch_at_once():
             seen.append([(original.sentence, original.following) for original in originals])
             return [original.sentence.upper() for original in originals]
 
-    batch = TrainingRows(ROWS, Recording()).__getitems__([(0, 2), (0, 7)])
+    batch = TrainingRows(ROWS, Recording())[[(0, 2), (0, 7)]]
     assert batch == [("sentence 2", "SENTENCE 2"), ("sentence 7", "SENTENCE 7")]
     assert seen == [[("sentence 2", ()), ("sentence 7", ())]]
 
@@ -80,22 +77,22 @@ def test_labels_are_numbered_in_alphabetical_order():
     pairs = [(f"premise {i}", f"hypothesis {i}") for i in range(4)]
     rows = TrainingRows(pairs, labels=labels)
     assert rows.classes == ["contradiction", "entailment", "neutral"]
-    assert rows.__getitems__([(0, i) for i in range(4)]) == list(zip(pairs, [2, 1, 0, 1], strict=True))
+    assert rows[[(0, i) for i in range(4)]] == list(zip(pairs, [2, 1, 0, 1], strict=True))
     few = TrainingRows(pairs, labels=labels, limit=1)
     assert few.classes == rows.classes  # the same number for a class whatever is drawn
-    assert few.__getitems__([(0, 0)]) == rows.__getitems__([(0, few.chosen[0])])
+    assert few[[(0, 0)]] == rows[[(0, few.chosen[0])]]
 
 
 def test_labels_and_positives_stand_together():
     rows = TrainingRows([("a",), ("b",)], Numbered(), labels=["y", "x"])
-    assert [(row[0], label) for row, label in rows.__getitems__([(0, 1), (0, 0)])] == [("b", 0), ("a", 1)]
+    assert [(row[0], label) for row, label in rows[[(0, 1), (0, 0)]]] == [("b", 0), ("a", 1)]
 
 
 @pytest.mark.parametrize("limit", [1, 4, 10])
 def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
     def drawn(seed):
         rows = TrainingRows(ROWS, limit=limit, seed=seed)
-        return rows.__getitems__([(0, i) for i in range(len(rows))])
+        return rows.__getitem__([(0, i) for i in range(len(rows))])
 
     assert len(drawn(1)) == limit
     assert drawn(1) == [row for row in ROWS if row in drawn(1)] == drawn(1)
@@ -121,7 +118,7 @@ def test_up_to_three_following_sentences_of_the_same_document(caplog):
     assert record.getMessage() == "train: 4 of 10 sentences are the last of their document and left out"
     numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
     expected = ["|".join(f"sentence {i}" for i in following.split("|")) for following in numbers]
-    batch = rows.__getitems__([(0, i) for i in range(len(rows))])
+    batch = rows.__getitem__([(0, i) for i in range(len(rows))])
     assert [row[0] for row in batch] == [f"sentence {i}" for i in (0, 1, 2, 3, 6, 8)]
     assert [row[1] for row in batch] == expected
 
@@ -130,7 +127,7 @@ def test_up_to_three_following_sentences_of_the_same_document(caplog):
 def test_a_limit_draws_among_the_rows_that_another_follows(view):
     rows = TrainingRows(ROWS, view, documents=DOCUMENTS, limit=5)
     for epoch in range(5):
-        for sentence, positive in rows.__getitems__([(epoch, i) for i in range(5)]):
+        for sentence, positive in rows[[(epoch, i) for i in range(5)]]:
             own, after = (int(text.split()[1]) for text in (sentence, positive))
             assert 1 <= after - own <= max(view.following, 1) and DOCUMENTS[own] == DOCUMENTS[after]
     with pytest.raises(UserError, match="data.limit=7: it must be 1 to 6"):
@@ -148,88 +145,3 @@ def test_what_leaves_nothing_to_learn_is_told(options, message):
     with pytest.raises(UserError, match=message) as error:
         TrainingRows(ROWS, **options)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("ranks", "rank"), [(1, 0), (2, 0), (2, 1), (3, 2)])
-def test_the_order_is_that_of_pytorchs_own_sampler(ranks, rank):
-    sampler = EpochSampler(TrainingRows(ROWS), ranks, rank, seed=7)
-    theirs = DistributedSampler(ROWS, ranks, rank, shuffle=True, seed=7)
-    assert len(sampler) == len(theirs)
-    for epoch in (0, 1, 5):
-        sampler.set_epoch(epoch)
-        theirs.set_epoch(epoch)
-        assert list(sampler) == [(epoch, row) for row in theirs]
-
-
-def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
-    sampler = EpochSampler(TrainingRows(ROWS))
-    keys = iter(sampler)
-    next(keys)
-    sampler.set_epoch(1)
-    assert {epoch for epoch, _ in keys} == {0}
-
-
-def test_rows_that_ranks_cannot_share_evenly_begin_again():
-    keys = [list(EpochSampler(TrainingRows(ROWS), 4, rank)) for rank in range(4)]
-    assert [len(share) for share in keys] == [3, 3, 3, 3]
-    rows = [row for share in keys for _, row in share]
-    assert set(rows) == set(range(10)) and len(rows) == 12
-
-
-def test_another_sampler_reads_epoch_0():
-    rows = TrainingRows(ROWS, Numbered())
-    (batch,) = DataLoader(rows, batch_size=10, sampler=SequentialSampler(rows), collate_fn=list)
-    assert batch == rows.__getitems__([(0, i) for i in range(10)])
-
-
-class Recorder(pl.LightningModule):
-    """Trains one number, and keeps the batches it is given and a checkpoint of every step."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder = folder
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.seen = []
-
-    def training_step(self, batch, batch_idx):
-        self.seen.append((self.current_epoch, batch))
-        return self.weight.square()
-
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        self.trainer.save_checkpoint(self.folder / f"{self.trainer.global_step}.ckpt", weights_only=False)
-
-    def configure_optimizers(self):
-        assert self.trainer.estimated_stepping_batches  # which makes the loader, as SimCSEModule's schedule does
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def trained(folder, workers=0, epochs=3, resume=None, **options):
-    rows = TrainingRows(ROWS, Numbered())
-    sampler = EpochSampler(rows)
-    loader = EpochLoader(rows, 4, sampler=sampler, collate_fn=list, num_workers=workers, persistent_workers=workers > 0)
-    recorder = Recorder(folder / "resumed" if resume else folder)
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    options = {"accelerator": "cpu", "max_epochs": epochs, **quiet, **options}
-    trainer = pl.Trainer(use_distributed_sampler=False, **options)
-    trainer.fit(recorder, loader, ckpt_path=resume and folder / resume)
-    return recorder.seen
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_resumed_run_sees_the_epochs_that_were_left(tmp_path, workers):
-    whole = trained(tmp_path, workers)
-    assert [epoch for epoch, _ in whole] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    rows, sampler = TrainingRows(ROWS, Numbered()), EpochSampler(TrainingRows(ROWS))
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        seen = [row for number, batch in whole if number == epoch for row in batch]
-        assert seen == rows.__getitems__(list(sampler))
-    assert trained(tmp_path, workers, resume="3.ckpt") == whole[3:]
-    assert trained(tmp_path, workers, resume="4.ckpt") == whole[3:5] + whole[6:]  # the epoch's rows begin anew
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_lightning_may_overfit_one_batch(tmp_path):
-    (_, first), (_, second) = trained(tmp_path, epochs=2, overfit_batches=1)
-    assert first == second == TrainingRows(ROWS, Numbered()).__getitems__(range(4))

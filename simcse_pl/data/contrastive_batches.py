@@ -1,0 +1,115 @@
+"""Which rows make a contrastive batch, this rank's share of each, and where a resumed run goes on."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from simcse_pl.data.batches import Batch, LabeledRow
+from simcse_pl.data.readers import Row
+from simcse_pl.data.training_rows import Key, TrainingRows
+from simcse_pl.errors import UserError
+
+
+class ContrastiveBatches(Sampler[list[Key]]):
+    """This rank's share of every contrastive batch of an epoch, in an order that the seed and the epoch shuffle.
+
+    The batches are the same with any number of ranks, which take contiguous shares in rank order, as even as can be.
+    Only the last batch of an epoch may be smaller; where it would have fewer rows than there are ranks, these rows
+    join the batch before it.
+
+    Args:
+        rows: how many there are.
+        batch_size: rows of a batch, over all ranks together.
+        ranks, rank: how many share, and which of them this is.
+        seed: of the order.
+
+    Raises:
+        UserError: fewer rows, or a smaller batch, than ranks.
+
+    Attributes:
+        epoch: the next that is drawn; Lightning sets it.
+    """
+
+    def __init__(self, rows: int, batch_size: int, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
+        for what, there_are in (("data.batch_size", batch_size), ("the number of rows to train on", rows)):
+            if there_are < ranks:
+                raise UserError(f"{what} is {there_are}, which {ranks} devices cannot share: each needs a row")
+        self.rows, self.batch_size, self.ranks, self.rank, self.seed = rows, batch_size, ranks, rank, seed
+        self.epoch = 0
+        self._resumed = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self._starts())
+
+    def _starts(self) -> list[int]:
+        starts = list(range(0, self.rows, self.batch_size))
+        return starts[:-1] if self.rows - starts[-1] < self.ranks else starts
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw this epoch next."""
+        self.epoch = epoch
+
+    def resume(self, epoch: int, batch: int) -> None:
+        """Begin one epoch at a later batch; all others begin at their first."""
+        self._resumed = (epoch, batch)
+
+    @property
+    def first(self) -> int:
+        """The batch that this epoch begins at."""
+        epoch, batch = self._resumed
+        return batch if self.epoch == epoch else 0
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        epoch, starts = self.epoch, self._starts()
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch)).tolist()
+        for start, end in list(zip(starts, [*starts[1:], self.rows], strict=True))[self.first :]:
+            own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
+            yield [(epoch, row) for row in order[own:own_end]]
+
+
+class EpochLoader(DataLoader[list[Row] | list[LabeledRow]]):
+    """A loader of contrastive batches, which Lightning's checkpoints know the place of.
+
+    An epoch begins when its first batch is asked for: Lightning makes the first iterator before it says which
+    epoch a resumed run is in, and workers draw keys as soon as there is an iterator.
+
+    Args:
+        rows: what is trained on.
+        batches: keys of `rows`.
+        collate: from the rows of a batch to its tensors.
+        num_workers: processes that prepare batches; 0 does it in the training process.
+    """
+
+    def __init__(
+        self,
+        rows: TrainingRows,
+        batches: ContrastiveBatches,
+        collate: Callable[[list[Any]], Batch],
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(
+            rows,
+            batch_size=None,  # the sampler's keys are those of a whole batch
+            sampler=batches,
+            collate_fn=collate,
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+        )
+        self._batches = batches
+        self._given = 0
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        self._given = self._batches.first
+        for batch in super().__iter__():
+            self._given += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """The epoch, and how many of its batches were given."""
+        return {"epoch": self._batches.epoch, "batch": self._given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from there."""
+        self._batches.resume(**state)

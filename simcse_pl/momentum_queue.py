@@ -1,0 +1,75 @@
+"""A queue of embeddings of past batches as further negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
+
+import copy
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from simcse_pl.data.batches import Batch
+from simcse_pl.distributed import gather_rows, shares
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.gradient_cache import in_chunks
+
+
+class MomentumQueue(nn.Module):
+    """The anchors of the batches before, as a slowly moving copy of the encoder embeds them, without dropout.
+
+    The copy's weights are momentum * its own + (1 - momentum) * the encoder's after every step, and it embeds that
+    step's anchors, of all devices; the oldest rows give way. It is trained by nothing else, and not measured or saved
+    with the encoder; checkpoints of training hold it.
+
+    Args:
+        size: rows that are kept, at least 1. ESimCSE takes 2.5 times the batch size.
+        momentum: from 0, below 1. ESimCSE takes 0.995.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    encoder: SentenceEncoder
+    rows: Tensor
+    filled: Tensor
+
+    def __init__(self, size: int = 160, momentum: float = 0.995) -> None:
+        super().__init__()
+        if size < 1:
+            raise UserError(f"queue.size={size}: it must be at least 1")
+        if not 0 <= momentum < 1:
+            raise UserError(f"queue.momentum={momentum}: it must be from 0 and below 1")
+        self.size = size
+        self.momentum = momentum
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Copy the encoder, and begin with an empty queue."""
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.register_buffer("rows", torch.zeros(self.size, encoder.dim))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+        self.train(encoder.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Only the backbone has dropout, and stays without it; the encoder's mode decides about its head."""
+        super().train(mode)
+        self.encoder.backbone.eval()
+        return self
+
+    def negatives(self) -> Tensor:
+        """[filled, dim], the newest last."""
+        return self.rows[self.size - int(self.filled) :]
+
+    @torch.no_grad()
+    def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
+        """Move the copy towards the encoder, and add a batch's anchors.
+
+        Args:
+            encoder: that of `attach`.
+            batch: this device's rows, tensors [batch, views, tokens].
+            chunk_size: rows that are embedded at once.
+        """
+        for own, new in zip(self.encoder.parameters(), encoder.parameters(), strict=True):
+            own.lerp_(new.to(own.dtype), 1 - self.momentum)
+        anchors = in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size).float()
+        anchors = gather_rows(anchors, shares(len(anchors), anchors.device))
+        self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
+        self.filled.copy_((self.filled + len(anchors)).clamp(max=self.size))

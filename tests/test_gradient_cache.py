@@ -1,0 +1,129 @@
+"""Chunks: the values and gradients of one pass, dropout included, and no activations kept."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from simcse_pl.data.batches import ViewCollator
+from simcse_pl.dropout import embed_with_fixed_dropout
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.module import SimCSEModule, embed_views
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import SENTENCES
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").train()
+
+
+@pytest.fixture
+def batch(encoder):
+    rows = list(itertools.pairwise(SENTENCES))
+    return ViewCollator(encoder.tokenizer, 32)(rows)
+
+
+def gradients(encoder, embed, seed=5):
+    encoder.zero_grad()
+    torch.manual_seed(seed)
+    loss = ContrastiveObjective()(embed())
+    loss.backward()
+    return loss.detach(), [parameter.grad.clone() for parameter in encoder.parameters()]
+
+
+def slices(batch, size):
+    return [
+        {name: x[start : start + size] for name, x in batch.items()}
+        for start in range(0, len(batch["input_ids"]), size)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+@pytest.mark.parametrize("embed", [embed_views, embed_with_fixed_dropout])
+def test_gradients_are_those_of_the_same_dropout_kept_in_memory(encoder, batch, embed, size):
+    """Seven rows; what is computed again draws the very masks of the first time."""
+
+    def kept():
+        return torch.cat([embed(encoder, chunk) for chunk in slices(batch, size)])
+
+    loss, expected = gradients(encoder, kept)
+    again, found = gradients(encoder, lambda: in_chunks(lambda chunk: embed(encoder, chunk), batch, size))
+    assert again == loss
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    other_masks, _ = gradients(encoder, kept, seed=6)
+    assert other_masks != loss, "dropout is on"
+
+
+def test_without_dropout_chunks_equal_one_pass(make_model, batch):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0, attention_dropout=0.0)
+    encoder.double().train()
+    _, expected = gradients(encoder, lambda: embed_views(encoder, batch))
+    _, found = gradients(encoder, lambda: in_chunks(lambda chunk: embed_views(encoder, chunk), batch, 2))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [None, 7, 100])
+def test_a_batch_that_fits_is_one_pass_computed_once(batch, size):
+    calls = []
+
+    def function(chunk):
+        calls.append(len(chunk["input_ids"]))
+        return chunk["input_ids"].float().requires_grad_()
+
+    in_chunks(function, batch, size).sum().backward()
+    assert calls == [7]
+
+
+def test_backward_computes_each_chunk_again_when_its_turn_comes():
+    """So the activations of one are all that is alive."""
+    events = []
+    layer = nn.Linear(4, 4)
+
+    def function(chunk):
+        events.append(f"compute {len(chunk['x'])}")
+        vectors = layer(chunk["x"]).exp()
+        vectors.register_hook(lambda gradient: events.append("backward"))
+        return vectors
+
+    in_chunks(function, {"x": torch.randn(5, 4)}, 2).sum().backward()
+    assert events[:3] == ["compute 2", "compute 2", "compute 1"]
+    assert events[3:] == ["backward", "compute 1", "backward", "compute 2", "backward", "compute 2"]
+
+
+def test_autocast_is_that_of_the_first_pass(encoder, batch):
+    with torch.autocast("cpu", torch.bfloat16):
+        _, expected = gradients(
+            encoder, lambda: torch.cat([embed_views(encoder, chunk) for chunk in slices(batch, 2)]).float()
+        )
+        _, found = gradients(encoder, lambda: in_chunks(lambda c: embed_views(encoder, c), batch, 2).float())
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)
+
+
+def test_the_mlm_term_in_chunks_is_the_same(encoder, batch):
+    encoder.eval()  # no dropout: the masks of tokens are drawn once, for the whole batch
+    term = MaskedLanguageModelling(head="new")
+    term.attach(encoder)
+    found = []
+    for size in (None, 2):
+        term.chunk_size = size
+        encoder.zero_grad()
+        torch.manual_seed(0)
+        value = term(encoder, batch)
+        value.backward()
+        found.append((value.detach(), encoder.backbone.embeddings.word_embeddings.weight.grad.clone()))
+    torch.testing.assert_close(found[1][0], found[0][0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(found[1][1], found[0][1], atol=1e-6, rtol=1e-5)
+
+
+def test_the_module_hands_the_size_on(encoder):
+    term = MaskedLanguageModelling(head="new")
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=[term], chunk_size=3)
+    assert module.auxiliary[0].chunk_size == 3

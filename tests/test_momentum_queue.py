@@ -1,0 +1,104 @@
+"""The queue of negatives: what is in it, how its encoder moves, and the loss with it."""
+
+import pytest
+import torch
+
+from simcse_pl.data.batches import ViewCollator
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.losses import contrastive_loss
+from simcse_pl.momentum_queue import MomentumQueue
+from simcse_pl.objective import SoftmaxObjective
+from tests.conftest import SENTENCES
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only").train()
+
+
+def batch_of(encoder, sentences):
+    return ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in sentences])
+
+
+def attached(encoder, **options):
+    queue = MomentumQueue(**options)
+    queue.attach(encoder)
+    return queue
+
+
+def anchors(encoder, sentences):
+    """Embedded with the head of training, and without dropout."""
+    inputs = encoder.tokenizer(sentences, padding=True, return_tensors="pt")
+    encoder.backbone.eval()
+    vectors = encoder(dict(inputs)).detach()
+    encoder.backbone.train()
+    return vectors
+
+
+def test_the_oldest_give_way(encoder):
+    queue = attached(encoder, size=5, momentum=0.0)
+    assert queue.negatives().shape == (0, encoder.dim)
+    seen = []
+    for sentences in (SENTENCES[:2], SENTENCES[2:5], SENTENCES[5:7]):
+        queue.update(encoder, batch_of(encoder, sentences))
+        seen = (seen + sentences)[-5:]
+        torch.testing.assert_close(queue.negatives(), anchors(encoder, seen), atol=1e-5, rtol=1e-4)
+    queue.update(encoder, batch_of(encoder, SENTENCES), chunk_size=3)  # more than it holds
+    torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES[-5:]), atol=1e-5, rtol=1e-4)
+
+
+def test_its_encoder_follows_slowly_and_is_not_trained(encoder):
+    queue = attached(encoder, momentum=0.9)
+    before = [p.clone() for p in queue.encoder.parameters()]
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(1.0)
+    queue.update(encoder, batch_of(encoder, SENTENCES))
+    for old, own, new in zip(before, queue.encoder.parameters(), encoder.parameters(), strict=True):
+        torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
+        assert not own.requires_grad
+
+
+def test_it_stays_without_dropout_and_keeps_the_head_of_training(encoder):
+    queue = attached(encoder)
+    for mode in (False, True):
+        queue.train(mode)
+        assert queue.encoder.training is mode and not any(m.training for m in queue.encoder.backbone.modules())
+
+
+def test_a_queue_adds_to_what_is_summed_over():
+    """The equation written out, in float64."""
+    generator = torch.Generator().manual_seed(0)
+    h, positives, queue = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (3, 3, 4))
+    cos = torch.nn.functional.cosine_similarity
+    expected = 0.0
+    for i in range(3):
+        everything = sum(torch.exp(cos(h[i], x, dim=0) / 0.1) for x in [*positives, *queue])
+        expected -= torch.log(torch.exp(cos(h[i], positives[i], dim=0) / 0.1) / everything) / 3
+    assert float(contrastive_loss(h, positives, queue=queue, temperature=0.1)) == pytest.approx(float(expected))
+    empty = contrastive_loss(h, positives, queue=queue[:0], temperature=0.1)
+    assert empty == contrastive_loss(h, positives, temperature=0.1)
+
+
+def test_a_checkpoint_holds_it(encoder):
+    queue, other = attached(encoder, size=4), attached(encoder, size=4)
+    queue.update(encoder, batch_of(encoder, SENTENCES[:3]))
+    other.load_state_dict(queue.state_dict())
+    assert other.negatives().equal(queue.negatives()) and len(other.negatives()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"size": 0}, "queue.size=0"), ({"momentum": 1.0}, "queue.momentum=1.0"), ({"momentum": -1}, "queue.momentum=-1")],
+)
+def test_values_out_of_range_are_told(options, message):
+    with pytest.raises(UserError, match=message):
+        MomentumQueue(**options)
+
+
+def test_a_classifier_has_no_use_for_it():
+    objective = SoftmaxObjective()
+    objective.attach(4)
+    with pytest.raises(UserError, match="set queue=null"):
+        objective(torch.randn(2, 2, 4), torch.tensor([0, 1]), torch.randn(3, 4))
