@@ -1,6 +1,7 @@
 """Train a sentence encoder: `python train.py model=roberta data=nli`; `--help` lists what there is."""
 
 import json
+import logging
 from pathlib import Path
 
 import hydra
@@ -11,7 +12,6 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.distributed import is_first_process
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
@@ -19,10 +19,14 @@ from simcse_pl.files import written_whole
 from simcse_pl.front_door import errors_in_one_line
 from simcse_pl.loggers import closing_run
 from simcse_pl.module import SimCSEModule
+from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
+from simcse_pl.resume import RunRecord, find_checkpoint
 from simcse_pl.search import Search
-from simcse_pl.sweep import describe_job, finished_job, with_row, with_values
+from simcse_pl.sweep import describe_job, finished_job, in_sweep, job_arguments, with_row, with_values
 from simcse_pl.training import measure, train_and_test
+
+log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path="conf", config_name="train", version_base="1.3")
@@ -30,18 +34,25 @@ from simcse_pl.training import measure, train_and_test
 def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
-    in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN
+    hydra = HydraConfig.get()
     config = with_row(config)
-    job = describe_job(config, HydraConfig.get())
-    if in_multirun and (finished := finished_job(folder, job["overrides"])):
+    job = describe_job(config, hydra)
+    resume = config.resume or ("auto" if in_sweep() else None)
+    if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
+        log.info("%s has run already", folder)
         return float(finished["best"]["spearman"])
+    record = RunRecord(job["overrides"])
+    callbacks = [*instantiate(config.callbacks).values(), record]
+    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    if hydra.mode == RunMode.MULTIRUN and starts_ranks(trainer):
+        run_job(job_arguments(hydra, folder))
+        finished = finished_job(folder, job["overrides"])
+        return float(finished["best"]["spearman"]) if finished else float("nan")
+    checkpoint = find_checkpoint(resume, folder, job["overrides"])
     search: Search | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")
-    if is_first_process() and (folder / "metrics.csv").exists():
-        raise UserError(f"{folder} holds a run already, whose curves would be lost: choose another hydra.run.dir")
-    if config.resume and not Path(config.resume).is_file():
-        raise UserError(f"resume: no file {config.resume}")
+        trainer.callbacks.append(search.callback)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
     encoder = instantiate(config.model)
@@ -49,15 +60,11 @@ def main(config: DictConfig) -> float:
     module = build_module(config, encoder)
     data.setup()  # data that cannot be used is told before anything is logged
     suite = load_suite(list(config.test_tasks), config.senteval_dir)
-    with closing_run():
-        loggers = list(instantiate(config.logger).values())
-        callbacks = [*instantiate(config.callbacks).values(), *([search.callback] if search else [])]
-        trainer = instantiate(config.trainer, logger=loggers, callbacks=callbacks)
-        if trainer.world_size > 1 and in_multirun:  # a child would run all of -m again
-            raise UserError(f"a sweep on {trainer.world_size} devices a job: run each job by itself, without -m")
-        for logger in loggers:
+    with closing_run(), watched_ranks(trainer):
+        trainer.loggers = list(instantiate(config.logger).values())
+        for logger in trainer.loggers:
             logger.log_hyperparams(OmegaConf.to_container(config, resolve=True))
-        results = job | train_and_test(trainer, module, data, config.resume)
+        results = job | train_and_test(trainer, module, data, record, checkpoint)
     if trainer.is_global_zero:
         encoder.save_pretrained(folder / "encoder")
         results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
@@ -89,4 +96,5 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
 
 
 if __name__ == "__main__":
+    keep_to_rank_0s_folder()
     main()

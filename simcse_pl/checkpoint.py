@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -14,6 +15,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
 from simcse_pl.encoder_files import Saved, Settings, parse_settings
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import written_whole
 
 ENTRY = "simcse_pl.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -40,6 +42,23 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
     return {"settings": asdict(settings), "files": files}
 
 
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint beside its place and moves it there, so that a kill or a full disk leaves the one before."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Lightning calls this on rank 0.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        path = Path(path)
+        try:
+            with written_whole(path.parent) as new:
+                torch.save(checkpoint, new / path.name)
+        except (OSError, RuntimeError) as error:  # torch's own writer raises the latter when the disk is full
+            raise UserError(f"cannot write {path}: {one_line(error)}; the checkpoint before is whole") from error
+
+
 def read_checkpoint(
     path: str | Path, num_layers: int | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Saved]:
@@ -55,7 +74,7 @@ def read_checkpoint(
     Raises:
         UserError: no such file, one that is damaged or holds no encoder, or more layers than there are.
     """
-    content = _load(path)
+    content = load(path)
     if not isinstance(content, dict) or ENTRY not in content:
         raise UserError(
             f"{path} holds no encoder: it is of another project or of an older version; "
@@ -71,7 +90,12 @@ def read_checkpoint(
     return backbone, tokenizer, Saved(parse_settings(settings, str(path)), _under("projection.", weights))
 
 
-def _load(path: str | Path) -> Any:
+def load(path: str | Path) -> Any:
+    """What a checkpoint holds; no code that the file may hold is run.
+
+    Raises:
+        UserError: no such file, or a damaged one.
+    """
     if not Path(path).is_file():
         raise UserError(f"no file {path}")
     try:

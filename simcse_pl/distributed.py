@@ -1,5 +1,6 @@
 """The ranks of a distributed run, and what they tell each other: the only file that knows of both."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,11 @@ def rank() -> int:
 def is_first_process() -> bool:
     """Whether this process is rank 0; told from the environment, so before the ranks have met as well."""
     return bool(getattr(rank_zero_only, "rank", 0) == 0)
+
+
+def is_one_of_several() -> bool:
+    """Whether this process is a rank among others, which have met or which SLURM has started."""
+    return world_size() > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""The one kind of error that is told to the user in a line of its own, without a traceback."""
+"""Errors that are told to the user in a line of their own, without a traceback, and being told to stop."""
 
+import signal
 from collections.abc import Sequence
 
 
@@ -9,6 +10,22 @@ class UserError(ValueError):
     The message is one line: what is wrong, where, and what to do about it. The front doors print it
     to standard error and exit with status 2; any other exception is a defect and keeps its traceback.
     """
+
+
+class RankError(RuntimeError):
+    """Another process of the run has ended; the front doors print the message and exit with status 1."""
+
+
+class Stopped(SystemExit):
+    """Told to stop by a signal: the exit status is 128 and its number, as a shell has it.
+
+    Args:
+        number: the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
 
 
 def one_line(error: BaseException) -> str:

@@ -1,17 +1,67 @@
-"""Weights & Biases as the project uses it: offline unless asked, no prompts, the best score as the summary."""
+"""The curves of a run: metrics.csv, which survives a crash, and Weights & Biases, offline unless asked, no prompts."""
 
+import csv
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import wandb
-from pytorch_lightning.loggers import WandbLogger
+from lightning_fabric.loggers.logger import rank_zero_experiment
+from pytorch_lightning.loggers import CSVLogger, WandbLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
+from simcse_pl.files import written_whole
 
 MODES = ("auto", "online", "offline")
+
+
+class CurvesLogger(CSVLogger):
+    """Lightning's, whose file is whole at any moment, goes on where it ends, and has what was validated at once.
+
+    So a checkpoint, which is written after a validation, never knows of points that the file lacks.
+    """
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """The writer of the file, on rank 0."""
+        if self._experiment is None:
+            self._experiment = _Curves(self.log_dir)
+        return self._experiment
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Keep a row, and write it out where it is of a validation."""
+        super().log_metrics(metrics, step)
+        if is_first_process() and any(name.startswith("val/") for name in metrics):
+            self.save()
+
+
+class _Curves(ExperimentWriter):
+    def _check_log_dir_exists(self) -> None:
+        """Lightning's removes the curves that are there."""
+        path = Path(self.metrics_file_path)
+        self._written: list[dict[str, Any]] = []
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                self._written = list(csv.DictReader(file))
+                self.metrics_keys = list(self._written[0]) if self._written else []
+
+    def save(self) -> None:
+        """Write the file anew."""
+        if not self.metrics:
+            return
+        self._record_new_keys()
+        self._written += self.metrics
+        self.metrics = []
+        path = Path(self.metrics_file_path)
+        with written_whole(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.metrics_keys)
+            writer.writeheader()
+            writer.writerows(self._written)
 
 
 def wandb_logger(

@@ -130,18 +130,15 @@ class SimCSEModule(LightningModule):
         return loss, curves
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The loss of one contrastive batch; logs the means over devices."""
+        """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
         loss, curves = self.loss(batch)
+        if self.queue:
+            self.queue.update(self.encoder, {k: x for k, x in batch.items() if k != "labels"}, self.chunk_size)
         means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
         self.log("train/loss", means[0], prog_bar=True)
         self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
         self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Add this batch to the queue of negatives."""
-        if self.queue:
-            self.queue.update(self.encoder, {k: x for k, x in batch.items() if k != "labels"}, self.chunk_size)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Log the gradient's norm, before it is clipped."""

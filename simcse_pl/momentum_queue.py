@@ -16,7 +16,7 @@ from simcse_pl.gradient_cache import in_chunks
 class MomentumQueue(nn.Module):
     """The anchors of the batches before, as a slowly moving copy of the encoder embeds them, without dropout.
 
-    The copy's weights are momentum * its own + (1 - momentum) * the encoder's after every step, and it embeds that
+    At every step the copy's weights become momentum * its own + (1 - momentum) * the encoder's, and it embeds the
     step's anchors, of all devices; the oldest rows give way. It is trained by nothing else, and not measured or saved
     with the encoder; checkpoints of training hold it.
 
@@ -55,8 +55,8 @@ class MomentumQueue(nn.Module):
         return self
 
     def negatives(self) -> Tensor:
-        """[filled, dim], the newest last."""
-        return self.rows[self.size - int(self.filled) :]
+        """[filled, dim], the newest last; a copy, as a loss that was taken of them may outlive an update."""
+        return self.rows[self.size - int(self.filled) :].clone()
 
     @torch.no_grad()
     def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:

@@ -1,11 +1,13 @@
 """A search over options with Optuna: the jobs of a sweep are its trials, and share its study by a file."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError, one_line
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 STUDY_FILE = "study.journal"
 _MONITOR = "val/spearman"
+_TRIAL = "SIMCSE_PL_TRIAL"
 
 
 class Search:
@@ -50,11 +53,16 @@ class Search:
             sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
         )
-        self._give_up_what_was_interrupted(trial)
-        self._trial = self._study.ask(distributions)
-        self._trial.set_user_attr("job", trial)
-        self.values = _nested(self._trial.params)
-        self.callback = Pruning(self._trial)
+        if is_first_process():
+            self._give_up_what_was_interrupted(trial)
+            self._trial = self._study.ask(distributions)
+            self._trial.set_user_attr("job", trial)
+            os.environ[_TRIAL] = str(self._trial.number)  # for the ranks that this process starts
+        elif _TRIAL not in os.environ:
+            raise UserError("a search takes the ranks that it starts itself: no torchrun, and one SLURM task a job")
+        params = self._study.trials[int(os.environ[_TRIAL])].params
+        self.values = _nested(params)
+        self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:
         """Close the trial with its best score on dev; returns what results.json says of it."""
@@ -72,9 +80,13 @@ class Search:
 
 
 class Pruning(Callback):
-    """Reports each validation of a training run to its trial, and ends the run where the trial says so."""
+    """Reports each validation of a training run to its trial, and ends the run where the trial says so.
 
-    def __init__(self, trial: "optuna.Trial") -> None:
+    Args:
+        trial: that of rank 0, which all ranks follow; None on the others.
+    """
+
+    def __init__(self, trial: "optuna.Trial | None") -> None:
         self._trial = trial
         self.pruned = False
 
@@ -82,9 +94,12 @@ class Pruning(Callback):
         """Compare with the other trials at this step; the validation before training is none of them."""
         if trainer.state.fn != "fit":
             return
-        self._trial.report(float(trainer.callback_metrics[_MONITOR]), step=trainer.global_step)
-        if self._trial.should_prune():
-            self.pruned = trainer.should_stop = True
+        if self._trial is not None:
+            self._trial.report(float(trainer.callback_metrics[_MONITOR]), step=trainer.global_step)
+            self.pruned = bool(self._trial.should_prune())
+        self.pruned = trainer.strategy.broadcast(self.pruned)
+        if self.pruned:
+            trainer.should_stop = True
 
 
 def _import_optuna() -> Any:

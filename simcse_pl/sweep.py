@@ -11,20 +11,17 @@ Hydra's own sweeper runs them, by their names, as values of the option `sweep.ro
 """
 
 import json
-import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.report.tables import RESULTS_FILE
-
-log = logging.getLogger(__name__)
+from simcse_pl.resume import given_options
 
 
 def row_names(_root_: DictConfig) -> str:
@@ -42,9 +39,14 @@ def _lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
             yield from _lacking(value, f"{place}{name}.")
 
 
+def in_sweep() -> bool:
+    """Whether this process runs a job of a sweep, in whatever process the sweep itself runs."""
+    return HydraConfig.initialized() and not OmegaConf.is_missing(HydraConfig.get().job, "num")
+
+
 def sweep_group(_root_: DictConfig) -> str | None:
     """What the runs of a sweep are called together in W&B: its table and its folder; None for a single run."""
-    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+    if not in_sweep():
         return None
     table = OmegaConf.select(_root_, "sweep.table")
     return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
@@ -104,7 +106,7 @@ def _set(node: DictConfig, values: Any, place: str) -> None:
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
-    """The results of a job that has run to its end; what an interrupted one left is removed, to run it anew.
+    """The results of a job that has run to its end, or None.
 
     Args:
         folder: the job's.
@@ -115,26 +117,39 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     """
     path = folder / RESULTS_FILE
     if not path.is_file():
-        _remove_what_was_left(folder)
         return None
     try:
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        ran = [str(override) for override in results["overrides"]]
-    except (ValueError, KeyError, TypeError) as error:
+        ran = results["overrides"]
+        options = given_options(ran)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
-    if sorted(ran) != sorted(overrides):
-        raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another hydra.sweep.dir")
-    log.info("%s has run already", folder)
+    if options != given_options(overrides):
+        raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results
 
 
-def _remove_what_was_left(folder: Path) -> None:
-    curves = folder / "metrics.csv"
-    if curves.exists():
-        log.info("%s was interrupted: it is run anew", folder)
-        curves.unlink()
-        for part in ("checkpoints", "encoder", "wandb"):
-            shutil.rmtree(folder / part, ignore_errors=True)
+def job_arguments(hydra: Any, folder: Path) -> list[str]:
+    """The command line that runs a sweep's job by itself, and in its own folder.
+
+    Args:
+        hydra: Hydra's own config in that job.
+        folder: the job's.
+    """
+    given = get_args_parser().parse_args()
+    flags = [
+        argument
+        for name in ("config_path", "config_name", "config_dir")
+        if (value := getattr(given, name)) is not None
+        for argument in (f"--{name.replace('_', '-')}", value)
+    ]
+    own = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
+    return [
+        *flags,
+        *hydra.overrides.task,
+        *(option for option in hydra.overrides.hydra if not option.startswith(("hydra.mode=", "hydra.sweep.dir="))),
+        *(f'{name}="{value}"' if name.endswith("dir") else f"{name}={value}" for name, value in own.items()),
+    ]
 
 
 def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:

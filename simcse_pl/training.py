@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,17 +15,19 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.module import SimCSEModule
+from simcse_pl.resume import RunRecord
 
 
 def train_and_test(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, resume: str | None = None
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunRecord, resume: Path | None = None
 ) -> dict[str, Any]:
     """Validate, train, and test the checkpoint that validated best, which `module` holds afterwards.
 
     Args:
-        trainer: its first checkpoint callback is a BestCheckpoint.
+        trainer: its first checkpoint callback is a BestCheckpoint, and `record` is among its callbacks.
         module: what is trained.
         data: what on, and what is validated and tested on.
+        record: gets what is measured before training.
         resume: a checkpoint to go on from.
 
     Returns:
@@ -36,7 +39,8 @@ def train_and_test(
     best = trainer.checkpoint_callback
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
-    before = trainer.validate(module, data, verbose=False)[0]
+    if not resume:
+        record.before = {name: float(score) for name, score in trainer.validate(module, data, verbose=False)[0].items()}
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_model_path:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
@@ -46,7 +50,7 @@ def train_and_test(
         "validation": data.tasks["dev"].name,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": _without_stage(before),
+        "before": _without_stage(record.before),
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),
     }

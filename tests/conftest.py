@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads this when it is imported
 os.environ["WANDB_MODE"] = "offline"
@@ -156,3 +157,32 @@ def mistake_in(
     yield run
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    """A file of SENTENCES."""
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(SENTENCES))
+    return path
+
+
+@pytest.fixture
+def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Run train.py for 4 steps on whatever is given; returns the process and the run's folder."""
+
+    def run(*arguments: str, status: int = 0, folder: str = "run", **environment: str) -> Any:
+        given = {argument.partition("=")[0] for argument in arguments}
+        small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
+        defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
+        defaults.append("data.validation=[sample]")
+        where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
+        done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **environment)
+        return done, tmp_path / folder
+
+    return run
+
+
+def tiny(folder: Path) -> list[str]:
+    """The options for a model of make_model."""
+    return [f"model.name={folder}", "model.num_layers=2", "model.max_length=null"]

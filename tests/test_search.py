@@ -1,11 +1,14 @@
 """Searches: trials shared by a file, ranges that are kept, pruning as Optuna's median rule has it."""
 
+import json
 from types import SimpleNamespace
 
+import pandas
 import pytest
 
 from simcse_pl.errors import UserError
 from simcse_pl.search import STUDY_FILE, Search
+from tests.conftest import tiny
 
 optuna = pytest.importorskip("optuna")
 
@@ -26,6 +29,7 @@ def validate(search, step, score, fn="fit"):
         callback_metrics={"val/spearman": score},
         global_step=step,
         should_stop=False,
+        strategy=SimpleNamespace(broadcast=lambda decision: decision),
     )
     search.callback.on_validation_end(trainer, None)
     return trainer.should_stop
@@ -114,3 +118,20 @@ def test_without_optuna_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match="a search needs Optuna: pip install"):
         Search(tmp_path, SPACE)
+
+
+def test_a_search_shares_its_study_and_a_bad_trial_ends_early(train, sentences, make_model):
+    space = ["search.startup=1", "search.trial=0,1,2", "search.space.model.dropout.choices=[0.0,0.9]"]
+    done, folder = train(
+        *["-m", "sweep=search", "size=mini", *space, "logger=csv", "data=text", f"data.train={sentences}"],
+        *["trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
+    )
+    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(3)]
+    assert (folder / "study.journal").is_file()
+    for own in results:
+        assert set(own["trial"]["values"]) == {"optimizer.lr", "objective.temperature", "model.dropout"}
+        assert own["trial"]["pruned"] == (own["steps"] < 4)
+    assert len({own["trial"]["values"]["optimizer.lr"] for own in results}) == 3
+    curves = pandas.read_csv(folder / "1" / "metrics.csv")["train/lr"].dropna()
+    assert curves.iloc[0] <= results[1]["trial"]["values"]["optimizer.lr"] < 1.4 * curves.iloc[0]
+    assert "0 failed" not in done.stdout and not [line for line in done.stderr.splitlines() if "error" in line]

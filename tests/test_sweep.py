@@ -1,6 +1,9 @@
 """Jobs of a sweep: every row of every sweep composes, rows set what they say, finished jobs stay finished."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,8 @@ from omegaconf import OmegaConf
 
 from simcse_pl.errors import UserError
 from simcse_pl.report.paper import ablation, ablation_names
-from simcse_pl.sweep import finished_job, row_names, sweep_group, with_row, with_values
-from tests.conftest import ROOT
+from simcse_pl.sweep import finished_job, in_sweep, job_arguments, row_names, sweep_group, with_row, with_values
+from tests.conftest import ROOT, tiny
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
 TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
@@ -132,9 +135,9 @@ def test_an_option_that_does_not_exist_is_told():
 
 
 def test_the_runs_of_a_sweep_are_one_group(composed):
-    config = composed("sweep=table_3_dropout", "hydra.mode=MULTIRUN")
+    config = composed("sweep=table_3_dropout", "hydra.job.num=0")
     assert sweep_group(config) == "table_3_dropout monday"
-    assert sweep_group(composed("hydra.mode=MULTIRUN")) == "monday"
+    assert sweep_group(composed("hydra.job.num=0")) == "monday"
     assert sweep_group(composed("hydra.mode=RUN")) is None
     HydraConfig.instance().cfg = None
     assert sweep_group(config) is None
@@ -153,7 +156,7 @@ def test_a_finished_job_gives_its_results(tmp_path):
 
 def test_another_jobs_folder_is_refused(tmp_path):
     write_job(tmp_path, {"overrides": ["seed=1"]})
-    with pytest.raises(UserError, match=r"holds another job \(seed=1\): choose another hydra.sweep.dir"):
+    with pytest.raises(UserError, match=r"holds another job \(seed=1\): choose another folder"):
         finished_job(tmp_path, ["seed=2"])
 
 
@@ -164,10 +167,54 @@ def test_damaged_results_are_told(tmp_path, content):
         finished_job(tmp_path, ["seed=1"])
 
 
-def test_what_an_interrupted_job_left_is_removed(tmp_path):
-    for name in ("metrics.csv", "train.log", "config/overrides.yaml", "checkpoints/last.ckpt", "wandb/run.wandb"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    assert finished_job(tmp_path, ["seed=1"]) is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config", "train.log"]
-    assert finished_job(tmp_path / "new", ["seed=1"]) is None
+def test_a_job_that_has_not_ended_keeps_what_it_has(tmp_path):
+    (tmp_path / "metrics.csv").write_text("x")
+    assert finished_job(tmp_path, ["seed=1"]) is None and (tmp_path / "metrics.csv").read_text() == "x"
+
+
+def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "-m", "--config-dir", "mine", "seed=1,2"])
+    hydra = composed("hydra.job.num=3").hydra
+    hydra.overrides.task = ["seed=2", "sweep.row='fixed 0.1'"]
+    hydra.overrides.hydra = ["hydra.mode=MULTIRUN", "hydra.sweep.dir=elsewhere", "hydra.verbose=true"]
+    assert in_sweep()
+    assert job_arguments(hydra, Path("/tmp/sweeps/monday/3")) == [
+        *("--config-dir", "mine", "seed=2", "sweep.row='fixed 0.1'", "hydra.verbose=true"),
+        *('hydra.run.dir="/tmp/sweeps/monday/3"', 'hydra.sweep.dir="/tmp/sweeps/monday"', "hydra.job.num=3"),
+    ]
+
+
+def test_a_run_alone_is_in_no_sweep(composed):
+    composed()
+    assert not in_sweep()
+
+
+def test_a_sweep_that_is_killed_goes_on_where_it_was(run_command, sentences, make_model, tmp_path):
+    """After its first job, in the middle of its second; the rows that it ends with are the table's."""
+    folder = tmp_path / "sweep"
+    given = ["-m", "sweep=table_3_dropout", "size=mini", "sweep.row=0.0,'fixed 0.1'", "seed=0,1", "logger=csv"]
+    given += ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "trainer.max_steps=2", "val_every=1"]
+    given += ["data.batch_size=4", "data.validation=[sample]", f"hydra.sweep.dir={folder}"]
+    process = subprocess.Popen([sys.executable, "train.py", *given], cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (folder / "1" / "metrics.csv").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    finished = [job for job in range(4) if (folder / str(job) / "results.json").exists()]
+    assert finished in ([0], [0, 1])
+    before = {job: (folder / str(job) / "results.json").stat().st_mtime_ns for job in finished}
+
+    done = run_command("train.py", *given)
+    assert all((folder / str(job) / "results.json").stat().st_mtime_ns == then for job, then in before.items())
+    assert done.stdout.count("has run already") == len(finished)
+    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(4)]
+    assert [(str(own["sweep"]["row"]), own["seed"]) for own in results] == [
+        ("0.0", 0), ("0.0", 1), ("fixed 0.1", 0), ("fixed 0.1", 1),
+    ]  # fmt: skip
+    assert all(own["sweep"]["table"] == "table_3_dropout" and own["steps"] == 2 for own in results)
+    assert "Table 3 of the paper" in done.stdout and "82.5" in done.stdout
+
+    done = run_command("train.py", *given)
+    assert done.stdout.count("has run already") == 4

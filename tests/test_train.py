@@ -3,9 +3,6 @@
 import csv
 import json
 import struct
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas
@@ -18,40 +15,13 @@ from wandb.proto import wandb_internal_pb2
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import SENTENCES, tiny
 from tests.evaluation.test_suite import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
     *("val/spearman", "val/alignment", "val/uniformity", "speed/sentences_per_second"),
 ]
-
-
-@pytest.fixture
-def sentences(tmp_path):
-    path = tmp_path / "sentences.txt"
-    path.write_text("\n".join(SENTENCES))
-    return path
-
-
-@pytest.fixture
-def train(run_command, tmp_path):
-    """Run train.py for 4 steps on whatever is given; returns the process and the run's folder."""
-
-    def run(*arguments, status=0, folder="run", **environment):
-        given = {argument.partition("=")[0] for argument in arguments}
-        small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
-        defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
-        defaults.append("data.validation=[sample]")
-        where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
-        done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **environment)
-        return done, tmp_path / folder
-
-    return run
-
-
-def tiny(folder):
-    return [f"model.name={folder}", "model.num_layers=2", "model.max_length=null"]
 
 
 def wandb_history(folder):
@@ -144,56 +114,6 @@ def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_mode
     assert "failed, or not at their end: 0 (model.num_layers=9)" in done.stdout
 
 
-def test_a_sweep_that_is_killed_goes_on_where_it_was(run_command, sentences, make_model, tmp_path):
-    """After its first job, in the middle of its second; the rows that it ends with are the table's."""
-    folder = tmp_path / "sweep"
-    given = ["-m", "sweep=table_3_dropout", "size=mini", "sweep.row=0.0,'fixed 0.1'", "seed=0,1", "logger=csv"]
-    given += ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "trainer.max_steps=2", "val_every=1"]
-    given += ["data.batch_size=4", "data.validation=[sample]", f"hydra.sweep.dir={folder}"]
-    process = subprocess.Popen([sys.executable, "train.py", *given], cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 300
-    while not (folder / "1" / "metrics.csv").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    finished = [job for job in range(4) if (folder / str(job) / "results.json").exists()]
-    assert finished in ([0], [0, 1])
-    before = {job: (folder / str(job) / "results.json").stat().st_mtime_ns for job in finished}
-
-    done = run_command("train.py", *given)
-    assert all((folder / str(job) / "results.json").stat().st_mtime_ns == then for job, then in before.items())
-    assert done.stdout.count("has run already") == len(finished)
-    assert done.stdout.count("was interrupted: it is run anew") == 2 - len(finished)
-    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(4)]
-    assert [(str(own["sweep"]["row"]), own["seed"]) for own in results] == [
-        ("0.0", 0), ("0.0", 1), ("fixed 0.1", 0), ("fixed 0.1", 1),
-    ]  # fmt: skip
-    assert all(own["sweep"]["table"] == "table_3_dropout" and own["steps"] == 2 for own in results)
-    assert "Table 3 of the paper" in done.stdout and "82.5" in done.stdout
-
-    done = run_command("train.py", *given)
-    assert done.stdout.count("has run already") == 4
-
-
-def test_a_search_shares_its_study_and_a_bad_trial_ends_early(train, sentences, make_model):
-    pytest.importorskip("optuna")
-    space = ["search.startup=1", "search.trial=0,1,2", "search.space.model.dropout.choices=[0.0,0.9]"]
-    done, folder = train(
-        *["-m", "sweep=search", "size=mini", *space, "logger=csv", "data=text", f"data.train={sentences}"],
-        *["trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
-    )
-    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(3)]
-    assert (folder / "study.journal").is_file()
-    for own in results:
-        assert set(own["trial"]["values"]) == {"optimizer.lr", "objective.temperature", "model.dropout"}
-        assert own["trial"]["pruned"] == (own["steps"] < 4)
-    assert len({own["trial"]["values"]["optimizer.lr"] for own in results}) == 3
-    curves = pandas.read_csv(folder / "1" / "metrics.csv")["train/lr"].dropna()
-    assert curves.iloc[0] <= results[1]["trial"]["values"]["optimizer.lr"] < 1.4 * curves.iloc[0]
-    assert "0 failed" not in done.stdout and not [line for line in done.stderr.splitlines() if "error" in line]
-
-
 def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model, tmp_path):
     bundle = write_bundle(tmp_path / "bundle")
     (bundle / "MRPC" / "msr_paraphrase_test.txt").write_text("cut short\n")
@@ -208,12 +128,6 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
     assert results["sts"] == {"STS-B": pytest.approx(expected.sts[0].all.spearman, abs=1e-4)}
     assert done.stderr.splitlines()[-1].startswith("error: MRPC: ") and list(results["failed"]) == ["MRPC"]
     assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
-
-
-def test_a_sweep_on_several_devices_is_refused_and_does_not_hang(train, sentences, make_model):
-    ddp = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *tiny(make_model("bert"))]
-    done, _ = train("-m", "seed=1,2", "data=text", f"data.train={sentences}", "logger=csv", *ddp, status=1)
-    assert done.stderr.count("error: a sweep on 2 devices a job") == 2
 
 
 def test_two_processes_train_what_one_does(train, sentences, make_model):
@@ -284,18 +198,6 @@ def test_a_users_mistake_is_one_line(mistake_in, arguments, line, tmp_path):
     stderr = mistake_in("train.py", *arguments, "data.validation=[sample]", "logger=csv", "~callbacks.progress")
     assert stderr.splitlines()[-1] + "\n" == line and "Traceback" not in stderr
     assert not (tmp_path / "run" / "encoder").exists()
-
-
-def test_a_run_goes_on_from_its_last_checkpoint(train, sentences, make_model):
-    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert"))]
-    _, first = train("trainer.max_epochs=1", *common, folder="first")
-    done, second = train(f"resume={first}/checkpoints/last.ckpt", *common, folder="second")
-    assert "of 4" in done.stdout
-    assert pandas.read_csv(second / "metrics.csv")["train/loss"].count() == 2
-    curves = (second / "metrics.csv").read_bytes()
-    done, _ = train(*common, folder="second", status=2)
-    assert "holds a run already" in done.stderr
-    assert (second / "metrics.csv").read_bytes() == curves
 
 
 def test_help_shows_groups_and_options(run_command):

@@ -1,0 +1,70 @@
+"""Being told to stop: a checkpoint first, and under SLURM a place in the queue again."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from simcse_pl.distributed import sum_over_ranks
+from simcse_pl.errors import Stopped
+
+log = logging.getLogger(__name__)
+
+
+class Preemption(Callback):
+    """Told to stop by SIGTERM, as a cluster does, all ranks end after the same batch, with a checkpoint of it.
+
+    Under SLURM the job is put into the queue again. What submitit runs is left to it: it has signals of its own.
+
+    Args:
+        path: of the checkpoint.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self._told = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the signal over from Lightning, whose handler begins a broadcast amid whatever a rank is doing.
+
+        When training ends, Lightning puts back what was there before it.
+        """
+        if threading.current_thread() is threading.main_thread() and "SUBMITIT_EXECUTOR" not in os.environ:
+            signal.signal(signal.SIGTERM, self._note)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._told = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Ask all ranks whether one was told, and stop then.
+
+        Raises:
+            Stopped: one was.
+        """
+        if not sum_over_ranks(torch.tensor(float(self._told), device=pl_module.device)):
+            return
+        trainer.save_checkpoint(self.path)
+        if trainer.is_global_zero:
+            print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)
+            _requeue()
+        raise Stopped(signal.SIGTERM)
+
+
+def _requeue() -> None:
+    array, job = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return
+    name = f"{array}_{os.environ.get('SLURM_ARRAY_TASK_ID')}" if array else job
+    try:
+        subprocess.run(["scontrol", "requeue", name], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        log.warning("SLURM did not take job %s again: %s", name, error)

@@ -1,0 +1,144 @@
+"""The processes of a run: a sweep's jobs on several devices, and ranks that watch each other."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import Trainer
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+
+from simcse_pl.errors import RankError, Stopped
+
+_EVERY = 0.5  # seconds between looks at another process
+_GRACE = 5.0  # seconds for a process to end by itself before it is killed
+_OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
+
+
+def keep_to_rank_0s_folder() -> None:
+    """Let Hydra write nothing for the ranks that torchrun or SLURM start beside the first: call it before Hydra.
+
+    Lightning tells those that it starts the same.
+    """
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
+        return
+    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
+    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # each would have one by its own clock
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks")
+
+
+def starts_ranks(trainer: Trainer) -> bool:
+    """Whether Lightning will start further processes from this one, as it does on several devices of one machine."""
+    launcher = trainer.strategy.launcher
+    if not isinstance(launcher, _SubprocessScriptLauncher):
+        return False
+    return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
+
+
+def run_job(arguments: Sequence[str]) -> int:
+    """Run this script again with other arguments, and wait for it; what stops this process stops that one first.
+
+    A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
+    process of its own it does not matter.
+
+    Args:
+        arguments: of the command line.
+
+    Returns:
+        Its exit status.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
+    process = subprocess.Popen([sys.executable, str(Path(sys.argv[0]).absolute()), *arguments], env=environment)
+
+    def hand_on(number: int, frame: Any) -> None:
+        process.send_signal(number)  # where a terminal sent it, the job has had it already
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return process.wait()
+    finally:
+        _end(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(process: subprocess.Popen[Any], grace: float = 60.0) -> None:
+    """Wait for a process that was told to stop; kill it if it takes too long."""
+    try:
+        process.wait(grace)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def watched_ranks(trainer: Trainer) -> Iterator[None]:
+    """While the block runs, the end of one of the processes that Lightning started ends them all within seconds.
+
+    Without it a collective waits for the one that is gone until it times out, which takes half an hour.
+
+    Raises:
+        RankError: another rank has ended, where this one learnt of it by an error of its own.
+    """
+    launcher = trainer.strategy.launcher
+    if (
+        trainer.world_size == 1
+        or not isinstance(launcher, _SubprocessScriptLauncher)
+        or not isinstance(launcher.cluster_environment, LightningEnvironment)
+    ):
+        yield  # one process; or torchrun or SLURM watch
+        return
+    over = threading.Event()
+    if trainer.local_rank:
+        watch, parameters = _watch_parent, (os.getppid(), trainer.global_rank, over)
+    else:
+        watch, parameters = _watch_children, (trainer, launcher, over)  # type: ignore[assignment]
+    threading.Thread(target=watch, args=parameters, daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        deadline = time.monotonic() + 2
+        while trainer.local_rank == 0 and time.monotonic() < deadline:  # a lost connection is seen before its cause
+            if (message := _first_to_end(launcher)) is not None:
+                raise RankError(message) from error
+            time.sleep(0.1)
+        raise
+    finally:
+        over.set()
+
+
+def _watch_parent(parent: int, rank: int, over: threading.Event) -> None:
+    while not over.wait(_EVERY):
+        if os.getppid() != parent:
+            print(f"error: rank 0 has ended, and rank {rank} with it", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def _watch_children(trainer: Trainer, launcher: _SubprocessScriptLauncher, over: threading.Event) -> None:
+    while not over.wait(_EVERY):
+        if (message := _first_to_end(launcher)) is None:
+            continue
+        if not over.wait(_GRACE):
+            print(f"error: {message}", file=sys.stderr, flush=True)
+            for process in launcher.procs:
+                process.kill()
+            os._exit(1)
+
+
+def _first_to_end(launcher: _SubprocessScriptLauncher) -> str | None:
+    for number, process in enumerate(launcher.procs, start=1):
+        status = process.poll()
+        if status:
+            how = signal.Signals(-status).name if status < 0 else f"status {status}"
+            return f"rank {number} (process {process.pid}) has ended with {how}; resume=auto goes on"
+    return None

@@ -1,0 +1,111 @@
+"""Going on with a run that was interrupted: from which checkpoint, and with which curves."""
+
+import csv
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback
+
+from simcse_pl.checkpoint import load
+from simcse_pl.distributed import is_first_process
+from simcse_pl.errors import UserError
+from simcse_pl.files import written_whole
+from simcse_pl.report.results import CURVES_FILE
+
+log = logging.getLogger(__name__)
+
+LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+
+
+class RunRecord(Callback):
+    """What checkpoints know of their run beside its weights.
+
+    Args:
+        options: that the run was given.
+
+    Attributes:
+        before: what was measured before training.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self.options = given_options(options)
+        self.before: dict[str, float] = {}
+
+    @property
+    def state_key(self) -> str:
+        """Under which checkpoints hold it."""
+        return "run"
+
+    def state_dict(self) -> dict[str, Any]:
+        """What goes into a checkpoint."""
+        return {"options": self.options, "before": self.before}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The options are this run's own."""
+        self.before = state_dict["before"]
+
+
+def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:
+    """The checkpoint that a run goes on from; None for a run from the start.
+
+    The curves in the folder are cut where the checkpoint was written.
+
+    Args:
+        resume: a checkpoint; `auto` for the last in the folder, if there is one; None for a run from the start.
+        folder: of the run.
+        options: that the run is given.
+
+    Raises:
+        UserError: no such checkpoint, a damaged one, or a folder that holds another run's.
+    """
+    last = folder / LAST_CHECKPOINT
+    if resume is None or resume == "auto":
+        checkpoint = last if resume and last.is_file() else None
+    elif not Path(resume).is_file():
+        raise UserError(f"resume: no file {resume}")
+    else:
+        checkpoint = Path(resume)
+    own = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
+    if not own and resume != "auto" and is_first_process() and (folder / CURVES_FILE).exists():
+        raise UserError(
+            f"{folder} holds a run already, whose curves would be lost: choose another hydra.run.dir, "
+            "or go on with it by resume=auto"
+        )
+    if checkpoint is None:
+        _cut_curves(folder, steps=0)
+        return None
+    content = load(checkpoint)
+    try:
+        steps, written_with = int(content["global_step"]), content["callbacks"]["run"]["options"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise UserError(f"{checkpoint} is no checkpoint of a run of train.py") from error
+    if resume == "auto" and written_with != given_options(options):
+        raise UserError(
+            f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "
+            f"or go on with it under these options by resume={checkpoint}"
+        )
+    if own:
+        _cut_curves(folder, steps)
+    log.info("going on from step %d, %s", steps, checkpoint)
+    return checkpoint
+
+
+def given_options(options: Sequence[str]) -> list[str]:
+    """The options of a run in one order, without the one that says to go on."""
+    return sorted(option for option in options if not option.lstrip("+").startswith("resume="))
+
+
+def _cut_curves(folder: Path, steps: int) -> None:
+    """Leave out of the curves what was measured after so many steps: it will be measured again."""
+    path = folder / CURVES_FILE
+    if not is_first_process() or not path.exists():
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        rows = [row for row in reader if int(row["step"]) < steps]
+    with written_whole(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, reader.fieldnames or [])
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,148 @@
+"""Several processes, as a user starts them: sweeps on DDP, ranks that are killed, Ctrl-C, SIGTERM, torchrun."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pandas
+import pytest
+
+from tests.conftest import ROOT, tiny
+
+DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
+LONG = ["trainer.max_epochs=100000", "val_every=1000000", "log_every=1"]
+
+
+class Started:
+    """A command in a process group of its own, whose children are told by a mark in their environment."""
+
+    def __init__(self, *command, **environment):
+        self.mark = uuid.uuid4().hex
+        own = {name: value for name, value in os.environ.items() if name != "SENTEVAL_DIR"}
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=ROOT,
+            env=own | {"STARTED_BY": self.mark, "OMP_NUM_THREADS": "1"} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def alive(self):
+        """The processes that it has started, and those have, by their command lines."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            try:
+                if f"STARTED_BY={self.mark}".encode() in (folder / "environ").read_bytes():
+                    found[int(folder.name)] = (folder / "cmdline").read_bytes().decode().split("\0")
+            except (OSError, ValueError):
+                continue
+        return {number: words for number, words in found.items() if words != [""]}  # a zombie has none
+
+    def rank(self, number):
+        """The process of rank 1, which Lightning has named, or of rank 0."""
+        ranks = {pid: any("train_ddp_process" in word for word in words) for pid, words in self.alive().items()}
+        return next(pid for pid, is_rank_1 in ranks.items() if is_rank_1 == bool(number) and pid != os.getpid())
+
+    def until(self, condition, seconds=240):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def end(self, seconds):
+        """Its exit status, and what it wrote to standard error; nothing that it has started is left."""
+        stderr = self.process.communicate(timeout=seconds)[1]
+        deadline = time.monotonic() + 10
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not self.alive()
+        return self.process.returncode, stderr
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def start_(*command, **environment):
+        started.append(Started(*command, **environment))
+        return started[-1]
+
+    yield start_
+    for one in started:
+        for number in one.alive():
+            os.kill(number, signal.SIGKILL)
+
+
+@pytest.fixture
+def given(sentences, make_model):
+    """Options for a run that takes seconds."""
+    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
+    return [*common, "data.batch_size=4", "data.validation=[sample]"]
+
+
+def trained(folder):
+    """Whether a run has got to its second step."""
+    return (folder / "metrics.csv").exists() and pandas.read_csv(folder / "metrics.csv")["step"].max() > 0
+
+
+def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
+    """One that fails when its ranks have met, and one that trains, each with everything in its own folder."""
+    sweep = tmp_path / "sweep"
+    started = start("train.py", "-m", "objective=sbert,simcse", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}")
+    status, stderr = started.end(300)
+    assert status == 1 and stderr.rstrip().endswith("error: failed jobs: 0")
+    assert "objective=sbert needs a label for every pair" in stderr
+    results = json.loads((sweep / "1" / "results.json").read_text())
+    assert results["steps"] == 6 and results["choices"]["objective"] == "simcse"
+    assert {"spearman", "alignment", "uniformity"} <= results["test"].keys()
+    names = {path.name for path in (sweep / "1").iterdir()}
+    assert {"checkpoints", "config", "encoder", "metrics.csv", "results.json", "train.log"} <= names
+    assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml"}
+
+
+@pytest.mark.slow
+def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
+    pytest.importorskip("optuna")
+    search = ["sweep=search", "size=mini", "search.trial=0,1", "trainer.max_steps=3", "val_every=1"]
+    status, stderr = start("train.py", "-m", *search, *DDP, *given, f"hydra.sweep.dir={tmp_path}/sweep").end(300)
+    assert status == 0, stderr
+    for job in range(2):
+        own = json.loads((tmp_path / "sweep" / str(job) / "results.json").read_text())
+        assert own["steps"] == 3 and own["trial"]["values"].keys() == {
+            *("optimizer.lr", "objective.temperature", "model.dropout")
+        }
+
+
+def test_ctrl_c_ends_a_sweep_and_the_same_command_goes_on(start, given, tmp_path):
+    sweep = tmp_path / "sweep"
+    command = ["train.py", "-m", "seed=1,2", *DDP, *given, "val_every=2", "log_every=1", f"hydra.sweep.dir={sweep}"]
+    started = start(*command, "trainer.max_steps=2000")
+    started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
+    os.killpg(started.process.pid, signal.SIGINT)
+    status, stderr = started.end(60)
+    assert status in (1, 130) and not (sweep / "0" / "results.json").exists(), stderr
+    assert not (sweep / "1").exists()
+    assert "Traceback" not in stderr, stderr
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_dies_takes_the_run_down(start, given, tmp_path, victim):
+    started = start("train.py", *DDP, *given, *LONG, f"hydra.run.dir={tmp_path}/run", "seed=1")
+    started.until(lambda: len(started.alive()) >= 2 and (tmp_path / "run" / "hparams.yaml").exists())
+    time.sleep(8)  # in the middle of training
+    os.kill(started.rank(victim), signal.SIGKILL)
+    began = time.monotonic()
+    status, stderr = started.end(60)
+    assert time.monotonic() - began < 60
+    if victim:
+        assert status == 1 and "error: rank 1 (process " in stderr and "SIGKILL; resume=auto goes on" in stderr
+    else:
+        assert status == -9 and "rank 0 has ended, and rank 1 with it" in stderr

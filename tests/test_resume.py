@@ -1,0 +1,165 @@
+"""Runs that are killed and go on: their weights, curves and scores are those of a run that was never stopped."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pandas
+import pytest
+import torch
+
+from simcse_pl.errors import UserError
+from simcse_pl.resume import RunRecord, find_checkpoint, given_options
+from tests.conftest import ROOT, SENTENCES, tiny
+
+STEPS = 12  # 4 epochs of 3 batches
+
+
+def everything_of(folder):
+    """All that a run leaves but its times and places."""
+    curves = pandas.read_csv(folder / "metrics.csv").drop(columns="speed/sentences_per_second")
+    results = json.loads((folder / "results.json").read_text()) | {"overrides": None}
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    state = {"weights": checkpoint["state_dict"], "optimizer": checkpoint["optimizer_states"][0]["state"]}
+    return curves, results, state, (folder / "encoder" / "model.safetensors").read_bytes()
+
+
+def assert_same(folder, whole):
+    curves, results, state, encoder = everything_of(folder)
+    pandas.testing.assert_frame_equal(curves, whole[0], check_exact=True)
+    assert results == whole[1]
+    torch.testing.assert_close(state, whole[2], atol=0, rtol=0)
+    assert encoder == whole[3]
+
+
+@pytest.fixture
+def forked(tmp_path, make_model):
+    """Run train.py several times, each with dropout, a view, a queue, MLM and batches that go over epochs."""
+    (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
+    given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
+    given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
+    given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "chunk_size=2"]
+    given += [
+        "data.validation=[sample]",
+        "trainer=cpu",
+        "+trainer.limit_val_batches=1",
+        "+trainer.limit_test_batches=1",
+    ]
+
+    def run(*runs):
+        order = [
+            {"arguments": [*given, *options, f"hydra.run.dir={tmp_path}/{folder}"], "kill": kill}
+            for folder, options, kill in runs
+        ]
+        done = subprocess.run(
+            [sys.executable, "tests/forked_runs.py"],
+            input=json.dumps(order),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        )
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path):
+    """Ten seeds, each killed at a random step, and three of them once more while a checkpoint is written."""
+    runs = [("whole", [], None)]
+    for seed in range(10):
+        chance = random.Random(seed)
+        kills = [["training_step", chance.randint(1, STEPS)], ["saved", chance.randint(1, 2)]]
+        runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills[: 2 if seed < 3 else 1], None)]
+    statuses = forked(*runs)
+    for (folder, _, kill), (status, errors) in zip(runs, statuses, strict=True):
+        assert status == 0 or (kill and status == -9), (folder, kill, errors)
+    assert sum(status == -9 for status, _ in statuses) >= 10
+    whole = everything_of(tmp_path / "whole")
+    assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
+    for seed in range(10):
+        assert_same(tmp_path / f"killed{seed}", whole)
+
+
+def test_what_has_ended_is_not_run_again_and_what_differs_is_told(forked, tmp_path):
+    (first, again, other, without) = forked(
+        ("run", ["trainer.max_epochs=1"], None),
+        ("run", ["trainer.max_epochs=1", "resume=auto"], ["training_step", 1]),
+        ("run", ["trainer.max_epochs=1", "resume=auto", "seed=7"], None),
+        ("run", ["trainer.max_epochs=1"], None),
+    )
+    assert first[0] == 0 and again[0] == 0
+    assert other[0] == 2 and "holds another job" in other[1]
+    assert without[0] == 2 and "or go on with it by resume=auto" in without[1]
+
+
+def test_a_checkpoint_may_be_gone_on_from_in_another_folder(forked, tmp_path):
+    checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
+    statuses = forked(
+        ("first", ["trainer.max_epochs=2"], None),
+        ("second", [f"resume={checkpoint}"], None),
+        ("first", [f"resume={checkpoint}"], None),
+    )
+    assert [status for status, _ in statuses] == [0, 0, 0], statuses
+    curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
+    assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2
+    assert pandas.read_csv(tmp_path / "first" / "metrics.csv")["train/loss"].count() == STEPS
+    results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
+    assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
+
+
+def write_run(folder, options=(), steps=4):
+    record = RunRecord(options)
+    record.before = {"val/spearman": 0.5}
+    (folder / "checkpoints").mkdir(parents=True)
+    content = {"global_step": steps, "callbacks": {record.state_key: record.state_dict()}}
+    torch.save(content, folder / "checkpoints" / "last.ckpt")
+    (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n3,0.25\n4,0.125\n7,0.1\n")
+
+
+def test_curves_are_cut_where_the_checkpoint_was_written(tmp_path):
+    write_run(tmp_path, ["seed=1", "resume=auto"])
+    checkpoint = find_checkpoint("auto", tmp_path, ["resume=auto", "seed=1"])
+    assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n3,0.25\n"
+
+
+def test_nothing_to_go_on_from_is_a_run_from_the_start(tmp_path):
+    assert find_checkpoint("auto", tmp_path, []) is None
+    (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
+    assert find_checkpoint("auto", tmp_path, []) is None
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n"
+
+
+@pytest.mark.parametrize(
+    ("resume", "options", "message"),
+    [
+        ("auto", ["seed=2"], "holds another run \\(seed=1\\): choose another folder, or go on with it under these"),
+        (None, ["seed=1"], "holds a run already, whose curves would be lost"),
+        ("nowhere.ckpt", [], "resume: no file nowhere.ckpt"),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_told(tmp_path, resume, options, message):
+    write_run(tmp_path, ["seed=1"])
+    curves = (tmp_path / "metrics.csv").read_bytes()
+    with pytest.raises(UserError, match=message):
+        find_checkpoint(resume, tmp_path, options)
+    assert (tmp_path / "metrics.csv").read_bytes() == curves
+
+
+@pytest.mark.parametrize("content", [b"", b"PK half", {"state_dict": {}}])
+def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    path.parent.mkdir()
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(UserError, match="last.ckpt is no checkpoint"):
+        find_checkpoint("auto", tmp_path, [])
+
+
+def test_options_are_compared_in_any_order_and_without_the_one_that_says_to_go_on():
+    assert given_options(["seed=1", "resume=auto", "a=2"]) == given_options(["a=2", "+resume=x", "seed=1"])
+    assert given_options(["seed=1"]) != given_options(["seed=2"])
