@@ -12,10 +12,6 @@ class UserError(ValueError):
     """
 
 
-class RankError(RuntimeError):
-    """Another process of the run has ended; the front doors print the message and exit with status 1."""
-
-
 class Stopped(SystemExit):
     """Told to stop by a signal: the exit status is 128 and its number, as a shell has it.
 

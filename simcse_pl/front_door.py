@@ -14,12 +14,11 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import RankError, UserError, one_line
+from simcse_pl.errors import UserError, one_line
 
 T = TypeVar("T")
 
 USER_ERROR_STATUS = 2
-RANK_ERROR_STATUS = 1
 _MISTAKES = (UserError, MisconfigurationException)  # the latter: a device that is not there, say
 
 # What libraries warn of that is as it should be here.
@@ -28,12 +27,13 @@ _EXPECTED = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
     "Experiment logs directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
+    "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule knows where
     "Found [0-9]+ module\\(s\\) in eval mode at the start of training",  # the queue's encoder
 )
 
 
 def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
-    """Print a user's mistake, however deep it was raised, as one line and exit with status 2; 1 for another rank's end.
+    """Print a user's mistake, however deep it was raised, as one line and exit with status 2.
 
     In a multirun whatever goes wrong in a job is printed, and the other jobs still run; the job has no results
     then, which SweepTable tells at the end. A job of several ranks ends all the same, lest the others wait for it.
@@ -50,17 +50,17 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
                 raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
             return task(config)
         except Exception as error:
-            told = next((cause for cause in _causes(error) if isinstance(cause, (*_MISTAKES, RankError))), None)
+            mistake = next((cause for cause in _causes(error) if isinstance(cause, _MISTAKES)), None)
             goes_on = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
-            if told is not None:
-                print(f"error: {one_line(told)}", file=sys.stderr)
+            if mistake is not None:
+                print(f"error: {one_line(mistake)}", file=sys.stderr)
             elif goes_on:
                 traceback.print_exc()
             else:
                 raise
             if goes_on:
                 return None
-            raise SystemExit(RANK_ERROR_STATUS if isinstance(told, RankError) else USER_ERROR_STATUS) from None
+            raise SystemExit(USER_ERROR_STATUS) from None
 
     return wrapped
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Preemption(Callback):
-    """Told to stop by SIGTERM, as a cluster does, all ranks end after the same batch, with a checkpoint of it.
+    """Told to stop by SIGTERM, as a cluster does, all ranks end after the same batch, with a checkpoint.
 
     Under SLURM the job is put into the queue again. What submitit runs is left to it: it has signals of its own.
 
@@ -42,16 +42,17 @@ class Preemption(Callback):
     def _note(self, number: int, frame: Any) -> None:
         self._told = True
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Ask all ranks whether one was told, and stop then.
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Ask all ranks whether one was told, and stop then: the batch before is logged, and validated if it was due.
 
         Raises:
             Stopped: one was.
         """
         if not sum_over_ranks(torch.tensor(float(self._told), device=pl_module.device)):
             return
+        progress = trainer.fit_loop.epoch_loop.batch_progress
+        progress.total.ready -= 1  # the batch that has begun will be the first to be trained on
+        progress.current.ready -= 1
         trainer.save_checkpoint(self.path)
         if trainer.is_global_zero:
             print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)

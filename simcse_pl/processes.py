@@ -6,9 +6,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
-from simcse_pl.errors import RankError, Stopped
+from simcse_pl.errors import Stopped, UserError
 
-_EVERY = 0.5  # seconds between looks at another process
-_GRACE = 5.0  # seconds for a process to end by itself before it is killed
+_EVERY = 0.2  # seconds between looks at another process
+_GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
+_RANK_0 = "SIMCSE_PL_RANK_0"
 _OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 
 
@@ -85,10 +86,8 @@ def _end(process: subprocess.Popen[Any], grace: float = 60.0) -> None:
 def watched_ranks(trainer: Trainer) -> Iterator[None]:
     """While the block runs, the end of one of the processes that Lightning started ends them all within seconds.
 
-    Without it a collective waits for the one that is gone until it times out, which takes half an hour.
-
-    Raises:
-        RankError: another rank has ended, where this one learnt of it by an error of its own.
+    Without it a collective waits for the one that is gone until it times out, which takes half an hour. Rank 0 says
+    which one it was, and its exit status is 1.
     """
     launcher = trainer.strategy.launcher
     if (
@@ -98,47 +97,41 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
     ):
         yield  # one process; or torchrun or SLURM watch
         return
-    over = threading.Event()
+    over, killed = threading.Event(), threading.Event()
     if trainer.local_rank:
-        watch, parameters = _watch_parent, (os.getppid(), trainer.global_rank, over)
+        watch = partial(_watch_rank_0, int(os.environ[_RANK_0]), trainer.global_rank, over)
     else:
-        watch, parameters = _watch_children, (trainer, launcher, over)  # type: ignore[assignment]
-    threading.Thread(target=watch, args=parameters, daemon=True).start()
+        os.environ[_RANK_0] = str(os.getpid())  # a rank that is still loading when this one ends will see it too
+        watch = partial(_watch_others, launcher, over, killed)
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except Exception as error:
-        deadline = time.monotonic() + 2
-        while trainer.local_rank == 0 and time.monotonic() < deadline:  # a lost connection is seen before its cause
-            if (message := _first_to_end(launcher)) is not None:
-                raise RankError(message) from error
-            time.sleep(0.1)
+        if not isinstance(error, UserError) and killed.wait(2 * _EVERY):  # a connection was lost, and its cause is told
+            raise SystemExit(1) from None
         raise
     finally:
         over.set()
 
 
-def _watch_parent(parent: int, rank: int, over: threading.Event) -> None:
+def _watch_rank_0(process: int, rank: int, over: threading.Event) -> None:
     while not over.wait(_EVERY):
-        if os.getppid() != parent:
+        if os.getppid() != process:
             print(f"error: rank 0 has ended, and rank {rank} with it", file=sys.stderr, flush=True)
             os._exit(1)
 
 
-def _watch_children(trainer: Trainer, launcher: _SubprocessScriptLauncher, over: threading.Event) -> None:
+def _watch_others(launcher: _SubprocessScriptLauncher, over: threading.Event, killed: threading.Event) -> None:
     while not over.wait(_EVERY):
-        if (message := _first_to_end(launcher)) is None:
-            continue
-        if not over.wait(_GRACE):
-            print(f"error: {message}", file=sys.stderr, flush=True)
-            for process in launcher.procs:
-                process.kill()
-            os._exit(1)
-
-
-def _first_to_end(launcher: _SubprocessScriptLauncher) -> str | None:
-    for number, process in enumerate(launcher.procs, start=1):
-        status = process.poll()
-        if status:
-            how = signal.Signals(-status).name if status < 0 else f"status {status}"
-            return f"rank {number} (process {process.pid}) has ended with {how}; resume=auto goes on"
-    return None
+        for rank, process in enumerate(launcher.procs, start=1):
+            if not process.poll():
+                continue
+            if process.returncode < 0:  # else it has told why
+                name = signal.Signals(-process.returncode).name
+                line = f"error: rank {rank} (process {process.pid}) was ended by {name}; resume=auto goes on"
+                print(line, file=sys.stderr, flush=True)
+                killed.set()
+            if not over.wait(_GRACE):
+                for other in launcher.procs:
+                    other.kill()
+                os._exit(1)

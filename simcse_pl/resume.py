@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Callback
+from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.checkpoint import load
 from simcse_pl.distributed import is_first_process
@@ -45,6 +45,10 @@ class RunRecord(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The options are this run's own."""
         self.before = state_dict["before"]
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Keep the curves' steps right: where a run goes on between two epochs, Lightning counts one twice."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
 
 def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:

@@ -1,8 +1,9 @@
 """Runs of train.py in forks of one process that has imported everything: many real runs in little time.
 
 Takes a JSON list of runs on standard input, each with `arguments` of train.py, and perhaps `kill`: [what, n], to be
-killed by SIGKILL in the n-th call of `training_step`, or half-way through the n-th checkpoint that is `saved`. Prints
-a list of their exit statuses, with what they wrote to standard error.
+killed by SIGKILL in the n-th call of `training_step`, or half-way through the n-th checkpoint that is `saved`, or to be
+`told` to stop by SIGTERM in the n-th call of `training_step`. Prints a list of their exit statuses, with what they
+wrote to standard error.
 """
 
 import json
@@ -23,12 +24,14 @@ TRAIN = Path(__file__).parent.parent / "train.py"
 def kill_at(what: str, n: int) -> None:
     """Patch the n-th call of something to end this process at once."""
     calls = 0
-    original = {"training_step": SimCSEModule.training_step, "saved": torch.save}[what]
+    original = torch.save if what == "saved" else SimCSEModule.training_step
 
     def counted(*arguments, **options):
         nonlocal calls
         calls += 1
-        if calls < n:
+        if what == "told" and calls == n:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if calls < n or what == "told":
             return original(*arguments, **options)
         if what == "saved":
             Path(arguments[1]).write_bytes(b"PK half of a checkpoint")

