@@ -45,7 +45,7 @@ def main(config: DictConfig) -> float:
     callbacks = [*instantiate(config.callbacks).values(), record]
     trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     if hydra.mode == RunMode.MULTIRUN and starts_ranks(trainer):
-        run_job(job_arguments(hydra, folder))
+        run_job(__file__, job_arguments(hydra, folder))
         finished = finished_job(folder, job["overrides"])
         return float(finished["best"]["spearman"]) if finished else float("nan")
     checkpoint = find_checkpoint(resume, folder, job["overrides"])

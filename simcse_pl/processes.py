@@ -45,20 +45,21 @@ def starts_ranks(trainer: Trainer) -> bool:
     return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
 
 
-def run_job(arguments: Sequence[str]) -> int:
-    """Run this script again with other arguments, and wait for it; what stops this process stops that one first.
+def run_job(script: str | Path, arguments: Sequence[str]) -> int:
+    """Run a script, and wait for it; what stops this process stops that one first.
 
     A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
     process of its own it does not matter.
 
     Args:
+        script: a Python file.
         arguments: of the command line.
 
     Returns:
         Its exit status.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
-    process = subprocess.Popen([sys.executable, str(Path(sys.argv[0]).absolute()), *arguments], env=environment)
+    process = subprocess.Popen([sys.executable, str(script), *arguments], env=environment)
 
     def hand_on(number: int, frame: Any) -> None:
         process.send_signal(number)  # where a terminal sent it, the job has had it already

@@ -96,7 +96,7 @@ class Pruning(Callback):
             return
         if self._trial is not None:
             self._trial.report(float(trainer.callback_metrics[_MONITOR]), step=trainer.global_step)
-            self.pruned = bool(self._trial.should_prune())
+            self.pruned = not trainer.should_stop and bool(self._trial.should_prune())  # at its end it is complete
         self.pruned = trainer.strategy.broadcast(self.pruned)
         if self.pruned:
             trainer.should_stop = True

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -136,13 +135,10 @@ def job_arguments(hydra: Any, folder: Path) -> list[str]:
         hydra: Hydra's own config in that job.
         folder: the job's.
     """
-    given = get_args_parser().parse_args()
-    flags = [
-        argument
-        for name in ("config_path", "config_name", "config_dir")
-        if (value := getattr(given, name)) is not None
-        for argument in (f"--{name.replace('_', '-')}", value)
-    ]
+    flags = ["--config-name", hydra.job.config_name]
+    for source in hydra.runtime.config_sources:
+        if flag := {"main": "--config-path", "command-line": "--config-dir"}.get(source.provider):
+            flags += [flag, source.path]
     own = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
     return [
         *flags,

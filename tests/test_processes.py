@@ -188,7 +188,7 @@ def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_pat
 def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
-    options = ["hydra/launcher=submitit_local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
+    options = ["hydra/launcher=local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
     status, stderr = start("train.py", "-m", *options).end(400)
     assert status == 0, stderr
     for job in range(2):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.conf import ConfigSourceInfo
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
@@ -172,14 +173,20 @@ def test_a_job_that_has_not_ended_keeps_what_it_has(tmp_path):
     assert finished_job(tmp_path, ["seed=1"]) is None and (tmp_path / "metrics.csv").read_text() == "x"
 
 
-def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["train.py", "-m", "--config-dir", "mine", "seed=1,2"])
+def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed):
     hydra = composed("hydra.job.num=3").hydra
+    OmegaConf.set_readonly(hydra, False)
+    hydra.job.config_name = "train"
+    hydra.runtime.config_sources = [
+        ConfigSourceInfo(path=path, schema="file", provider=provider)
+        for provider, path in (("hydra", "theirs"), ("main", "/project/conf"), ("command-line", "/mine"))
+    ]
     hydra.overrides.task = ["seed=2", "sweep.row='fixed 0.1'"]
     hydra.overrides.hydra = ["hydra.mode=MULTIRUN", "hydra.sweep.dir=elsewhere", "hydra.verbose=true"]
     assert in_sweep()
     assert job_arguments(hydra, Path("/tmp/sweeps/monday/3")) == [
-        *("--config-dir", "mine", "seed=2", "sweep.row='fixed 0.1'", "hydra.verbose=true"),
+        *("--config-name", "train", "--config-path", "/project/conf", "--config-dir", "/mine"),
+        *("seed=2", "sweep.row='fixed 0.1'", "hydra.verbose=true"),
         *('hydra.run.dir="/tmp/sweeps/monday/3"', 'hydra.sweep.dir="/tmp/sweeps/monday"', "hydra.job.num=3"),
     ]
 
