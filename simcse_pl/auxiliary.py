@@ -18,6 +18,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     Attributes:
         name: of its curve, train/NAME.
+        reads_last_layer: whether it looks at the backbone's last layer, whatever the pooling reads.
         chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
 
     Raises:
@@ -25,6 +26,7 @@ class AuxiliaryLoss(nn.Module, ABC):
     """
 
     name: ClassVar[str]
+    reads_last_layer: ClassVar[bool] = False
     chunk_size: int | None = None
 
     def __init__(self, weight: float) -> None:

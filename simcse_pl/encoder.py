@@ -1,7 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from simcse_pl.backbone import (
     match_inputs,
     quiet_transformers,
     resolve,
+    transformer_layers,
 )
 from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
@@ -103,6 +104,10 @@ class SentenceEncoder(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.backbone.device
+
+    def unread_layers(self) -> Iterable[nn.Module]:
+        """The layers of the backbone after the last that the pooling reads."""
+        return transformer_layers(self.backbone)[self._pool.deepest(self.backbone.config.num_hidden_layers) :]
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Sentence vectors, through the head in training mode and, with head `mlp`, at test time too.

@@ -39,6 +39,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
     """
 
     name = "mlm"
+    reads_last_layer = True
     head: VocabularyHead
     special_ids: Tensor
 

@@ -73,10 +73,14 @@ class SimCSEModule(LightningModule):
             raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
         if fixed_dropout and gradient_checkpointing:
             raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
-        if gradient_checkpointing:
-            recompute_layers(encoder.backbone)
-        if freeze_layers is not None:
-            freeze(encoder.backbone, freeze_layers)
+        for trained in filter(None, (encoder, positive_encoder)):
+            if gradient_checkpointing:
+                recompute_layers(trained.backbone)
+            if freeze_layers is not None:
+                freeze(trained.backbone, freeze_layers)
+            if not any(term.reads_last_layer and term.weight for term in auxiliary):
+                for layer in trained.unread_layers():  # DDP waits for the gradient of whatever asks for one
+                    layer.requires_grad_(False)
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective

@@ -11,6 +11,8 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads this when it is imported
 os.environ["WANDB_MODE"] = "offline"
+if "PYTEST_XDIST_WORKER" in os.environ:  # a core is a worker's, and its commands'
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

@@ -12,13 +12,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from simcse_pl.backbone import (
+    freeze,
     load_backbone,
     load_tokenizer,
     longest_input,
     lower_cases,
     match_inputs,
     rebuild_backbone,
+    recompute_layers,
     resolve,
+    transformer_layers,
 )
 from simcse_pl.errors import UserError
 from tests.conftest import ARCHITECTURES
@@ -237,3 +240,41 @@ def test_code_that_comes_with_a_model_is_not_run(make_model, tmp_path):
     with pytest.raises(UserError, match="cannot load the model in") as error:
         load_backbone(str(folder))
     assert not (tmp_path / "ran").exists() and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_frozen_layers_are_the_first_with_the_embeddings(architecture, layers, make_model):
+    backbone = load_backbone(str(make_model(architecture)))
+    freeze(backbone, layers)
+    for number, layer in enumerate(transformer_layers(backbone)):
+        assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
+    assert not backbone.get_input_embeddings().weight.requires_grad
+
+
+@pytest.mark.parametrize("layers", [-1, 3])
+def test_a_model_with_nothing_to_train_is_told(layers, make_model):
+    with pytest.raises(UserError, match=f"freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
+        freeze(load_backbone(str(make_model("bert"))), layers)
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES.keys() - {"mpnet"}))
+def test_layers_that_are_computed_again_have_the_same_gradients(architecture, make_model):
+    """Dropout included."""
+    found = []
+    for again in (False, True):
+        backbone = load_backbone(str(make_model(architecture))).train()
+        if again:
+            recompute_layers(backbone)
+        torch.manual_seed(0)
+        ids = torch.arange(5, 29).view(2, 12)
+        backbone(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state.square().sum().backward()
+        found.append([p.grad for p in backbone.parameters() if p.grad is not None])
+    assert len(found[0]) == len(found[1]) > 0
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_an_architecture_whose_layers_cannot_be_computed_again_says_so(make_model):
+    with pytest.raises(UserError, match="gradient_checkpointing=true: MPNetModel does not support"):
+        recompute_layers(load_backbone(str(make_model("mpnet"))))

@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import BestCheckpoint, GeometryCurves, Speed, ValidateAtEnd
+from simcse_pl.callbacks import BestCheckpoint, GeometryCurves, Speed, StepSeeds, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
@@ -149,3 +149,16 @@ def test_speed_counts_all_views_and_leaves_validation_out(monkeypatch):
         if step == 1:
             speed.on_validation_end(None, module)
     assert logged == [6.0, 12.0, 6.0]
+
+
+def test_chance_is_the_seeds_the_batchs_and_the_ranks_alone(monkeypatch):
+    def drawn(seed, batch, rank=0):
+        monkeypatch.setattr("simcse_pl.callbacks.rank", lambda: rank)
+        trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch))
+        torch.rand(batch + 3)  # whatever was drawn before
+        StepSeeds(seed).on_train_batch_start(trainer, None, None, 0)
+        return tuple(torch.rand(4).tolist())
+
+    cases = [(seed, batch, rank) for seed in (0, 42) for batch in range(4) for rank in range(2)]
+    assert len({drawn(*case) for case in cases}) == len(cases)
+    assert [drawn(*case) for case in cases] == [drawn(*case) for case in cases]

@@ -42,11 +42,12 @@ def test_the_default_run_learns_from_the_sample(run_command, stsb_dev, tmp_path)
 
 
 def test_dropout_alone_teaches_the_packaged_encoder(run_command, senteval_dir, tmp_path):
+    """In a third of the steps; all 105 of the README's command take minutes more and it one point further."""
     where = [f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
-    run_command("train.py", "experiment=unsup_minilm", *where)
+    run_command("train.py", "experiment=unsup_minilm", "trainer.max_steps=35", *where)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert 100 * results["before"]["spearman"] == pytest.approx(79.7, abs=0.1)
-    assert 100 * results["best"]["spearman"] >= 84
+    assert 100 * results["best"]["spearman"] >= 83
 
 
 REFERENCE = {"STS12": 61.19, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}  # tests/evaluation/test_sts.py has STS13

@@ -1,11 +1,12 @@
-"""The W&B logger: offline unless somebody is logged in, and never a prompt."""
+"""metrics.csv, which goes on where it ends; the W&B logger: offline unless somebody is logged in, never a prompt."""
 
+import pandas
 import pytest
 import wandb
 
 from simcse_pl import loggers
 from simcse_pl.errors import UserError
-from simcse_pl.loggers import wandb_logger
+from simcse_pl.loggers import CurvesLogger, wandb_logger
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +59,28 @@ def test_other_ranks_start_no_run(monkeypatch, tmp_path):
     monkeypatch.setattr(loggers, "is_first_process", lambda: False)
     monkeypatch.setattr(loggers.wandb, "init", lambda **_: pytest.fail("a run on rank 1"))
     wandb_logger(tmp_path, mode="offline")
+
+
+def curves(folder):
+    return CurvesLogger(folder, name="", version="")
+
+
+def test_curves_go_on_where_the_file_ends(tmp_path):
+    first = curves(tmp_path)
+    first.log_metrics({"train/loss": 0.1 + 0.2}, step=0)
+    first.finalize("failed")
+    second = curves(tmp_path)
+    second.log_metrics({"train/loss": 0.25, "train/new": 1.0}, step=1)
+    second.finalize("success")
+    rows = pandas.read_csv(tmp_path / "metrics.csv")
+    assert rows["step"].tolist() == [0, 1] and rows["train/loss"].tolist() == [0.1 + 0.2, 0.25]
+    assert rows["train/new"].isna().tolist() == [True, False]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
+
+
+def test_what_was_validated_is_on_the_disk_at_once(tmp_path):
+    logger = curves(tmp_path)
+    logger.log_metrics({"train/loss": 0.5}, step=0)
+    assert not (tmp_path / "metrics.csv").exists()
+    logger.log_metrics({"val/spearman": 0.75}, step=0)
+    assert pandas.read_csv(tmp_path / "metrics.csv")["val/spearman"].dropna().tolist() == [0.75]

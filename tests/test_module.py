@@ -241,3 +241,26 @@ def test_an_objective_that_needs_labels_says_so(encoder, tmp_path):
     module = SimCSEModule(encoder, SoftmaxObjective(), LinearAdamW())
     with pytest.raises(UserError, match="objective=sbert needs a label for every pair: set data.label_column"):
         trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))
+
+
+@pytest.mark.parametrize("pooling", ["layers_0", "layers_1", "layers_1_2", "layers_3", "first_last", "cls"])
+def test_whatever_asks_for_a_gradient_gets_one(make_model, pooling):
+    """DDP would wait for it for ever."""
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=pooling)
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    loss, _ = module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
+    loss.backward()
+    assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk_size": 0}, "chunk_size=0: it must be at least 1"),
+        ({"freeze_layers": 3}, "freeze_layers=3: the model has 3 layers"),
+        ({"fixed_dropout": True, "gradient_checkpointing": True}, "gradient_checkpointing=true: layers computed again"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(encoder, options, message):
+    with pytest.raises(UserError, match=message):
+        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), **options)

@@ -136,7 +136,7 @@ def test_ctrl_c_ends_a_sweep_and_the_same_command_goes_on(start, given, tmp_path
     assert "Traceback" not in stderr, stderr
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_dies_takes_the_run_down(start, given, tmp_path, victim):
     started = start("train.py", *DDP, *given, *LONG, f"hydra.run.dir={tmp_path}/run", "seed=1")
     started.until(lambda: len(started.alive()) >= 2 and (tmp_path / "run" / "hparams.yaml").exists())
