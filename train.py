@@ -21,7 +21,7 @@ from simcse_pl.loggers import closing_run
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
-from simcse_pl.resume import RunRecord, find_checkpoint
+from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.search import Search
 from simcse_pl.sweep import describe_job, finished_job, in_sweep, job_arguments, with_row, with_values
 from simcse_pl.training import measure, train_and_test
@@ -48,6 +48,8 @@ def main(config: DictConfig) -> float:
         run_job(__file__, job_arguments(hydra, folder))
         finished = finished_job(folder, job["overrides"])
         return float(finished["best"]["spearman"]) if finished else float("nan")
+    if config.get("search"):
+        forget_checkpoint(folder)
     checkpoint = find_checkpoint(resume, folder, job["overrides"])
     search: Search | None = instantiate(config.get("search"))
     if search:

@@ -20,7 +20,7 @@ from simcse_pl.errors import Stopped, UserError
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
-_RANK_0 = "SIMCSE_PL_RANK_0"
+_STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too
 _OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 
 
@@ -59,6 +59,7 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> int:
         Its exit status.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
+    environment[_STARTED_BY] = str(os.getpid())
     process = subprocess.Popen([sys.executable, str(script), *arguments], env=environment)
 
     def hand_on(number: int, frame: Any) -> None:
@@ -99,12 +100,14 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         yield  # one process; or torchrun or SLURM watch
         return
     over, killed = threading.Event(), threading.Event()
-    if trainer.local_rank:
-        watch = partial(_watch_rank_0, int(os.environ[_RANK_0]), trainer.global_rank, over)
-    else:
-        os.environ[_RANK_0] = str(os.getpid())  # a rank that is still loading when this one ends will see it too
-        watch = partial(_watch_others, launcher, over, killed)
-    threading.Thread(target=watch, daemon=True).start()
+    watches = []
+    if _STARTED_BY in os.environ:
+        watches.append(partial(_watch_parent, int(os.environ[_STARTED_BY]), trainer.global_rank, over))
+    if trainer.local_rank == 0:
+        os.environ[_STARTED_BY] = str(os.getpid())
+        watches.append(partial(_watch_ranks, launcher, over, killed))
+    for watch in watches:
+        threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except Exception as error:
@@ -115,14 +118,15 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         over.set()
 
 
-def _watch_rank_0(process: int, rank: int, over: threading.Event) -> None:
+def _watch_parent(process: int, rank: int, over: threading.Event) -> None:
     while not over.wait(_EVERY):
         if os.getppid() != process:
-            print(f"error: rank 0 has ended, and rank {rank} with it", file=sys.stderr, flush=True)
+            what = "rank 0" if rank else "the sweep"
+            print(f"error: {what} has ended, and rank {rank} with it", file=sys.stderr, flush=True)
             os._exit(1)
 
 
-def _watch_others(launcher: _SubprocessScriptLauncher, over: threading.Event, killed: threading.Event) -> None:
+def _watch_ranks(launcher: _SubprocessScriptLauncher, over: threading.Event, killed: threading.Event) -> None:
     while not over.wait(_EVERY):
         for rank, process in enumerate(launcher.procs, start=1):
             if not process.poll():

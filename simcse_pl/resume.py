@@ -96,6 +96,12 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     return checkpoint
 
 
+def forget_checkpoint(folder: Path) -> None:
+    """Let a run in a folder begin anew: a trial of a search that was interrupted has been given up."""
+    if is_first_process():
+        (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
+
+
 def given_options(options: Sequence[str]) -> list[str]:
     """The options of a run in one order, without the one that says to go on."""
     return sorted(option for option in options if not option.lstrip("+").startswith("resume="))

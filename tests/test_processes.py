@@ -124,14 +124,16 @@ def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
         }
 
 
-def test_ctrl_c_ends_a_sweep_and_the_same_command_goes_on(start, given, tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
+    """Ctrl-C, which a terminal sends to all of its processes, or the sweep's own process killed."""
     sweep = tmp_path / "sweep"
     command = ["train.py", "-m", "seed=1,2", *DDP, *given, "val_every=2", "log_every=1", f"hydra.sweep.dir={sweep}"]
     started = start(*command, "trainer.max_steps=2000")
     started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
-    os.killpg(started.process.pid, signal.SIGINT)
+    os.kill(started.process.pid if how == signal.SIGKILL else -started.process.pid, how)
     status, stderr = started.end(60)
-    assert status in (1, 130) and not (sweep / "0" / "results.json").exists(), stderr
+    assert status in (-9 if how == signal.SIGKILL else 130, 1) and not (sweep / "0" / "results.json").exists(), stderr
     assert not (sweep / "1").exists()
     assert "Traceback" not in stderr, stderr
 

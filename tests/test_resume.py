@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from simcse_pl.errors import UserError
-from simcse_pl.resume import RunRecord, find_checkpoint, given_options
+from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint, given_options
 from tests.conftest import ROOT, SENTENCES, tiny
 
 STEPS = 12  # 4 epochs of 3 batches
@@ -138,6 +138,13 @@ def test_nothing_to_go_on_from_is_a_run_from_the_start(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
     assert find_checkpoint("auto", tmp_path, []) is None
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n"
+
+
+def test_a_trial_that_was_given_up_begins_anew(tmp_path):
+    write_run(tmp_path)
+    forget_checkpoint(tmp_path)
+    assert find_checkpoint("auto", tmp_path, []) is None
+    forget_checkpoint(tmp_path)  # there may be none
 
 
 @pytest.mark.parametrize(
