@@ -128,8 +128,8 @@ def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
 def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
     """Ctrl-C, which a terminal sends to all of its processes, or the sweep's own process killed."""
     sweep = tmp_path / "sweep"
-    command = ["train.py", "-m", "seed=1,2", *DDP, *given, "val_every=2", "log_every=1", f"hydra.sweep.dir={sweep}"]
-    started = start(*command, "trainer.max_steps=2000")
+    endless = ["trainer.max_epochs=100000", "val_every=2"]
+    started = start("train.py", "-m", "seed=1,2", *DDP, *given, *endless, f"hydra.sweep.dir={sweep}")
     started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
     os.kill(started.process.pid if how == signal.SIGKILL else -started.process.pid, how)
     status, stderr = started.end(60)
