@@ -20,6 +20,7 @@ from simcse_pl.errors import Stopped, UserError
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
+_TO_END = {"SIGINT": 15.0, "SIGTERM": 60.0}  # seconds for a job; the latter has a checkpoint to write
 _STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too
 _OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 
@@ -69,13 +70,17 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> int:
     before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return process.wait()
+    except Stopped as stopped:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        _end(process, _TO_END[stopped.name])
+        raise
     finally:
-        _end(process)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _end(process: subprocess.Popen[Any], grace: float = 60.0) -> None:
+def _end(process: subprocess.Popen[Any], grace: float) -> None:
     """Wait for a process that was told to stop; kill it if it takes too long."""
     try:
         process.wait(grace)
