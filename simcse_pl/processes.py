@@ -20,7 +20,10 @@ from simcse_pl.errors import Stopped, UserError
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
-_TO_END = {"SIGINT": 15.0, "SIGTERM": 60.0}  # seconds for a job; the latter has a checkpoint to write
+_TO_END = {  # a job: Ctrl-C has told it as well, and SIGTERM lets it write a checkpoint
+    signal.SIGINT: [(2.0, signal.SIGINT), (15.0, signal.SIGKILL)],
+    signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
+}
 _STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too
 _OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 
@@ -63,30 +66,31 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> int:
     environment[_STARTED_BY] = str(os.getpid())
     process = subprocess.Popen([sys.executable, str(script), *arguments], env=environment)
 
-    def hand_on(number: int, frame: Any) -> None:
-        process.send_signal(number)  # where a terminal sent it, the job has had it already
+    def stop(number: int, frame: Any) -> None:
         raise Stopped(number)
 
-    before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in _TO_END}
     try:
         return process.wait()
     except Stopped as stopped:
         for number in before:
             signal.signal(number, signal.SIG_IGN)
-        _end(process, _TO_END[stopped.name])
+        _end(process, _TO_END[signal.Signals[stopped.name]])
         raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _end(process: subprocess.Popen[Any], grace: float) -> None:
-    """Wait for a process that was told to stop; kill it if it takes too long."""
-    try:
-        process.wait(grace)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(process: subprocess.Popen[Any], signals: Sequence[tuple[float, signal.Signals]]) -> None:
+    """Wait for a process to end, and send it a signal after so many seconds, one after the other."""
+    for seconds, number in signals:
+        try:
+            process.wait(seconds)
+            return
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+    process.wait()
 
 
 @contextmanager

@@ -135,7 +135,6 @@ def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
     status, stderr = started.end(60)
     assert status in (-9 if how == signal.SIGKILL else 130, 1) and not (sweep / "0" / "results.json").exists(), stderr
     assert not (sweep / "1").exists()
-    assert "Traceback" not in stderr, stderr
 
 
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
