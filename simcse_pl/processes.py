@@ -49,7 +49,7 @@ def starts_ranks(trainer: Trainer) -> bool:
     return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
 
 
-def run_job(script: str | Path, arguments: Sequence[str]) -> int:
+def run_job(script: str | Path, arguments: Sequence[str]) -> None:
     """Run a script, and wait for it; what stops this process stops that one first.
 
     A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
@@ -59,8 +59,8 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> int:
         script: a Python file.
         arguments: of the command line.
 
-    Returns:
-        Its exit status.
+    Raises:
+        Stopped: this process was told to stop, and the script has ended.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     environment[_STARTED_BY] = str(os.getpid())
@@ -71,7 +71,7 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> int:
 
     before = {number: signal.signal(number, stop) for number in _TO_END}
     try:
-        return process.wait()
+        process.wait()
     except Stopped as stopped:
         for number in before:
             signal.signal(number, signal.SIG_IGN)

@@ -10,7 +10,6 @@ import time
 import uuid
 from pathlib import Path
 
-import pandas
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -89,11 +88,6 @@ def given(sentences, make_model):
     """Options for a run that takes seconds."""
     common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
     return [*common, "data.batch_size=4", "data.validation=[sample]"]
-
-
-def trained(folder):
-    """Whether a run has got to its second step."""
-    return (folder / "metrics.csv").exists() and pandas.read_csv(folder / "metrics.csv")["step"].max() > 0
 
 
 def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
