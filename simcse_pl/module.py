@@ -123,7 +123,7 @@ class SimCSEModule(LightningModule):
             of and says of the batch, by the names of the curves, of this device's rows too.
         """
         labels = batch.get("labels")
-        batch = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        batch = _views_of(batch)
         embeddings = self.embed(batch)
         loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None)
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
@@ -137,7 +137,7 @@ class SimCSEModule(LightningModule):
         """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
         loss, curves = self.loss(batch)
         if self.queue:
-            self.queue.update(self.encoder, {k: x for k, x in batch.items() if k != "labels"}, self.chunk_size)
+            self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
         means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
         self.log("train/loss", means[0], prog_bar=True)
         self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
@@ -186,3 +186,8 @@ def embed_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
     rows, views = batch["input_ids"].shape[:2]
     vectors: Tensor = encoder({name: tensor.flatten(0, 1) for name, tensor in batch.items()})
     return vectors.view(rows, views, -1)
+
+
+def _views_of(batch: Batch) -> Batch:
+    """A training batch without its labels."""
+    return {name: tensor for name, tensor in batch.items() if name != "labels"}
