@@ -1,5 +1,7 @@
 """Several processes with a share of the batch each, against one with all of it."""
 
+import itertools
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -29,7 +31,7 @@ def _batch(views):
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
 
 
-def _gradients(folder, case, dtype, first, end):
+def _gradients(folder, case, precision, first, end):
     """The loss of some rows of the batch, and its gradient as one vector, without dropout."""
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
@@ -42,14 +44,17 @@ def _gradients(folder, case, dtype, first, end):
         auxiliary=[MaskedLanguageModelling(weight=0.5, head="new")] if "mlm" in case else [],
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
-    ).to(dtype)
+    )
+    if precision is torch.float64:
+        module.double()
     batch = _batch(views=3 if "hard" in case else 2)
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     share = {name: x[first:end] for name, x in batch.items()}
     if queue:
         queue.update(encoder, share)
-    loss, _ = module.loss(share)
+    with torch.autocast("cpu", precision, enabled=precision in HALVES):
+        loss, _ = module.loss(share)
     loss.backward()
     return loss.detach(), torch.cat([p.grad.flatten() for p in module.parameters() if p.requires_grad])
 
@@ -60,18 +65,19 @@ def _one_rank(number, ranks, store, folder, results):
     MaskedLanguageModelling.mask = _mask_by_content
     bounds = [ROWS * n // ranks for n in range(ranks + 1)]
     found = {}
-    for case, dtype in CASES:
-        loss, gradient = _gradients(folder, case, dtype, bounds[number], bounds[number + 1])
-        found[case, dtype] = mean_over_ranks(loss), mean_over_ranks(gradient)  # as DDP averages them
+    for case, precision in CASES:
+        loss, gradient = _gradients(folder, case, precision, bounds[number], bounds[number + 1])
+        found[case, precision] = mean_over_ranks(loss), mean_over_ranks(gradient)  # as DDP averages them
     own = shares(bounds[number + 1] - bounds[number], torch.device("cpu"))
     results[number] = found, own, rank(), world_size()
     dist.destroy_process_group()
 
 
+HALVES = (torch.bfloat16, torch.float16)
+TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
-    (case, dtype)
-    for case in ("pairs", "hard", "mlm", "hard mlm chunks", "labels", "queue")
-    for dtype in (torch.float32, torch.float64)
+    *itertools.product(("pairs", "hard", "mlm", "hard mlm chunks", "labels", "queue"), (torch.float32, torch.float64)),
+    *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
 
@@ -86,14 +92,14 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
     sizes = {2: (3, 4), 3: (2, 2, 3)}[ranks]
     for number in range(ranks):
         assert results[number][1:] == (Shares(sizes, number), number, ranks)
-    for case, dtype in CASES:
-        loss, gradient = _gradients(folder, case.removesuffix(" chunks"), dtype, 0, ROWS)
-        tolerance = 1e-6 if dtype is torch.float32 else 1e-14
+    for case, precision in CASES:
+        loss, gradient = _gradients(folder, case.removesuffix(" chunks"), precision, 0, ROWS)
+        tolerance = TOLERANCES[precision]
         assert gradient.norm() > 0.1
         for number in range(ranks):
-            ours = results[number][0][case, dtype]
-            assert abs(ours[0] - loss) <= tolerance * loss, (case, dtype)
-            assert (ours[1] - gradient).norm() <= tolerance * gradient.norm(), (case, dtype)
+            ours = results[number][0][case, precision]
+            assert abs(ours[0] - loss) <= tolerance * loss, (case, precision)
+            assert (ours[1] - gradient).norm() <= tolerance * gradient.norm(), (case, precision)
 
 
 def test_a_share_weighs_as_much_as_its_rows():
