@@ -43,7 +43,7 @@ def rows_of(config):
     return [name.strip("'") for name in row_names(config).split("','")]
 
 
-@pytest.mark.parametrize("size, sizes", [("mini", "8,16,32,64,128"), ("paper", "32,64,128,256,512")])
+@pytest.mark.parametrize(("size", "sizes"), [("mini", "8,16,32,64,128"), ("paper", "32,64,128,256,512")])
 def test_batch_sizes_are_those_of_the_size(size, sizes, composed):
     config = composed("sweep=batch_size", f"size={size}")
     assert config.hydra.sweeper.params["data.batch_size"] == sizes
