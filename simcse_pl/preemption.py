@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ log = logging.getLogger(__name__)
 class Preemption(Callback):
     """Told to stop by SIGTERM, as a cluster does, all ranks end after the same batch, with a checkpoint.
 
-    Under SLURM the job is put into the queue again. What submitit runs is left to it: it has signals of its own.
+    Under SLURM the job is put into the queue again. What submitit runs is told by submitit's own signal, SIGUSR2 where
+    SUBMITIT_PREEMPT_SIGNAL names no other, and it is submitit that starts it again.
 
     Args:
         path: of the checkpoint.
@@ -30,14 +33,22 @@ class Preemption(Callback):
     def __init__(self, path: str | Path) -> None:
         self.path = path
         self._told = False
+        self._start_again: Callable[[], Any] = _requeue
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signal over from Lightning, whose handler begins a broadcast amid whatever a rank is doing.
 
         When training ends, Lightning puts back what was there before it.
         """
-        if threading.current_thread() is threading.main_thread() and "SUBMITIT_EXECUTOR" not in os.environ:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if "SUBMITIT_EXECUTOR" not in os.environ:
             signal.signal(signal.SIGTERM, self._note)
+            return
+        number = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
+        submitits = signal.signal(number, self._note)
+        if callable(submitits):
+            self._start_again = partial(submitits, number, None)
 
     def _note(self, number: int, frame: Any) -> None:
         self._told = True
@@ -54,9 +65,12 @@ class Preemption(Callback):
         progress.total.ready -= 1  # the batch that has begun will be the first to be trained on
         progress.current.ready -= 1
         trainer.save_checkpoint(self.path)
-        if trainer.is_global_zero:
-            print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)
-            _requeue()
+        try:
+            if trainer.is_global_zero:
+                print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)
+                self._start_again()
+        finally:
+            trainer.strategy.barrier()  # a rank that ends before may take the job down
         raise Stopped(signal.SIGTERM)
 
 

@@ -15,8 +15,15 @@ def trainer(tmp_path):
     saved = []
     progress = SimpleNamespace(total=SimpleNamespace(ready=8), current=SimpleNamespace(ready=2))
     loops = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
+    waited = []
     return SimpleNamespace(
-        save_checkpoint=saved.append, saved=saved, is_global_zero=True, global_step=7, fit_loop=loops
+        save_checkpoint=saved.append,
+        saved=saved,
+        is_global_zero=True,
+        global_step=7,
+        fit_loop=loops,
+        strategy=SimpleNamespace(barrier=lambda: waited.append(True)),
+        waited=waited,
     )
 
 
@@ -72,8 +79,25 @@ def test_without_scontrol_it_still_stops(preemption, trainer, monkeypatch, caplo
     assert "SLURM did not take job 12 again" in caplog.text
 
 
-def test_what_submitit_runs_is_left_to_it(preemption, trainer, monkeypatch):
+@pytest.mark.parametrize("name", [None, "USR1"])
+def test_submitit_starts_again_what_it_has_told_once_it_is_saved(preemption, trainer, monkeypatch, name):
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    before = signal.getsignal(signal.SIGTERM)
+    if name:
+        monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", name)
+    number = signal.SIGUSR1 if name else signal.SIGUSR2
+    told = []
+
+    def submitits(*arguments):
+        told.append((arguments, list(trainer.saved)))
+        raise SystemExit(122)
+
+    before = signal.signal(number, submitits), signal.getsignal(signal.SIGTERM)
     preemption.on_train_start(trainer, MODULE)
-    assert signal.getsignal(signal.SIGTERM) is before
+    signal.raise_signal(number)
+    assert told == [], "not amid a batch"
+    with pytest.raises(SystemExit) as stopped:
+        preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    assert stopped.value.code == 122
+    assert told == [((number, None), [preemption.path])] and trainer.waited == [True]
+    assert signal.getsignal(signal.SIGTERM) is before[1]
+    signal.signal(number, before[0])

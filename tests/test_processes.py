@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -189,3 +190,24 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
     for job in range(2):
         results = json.loads((sweep / str(job) / "results.json").read_text())
         assert results["steps"] == 6 and results["seed"] == job + 1 and "spearman" in results["test"]
+
+
+@pytest.mark.slow
+def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    sweep = tmp_path / "sweep"
+    options = ["hydra/launcher=local", "seed=1", "trainer=cpu", *given, f"hydra.sweep.dir={sweep}"]
+    run = start("train.py", "-m", *options, "trainer.max_epochs=300", "val_every=100")
+
+    def preempt():
+        job = next(pid for pid, words in run.alive().items() if "submitit.core._submit" in words)
+        os.kill(job, signal.SIGUSR2)
+
+    run.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
+    preempt()
+    status, stderr = run.end(400)
+    assert status == 0, stderr
+    assert json.loads((sweep / "0" / "results.json").read_text())["steps"] == 600
+    (log,) = (sweep / ".submitit").glob("*/*_log.err")
+    step = re.search(r"stopped after step (\d+)", log.read_text())[1]
+    assert f"going on from step {step}," in (sweep / "0" / "train.log").read_text()
