@@ -28,6 +28,7 @@ _EXPECTED = (
     "Experiment logs directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
     "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule knows where
+    "\n'hydra/launcher/.*' is validated against ConfigStore schema with the same name",  # ours are whole without it
     "Found [0-9]+ module\\(s\\) in eval mode at the start of training",  # the queue's encoder
 )
 
@@ -38,11 +39,11 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
     In a multirun whatever goes wrong in a job is printed, and the other jobs still run; the job has no results
     then, which SweepTable tells at the end. A job of several ranks ends all the same, lest the others wait for it.
     """
+    _ignore_what_is_expected()  # of Hydra, which comes before the task
 
     @functools.wraps(task)
     def wrapped(config: DictConfig) -> T | None:
-        for message in _EXPECTED:
-            warnings.filterwarnings("ignore", message)
+        _ignore_what_is_expected()  # once more, ahead of the filters of what has been imported since
         if not is_first_process():  # what there is to say, rank 0 says
             logging.getLogger("simcse_pl").setLevel(logging.WARNING)
         try:
@@ -78,3 +79,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+def _ignore_what_is_expected() -> None:
+    for message in _EXPECTED:
+        warnings.filterwarnings("ignore", message)

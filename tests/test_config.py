@@ -117,3 +117,11 @@ def test_pins_satisfy_the_package():
     for line in project["dependencies"]:
         requirement = Requirement(line)
         assert requirement.specifier.contains(pins[requirement.name]), line
+
+
+def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    options = ["hydra/launcher=submitit_slurm", "trainer=ddp", "trainer.num_nodes=2", "trainer.devices=8"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        launcher = compose("train", [*options, "hydra.launcher.partition=gpu"], return_hydra_config=True).hydra.launcher
+    assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")

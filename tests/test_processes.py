@@ -184,7 +184,7 @@ def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_pat
 def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
-    options = ["hydra/launcher=local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
+    options = ["hydra/launcher=submitit_local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
     status, stderr = start("train.py", "-m", *options).end(400)
     assert status == 0, stderr
     for job in range(2):
@@ -196,7 +196,7 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
 def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
-    options = ["hydra/launcher=local", "seed=1", "trainer=cpu", *given, f"hydra.sweep.dir={sweep}"]
+    options = ["hydra/launcher=submitit_local", "seed=1", "trainer=cpu", *given, f"hydra.sweep.dir={sweep}"]
     run = start("train.py", "-m", *options, "trainer.max_epochs=300", "val_every=100")
 
     def preempt():
