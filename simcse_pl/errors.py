@@ -3,6 +3,8 @@
 import signal
 from collections.abc import Sequence
 
+USER_ERROR_STATUS = 2
+
 
 class UserError(ValueError):
     """Something the person running the program can put right: a path, an option, a row of a file.

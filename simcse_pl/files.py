@@ -1,6 +1,7 @@
 """Writing files so that nobody finds half of one."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from pathlib import Path
 def cache_folder() -> Path:
     """Where the project keeps what it can make again, for this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
+
+
+_SAVING = ".saving-"
 
 
 @contextmanager
@@ -24,8 +28,16 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as name:  # beside them: moving is renaming there
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
         new = Path(name)
         yield new
         for file in sorted(new.iterdir(), key=lambda path: (path.name == last, path.name)):
+            with file.open("rb+") as written:
+                os.fsync(written)  # a machine that goes down must not keep the name without the content
             os.replace(file, folder / file.name)
+
+
+def remove_half_written(*folders: Path) -> None:
+    """Remove what processes that were killed in `written_whole` have left in folders that nobody writes to now."""
+    for left in (path for folder in folders for path in folder.glob(f"{_SAVING}*")):
+        shutil.rmtree(left)

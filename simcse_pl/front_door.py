@@ -14,11 +14,10 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import USER_ERROR_STATUS, UserError, one_line
 
 T = TypeVar("T")
 
-USER_ERROR_STATUS = 2
 _MISTAKES = (UserError, MisconfigurationException)  # the latter: a device that is not there, say
 
 # What libraries warn of that is as it should be here.

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import Metric, SpearmanCorrCoef
 from torchmetrics.utilities import dim_zero_cat
 
 _ROWS_AT_A_TIME = 2048
@@ -118,6 +118,15 @@ def gram_bound(x: Tensor) -> GramBound:
         trace=float(w.square().sum()),
         nonnegative=nonnegative / len(w) ** 2,
     )
+
+
+class SpearmanCorrelation(SpearmanCorrCoef):
+    """torchmetrics', but not a number where a similarity is none: it would rank those by their places in the data."""
+
+    def compute(self) -> Tensor:
+        """The correlation over all pairs seen, on every rank."""
+        correlation = super().compute()
+        return correlation if dim_zero_cat(self.preds).isfinite().all() else correlation.new_tensor(torch.nan)
 
 
 class Alignment(Metric):

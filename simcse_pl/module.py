@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
-from torchmetrics import SpearmanCorrCoef
 
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import freeze, recompute_layers
@@ -20,7 +19,7 @@ from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.gradient_cache import in_chunks
-from simcse_pl.metrics import Alignment, Uniformity
+from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import Objective, mean_similarities
 from simcse_pl.optimizer import LinearAdamW
@@ -69,6 +68,10 @@ class SimCSEModule(LightningModule):
         super().__init__()
         if chunk_size is not None and chunk_size < 1:
             raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
+        if queue and positive_encoder:
+            raise UserError(
+                "queue: its negatives are the first encoder's, and positives another's; it needs encoders=one"
+            )
         if fixed_dropout and positive_encoder:
             raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
         if fixed_dropout and gradient_checkpointing:
@@ -78,7 +81,7 @@ class SimCSEModule(LightningModule):
                 recompute_layers(trained.backbone)
             if freeze_layers is not None:
                 freeze(trained.backbone, freeze_layers)
-            if not any(term.reads_last_layer and term.weight for term in auxiliary):
+            if trained is positive_encoder or not any(term.reads_last_layer and term.weight for term in auxiliary):
                 for layer in trained.unread_layers():  # DDP waits for the gradient of whatever asks for one
                     layer.requires_grad_(False)
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
@@ -96,7 +99,7 @@ class SimCSEModule(LightningModule):
             queue.attach(encoder)
         self.chunk_size = chunk_size
         self.optimizer_settings = optimizer
-        self.spearman = SpearmanCorrCoef()
+        self.spearman = SpearmanCorrelation()
         self.alignment = Alignment()
         self.uniformity = Uniformity()
 

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.distributed import sum_over_ranks
+from simcse_pl.distributed import is_first_process, sum_over_ranks
 from simcse_pl.errors import Stopped
+from simcse_pl.processes import submitits_signal
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,18 @@ class Preemption(Callback):
         """
         if threading.current_thread() is not threading.main_thread():
             return
-        if "SUBMITIT_EXECUTOR" not in os.environ:
-            signal.signal(signal.SIGTERM, self._note)
-            return
-        number = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
-        submitits = signal.signal(number, self._note)
-        if callable(submitits):
-            self._start_again = partial(submitits, number, None)
+        submitits = submitits_signal()
+        before = signal.signal(submitits or signal.SIGTERM, self._note)
+        if submitits and callable(before):
+            self._start_again = partial(before, submitits, None)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Before training, and after it, nothing is lost by stopping at once."""
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if trainer.state.fn != "fit" and in_main_thread and not submitits_signal():
+            signal.signal(signal.SIGTERM, _stop_at_once)
+
+    on_test_start = on_validation_start
 
     def _note(self, number: int, frame: Any) -> None:
         self._told = True
@@ -72,6 +78,13 @@ class Preemption(Callback):
         finally:
             trainer.strategy.barrier()  # a rank that ends before may take the job down
         raise Stopped(signal.SIGTERM)
+
+
+def _stop_at_once(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    if is_first_process():
+        _requeue()
+    raise Stopped(number)
 
 
 def _requeue() -> None:

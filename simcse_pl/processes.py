@@ -14,9 +14,9 @@ from typing import Any
 
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
-from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.errors import Stopped, UserError
+from simcse_pl.errors import USER_ERROR_STATUS, Stopped, UserError
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
@@ -26,19 +26,30 @@ _TO_END = {  # a job: Ctrl-C has told it as well, and SIGTERM lets it write a ch
 }
 _STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too
 _OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
+_NOT_A_JOBS = (*_OF_RANKS, "SUBMITIT_EXECUTOR")  # submitit tells the process that it has started
 
 
 def keep_to_rank_0s_folder() -> None:
     """Let Hydra write nothing for the ranks that torchrun or SLURM start beside the first: call it before Hydra.
 
-    Lightning tells those that it starts the same.
+    Lightning tells those that it starts the same. A sweep is refused here: its jobs start their own ranks.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
+        print("error: a sweep starts the ranks of its jobs itself: leave torchrun out of it", file=sys.stderr)
+        raise SystemExit(USER_ERROR_STATUS)
     rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
     if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
         return
     sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
     if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # each would have one by its own clock
-        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks")
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
+
+
+def submitits_signal() -> signal.Signals | None:
+    """The signal by which submitit tells what it runs to stop and begin again; None for what it does not run."""
+    if "SUBMITIT_EXECUTOR" not in os.environ:
+        return None
+    return signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
 
 
 def starts_ranks(trainer: Trainer) -> bool:
@@ -53,7 +64,7 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> None:
     """Run a script, and wait for it; what stops this process stops that one first.
 
     A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
-    process of its own it does not matter.
+    process of its own it does not matter. By submitit's signal it is told to write a checkpoint, before submitit is.
 
     Args:
         script: a Python file.
@@ -62,20 +73,24 @@ def run_job(script: str | Path, arguments: Sequence[str]) -> None:
     Raises:
         Stopped: this process was told to stop, and the script has ended.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_JOBS}
     environment[_STARTED_BY] = str(os.getpid())
     process = subprocess.Popen([sys.executable, str(script), *arguments], env=environment)
 
     def stop(number: int, frame: Any) -> None:
         raise Stopped(number)
 
-    before = {number: signal.signal(number, stop) for number in _TO_END}
+    submitits = submitits_signal()
+    before = {number: signal.signal(number, stop) for number in [*_TO_END, *filter(None, [submitits])]}
     try:
         process.wait()
     except Stopped as stopped:
         for number in before:
             signal.signal(number, signal.SIG_IGN)
-        _end(process, _TO_END[signal.Signals[stopped.name]])
+        told = signal.Signals[stopped.name]
+        _end(process, _TO_END.get(told, _TO_END[signal.SIGTERM]))
+        if told == submitits and callable(again := before[told]):
+            again(told, None)
         raise
     finally:
         for number, handler in before.items():
@@ -113,6 +128,7 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
     if _STARTED_BY in os.environ:
         watches.append(partial(_watch_parent, int(os.environ[_STARTED_BY]), trainer.global_rank, over))
     if trainer.local_rank == 0:
+        subprocess_script._launch_process_observer = _watched_here  # type: ignore[attr-defined, assignment]
         os.environ[_STARTED_BY] = str(os.getpid())
         watches.append(partial(_watch_ranks, launcher, over, killed))
     for watch in watches:
@@ -125,6 +141,10 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         raise
     finally:
         over.set()
+
+
+def _watched_here(processes: Sequence[subprocess.Popen[Any]]) -> None:
+    """In the place of Lightning's own watch, which kills rank 0 where the others have ended before it, as told to."""
 
 
 def _watch_parent(process: int, rank: int, over: threading.Event) -> None:

@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from simcse_pl.checkpoint import load
 from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
+from simcse_pl.files import remove_half_written, written_whole
 from simcse_pl.report.results import CURVES_FILE
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,8 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
         UserError: no such checkpoint, a damaged one, or a folder that holds another run's.
     """
     last = folder / LAST_CHECKPOINT
+    if is_first_process():
+        remove_half_written(folder, last.parent)
     if resume is None or resume == "auto":
         checkpoint = last if resume and last.is_file() else None
     elif not Path(resume).is_file():

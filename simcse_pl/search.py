@@ -1,5 +1,6 @@
 """A search over options with Optuna: the jobs of a sweep are its trials, and share its study by a file."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,11 +66,12 @@ class Search:
         self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:
-        """Close the trial with its best score on dev; returns what results.json says of it."""
+        """Close the trial with its best score on dev, as failed where it is none; returns what results.json says."""
         optuna = _import_optuna()
         pruned = self.callback.pruned
-        state = optuna.trial.TrialState.PRUNED if pruned else optuna.trial.TrialState.COMPLETE
-        self._study.tell(self._trial, None if pruned else score, state=state)
+        states = optuna.trial.TrialState
+        state = states.PRUNED if pruned else states.FAIL if math.isnan(score) else states.COMPLETE
+        self._study.tell(self._trial, score if state == states.COMPLETE else None, state=state)
         return {"values": self._trial.params, "pruned": pruned}
 
     def _give_up_what_was_interrupted(self, job: int) -> None:

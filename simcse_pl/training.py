@@ -34,9 +34,11 @@ def train_and_test(
         What was validated on, the steps, and the metrics `before` training, at the `best` step, and of its `test`.
 
     Raises:
-        UserError: another checkpoint callback, or no step to train.
+        UserError: another checkpoint callback, gradients accumulated over batches, or no step to train.
     """
     best = trainer.checkpoint_callback
+    if trainer.accumulate_grad_batches != 1:
+        raise UserError("trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if not resume:
@@ -44,7 +46,7 @@ def train_and_test(
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_model_path:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
-    module.load_state_dict(torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"])
+    module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]
     return {
         "validation": data.tasks["dev"].name,
@@ -56,13 +58,21 @@ def train_and_test(
     }
 
 
+def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
+    """Those of a checkpoint, for all ranks: on other machines than rank 0's there may be no such file."""
+    first = trainer.is_global_zero
+    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    return trainer.strategy.broadcast(weights)
+
+
 def measure(encoder: SentenceEncoder, suite: Suite) -> dict[str, Any]:
-    """The tasks of a suite: Spearman's correlations of `sts`, accuracies of `transfer`, and why others `failed`."""
+    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`."""
     encode = EncodeOnce(partial(encoder.encode, batch_size=128, progress=True), suite.sentences())
     results = evaluate_suite(encode, suite, encoder.device, progress=True)
     return {
         "sts": {task.task: task.all.spearman for task in results.sts},
         "transfer": {task.task: task.accuracy for task in results.transfer},
+        "transfer_dev": {task.task: task.dev_accuracy for task in results.transfer},
         "failed": results.failed,
     }
 

@@ -64,6 +64,7 @@ def test_settings_know_the_recipes_of_their_models(recipe):
     name, batch_size, lr, epochs = TABLE_A1[recipe]
     assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
     assert config.trainer.max_epochs == epochs
+    assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
 
 
 @pytest.mark.parametrize("recipe", TABLE_A1)

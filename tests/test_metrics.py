@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from simcse_pl import metrics
 from simcse_pl.metrics import (
     Alignment,
+    SpearmanCorrelation,
     Uniformity,
     alignment,
     effective_rank,
@@ -39,6 +40,14 @@ def test_what_is_known_without_computing():
     assert uniformity(x[:1].expand(4, 6)).item() == pytest.approx(0, abs=1e-6)
     assert alignment(x, -x).item() == pytest.approx(4)
     assert uniformity(torch.stack([x[0], -x[0]])).item() == pytest.approx(-8)
+
+
+def test_a_similarity_that_is_no_number_leaves_no_correlation():
+    metric = SpearmanCorrelation()
+    metric.update(torch.tensor([0.1, 0.9, 0.3]), torch.tensor([1.0, 3.0, 2.0]))
+    assert metric.compute() == pytest.approx(1, abs=1e-5)
+    metric.update(torch.tensor([torch.nan]), torch.tensor([4.0]))
+    assert metric.compute().isnan()
 
 
 def test_too_few_rows_give_no_number():

@@ -34,6 +34,20 @@ def preemption(tmp_path):
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize("hook", ["on_validation_start", "on_test_start"])
+def test_outside_of_training_it_stops_at_once(preemption, trainer, hook, monkeypatch):
+    monkeypatch.setattr("simcse_pl.preemption._requeue", lambda: trainer.saved.append("requeued"))
+    trainer.state = SimpleNamespace(fn="fit")
+    before = signal.getsignal(signal.SIGTERM)
+    getattr(preemption, hook)(trainer, MODULE)
+    assert signal.getsignal(signal.SIGTERM) is before
+    trainer.state = SimpleNamespace(fn="validate")
+    getattr(preemption, hook)(trainer, MODULE)
+    with pytest.raises(Stopped) as stopped:
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.code == 143 and trainer.saved == ["requeued"]
+
+
 MODULE = SimpleNamespace(device=torch.device("cpu"))
 
 

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT, tiny
+from tests.test_resume import assert_same, everything_of
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 LONG = ["trainer.max_epochs=100000", "val_every=1000000", "log_every=1"]
@@ -193,10 +194,11 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path):
+@pytest.mark.parametrize("trainer", [["trainer=cpu"], DDP])
+def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, trainer):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
-    options = ["hydra/launcher=submitit_local", "seed=1", "trainer=cpu", *given, f"hydra.sweep.dir={sweep}"]
+    options = ["hydra/launcher=submitit_local", "seed=1", *trainer, *given, f"hydra.sweep.dir={sweep}"]
     run = start("train.py", "-m", *options, "trainer.max_epochs=300", "val_every=100")
 
     def preempt():
@@ -211,3 +213,46 @@ def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path):
     (log,) = (sweep / ".submitit").glob("*/*_log.err")
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     assert f"going on from step {step}," in (sweep / "0" / "train.log").read_text()
+
+
+@pytest.mark.slow
+def test_the_sweep_of_two_values_ends_with_both(start, given, tmp_path):
+    sweep = tmp_path / "sweep"
+    values = "objective.temperature=0.05,0.1"
+    status, stderr = start("train.py", "-m", *DDP, values, *given, "val_every=3", f"hydra.sweep.dir={sweep}").end(300)
+    assert status == 0, stderr
+    for job in range(2):
+        results = json.loads((sweep / str(job) / "results.json").read_text())
+        assert results["steps"] == 6 and {"spearman", "alignment", "uniformity"} <= results["test"].keys()
+
+
+@pytest.mark.slow
+def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, given, tmp_path):
+    last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
+
+    def run(folder):
+        options = [*DDP, *given, "trainer.max_epochs=30", "val_every=10", "log_every=1", "data.num_workers=1"]
+        return start("train.py", *options, "resume=auto", f"hydra.run.dir={tmp_path}/{folder}")
+
+    status, stderr = run("whole").end(300)
+    assert status == 0, stderr
+    told = run("stopped")
+    told.until(last.exists)
+    for process in told.alive():  # the workers too, as systemd and SLURM do
+        os.kill(process, signal.SIGTERM)
+    status, stderr = told.end(100)
+    assert status == 143 and "stopped after step" in stderr, stderr
+    saved = last.stat().st_mtime_ns
+    killed = run("stopped")
+    killed.until(lambda: last.stat().st_mtime_ns > saved)
+    for process in killed.alive():
+        os.kill(process, signal.SIGKILL)
+    assert killed.end(100)[0] == -signal.SIGKILL
+    status, stderr = run("stopped").end(300)
+    assert status == 0, stderr
+    assert_same(tmp_path / "stopped", everything_of(tmp_path / "whole"))
+
+
+def test_a_sweep_under_torchrun_is_refused(start):
+    status, stderr = start("train.py", "-m", "seed=1,2", RANK="1", WORLD_SIZE="2").end(100)
+    assert status == 2 and stderr == "error: a sweep starts the ranks of its jobs itself: leave torchrun out of it\n"

@@ -77,6 +77,12 @@ def test_a_trial_below_the_median_of_the_others_at_its_step_is_pruned(tmp_path):
     assert stopped == [False, False]
 
 
+def test_a_trial_that_came_apart_has_failed(tmp_path):
+    _, _, told = run(tmp_path, 0, float("nan"))
+    assert not told["pruned"]
+    assert study_of(tmp_path).trials[0].state == optuna.trial.TrialState.FAIL
+
+
 def test_none_of_the_first_trials_is_pruned(tmp_path):
     for trial, level in enumerate((0.9, 0.1, 0.1)):
         assert run(tmp_path, trial, level, startup=3)[1] == [False]

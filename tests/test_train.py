@@ -125,6 +125,7 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
     encoder = SentenceEncoder.from_pretrained(folder / "encoder")
     expected = evaluate_suite(encoder.encode, load_suite(["MR", "STS-B"], bundle))
     assert results["transfer"] == {"MR": pytest.approx(expected.transfer[0].accuracy, abs=0.02)}
+    assert results["transfer_dev"] == {"MR": pytest.approx(expected.transfer[0].dev_accuracy, abs=0.02)}
     assert results["sts"] == {"STS-B": pytest.approx(expected.sts[0].all.spearman, abs=1e-4)}
     assert done.stderr.splitlines()[-1].startswith("error: MRPC: ") and list(results["failed"]) == ["MRPC"]
     assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
@@ -191,6 +192,10 @@ def test_without_the_hub_one_line_says_so(train):
         ),
         (["trainer.max_steps=0"], "error: trainer.max_epochs and trainer.max_steps leave no step to train\n"),
         (["resume=nowhere.ckpt"], "error: resume: no file nowhere.ckpt\n"),
+        (
+            ["+trainer.accumulate_grad_batches=2"],
+            "error: trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead\n",
+        ),
         (["objective.temperature=0"], "error: objective.temperature=0: it must be above 0\n"),
     ],
 )

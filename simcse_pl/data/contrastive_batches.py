@@ -1,5 +1,6 @@
 """Which rows make a contrastive batch, this rank's share of each, and where a resumed run goes on."""
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,7 +97,13 @@ class EpochLoader(DataLoader[list[Row] | list[LabeledRow]]):
             collate_fn=collate,
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
+            worker_init_fn=_leave_signals_to_the_trainer,
         )
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         yield from super().__iter__()
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:
+    """A whole process group is told to stop, and the trainer needs its workers until it has."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

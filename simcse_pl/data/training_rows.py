@@ -102,6 +102,8 @@ def _followed(documents: Sequence[str]) -> list[int]:
     followed = [i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after]
     if not followed:
         raise UserError("data.train: no sentence is followed by another in its document, which this view needs")
+    if documents[0] == documents[-1]:
+        log.warning("train: no blank line tells documents apart, and each line is taken to follow the one before")
     left_out = len(documents) - len(followed)
     log.info("train: %d of %d sentences are the last of their document and left out", left_out, len(documents))
     return followed

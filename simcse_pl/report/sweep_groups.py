@@ -102,7 +102,7 @@ class Groups:
                 return run.best.alignment
             case "uniformity":
                 return run.best.uniformity
-        accuracies = [accuracy for task in self.transfer_tasks if (accuracy := run.transfer.get(task)) is not None]
+        accuracies = [accuracy for task in self.transfer_tasks if (accuracy := run.transfer_dev.get(task)) is not None]
         return 100 * fmean(accuracies) if accuracies and len(accuracies) == len(self.transfer_tasks) else None
 
 
@@ -128,7 +128,7 @@ def grouped(sweep: Sweep) -> Groups:
     ]
     present = _in_order(keys_of({group.column: None} for group in groups if group.column), paper)
     groups = _with_the_papers_rows(groups, paper, present) if any(rows.values()) else groups
-    accuracies = [{task: own for task, own in run.transfer.items() if own is not None} for run in sweep.runs]
+    accuracies = [{task: own for task, own in run.transfer_dev.items() if own is not None} for run in sweep.runs]
     return Groups(sweep, paper, options, present, groups, shared_tasks(accuracies, TRANSFER_TASKS))
 
 

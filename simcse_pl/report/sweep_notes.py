@@ -23,7 +23,7 @@ def _about_scores(groups: Groups) -> list[str]:
     ]
     if tasks := groups.transfer_tasks:
         few = f" ({len(tasks)} of {len(TRANSFER_TASKS)} tasks)" * (len(tasks) < len(TRANSFER_TASKS))
-        notes.append(f"transfer: mean accuracy x 100 of {', '.join(tasks)}{few}")
+        notes.append(f"transfer: mean accuracy x 100 on dev of {', '.join(tasks)}{few}")
     return notes
 
 

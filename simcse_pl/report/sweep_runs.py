@@ -60,7 +60,7 @@ class TrainingRun(_Shape):
     seed: int | None = None
     sweep: Place | None = None
     trial: Trial | None = None
-    transfer: Mapping[str, float | None] = {}
+    transfer_dev: Mapping[str, float | None] = {}
     failed: Mapping[str, str] = {}
 
 

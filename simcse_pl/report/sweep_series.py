@@ -24,11 +24,6 @@ class Point:
     score: Spread
     runs: Sequence[float] = ()
 
-    @property
-    def number(self) -> float | None:
-        """The value, where it is a number."""
-        return as_number(self.value)
-
 
 @dataclass(frozen=True)
 class Series:

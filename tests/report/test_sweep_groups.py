@@ -141,8 +141,8 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(write_sweep, job, group
 
 def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep, job, group):
     jobs = [
-        job(0.7, seed=0, transfer={"MR": 0.8, "CR": 0.9, "TREC": 0.5}),
-        job(0.7, seed=1, transfer={"MR": 0.7, "CR": 0.6, "TREC": None}, failed={"TREC": "no file"}),
+        job(0.7, seed=0, transfer_dev={"MR": 0.8, "CR": 0.9, "TREC": 0.5}),
+        job(0.7, seed=1, transfer_dev={"MR": 0.7, "CR": 0.6, "TREC": None}, failed={"TREC": "no file"}),
         job(0.7, seed=2),
     ]
     groups = group(write_sweep("s", *jobs))

@@ -94,7 +94,11 @@ def test_the_papers_column_is_that_which_the_sweep_names_else_all(column_, figur
 
 
 def test_transfer_stands_beside_the_papers_and_counts_its_own_seeds(write_sweep, job, group):
-    jobs = [job(0.7, seed=0, row=0.1, transfer={"MR": 0.8, "CR": 0.9}), job(0.8, seed=1, row=0.1), job(0.8, row="none")]
+    jobs = [
+        job(0.7, seed=0, row=0.1, transfer_dev={"MR": 0.8, "CR": 0.9}),
+        job(0.8, seed=1, row=0.1),
+        job(0.8, row="none"),
+    ]
     (table,) = sweep_tables(group(write_sweep("s", *jobs, table="table_d2_mlm")))
     assert shown(table)[0] == [
         "weight of MLM", "dev", "paper", "test", "alignment", "uniformity", "transfer", "paper, transfer",
