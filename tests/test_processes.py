@@ -199,7 +199,7 @@ def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, 
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1", *trainer, *given, f"hydra.sweep.dir={sweep}"]
-    run = start("train.py", "-m", *options, "trainer.max_epochs=300", "val_every=100")
+    run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")
 
     def preempt():
         job = next(pid for pid, words in run.alive().items() if "submitit.core._submit" in words)
@@ -209,7 +209,7 @@ def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, 
     preempt()
     status, stderr = run.end(400)
     assert status == 0, stderr
-    assert json.loads((sweep / "0" / "results.json").read_text())["steps"] == 600
+    assert json.loads((sweep / "0" / "results.json").read_text())["steps"] == 300
     (log,) = (sweep / ".submitit").glob("*/*_log.err")
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     assert f"going on from step {step}," in (sweep / "0" / "train.log").read_text()
@@ -231,7 +231,7 @@ def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, g
     last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
 
     def run(folder):
-        options = [*DDP, *given, "trainer.max_epochs=30", "val_every=10", "log_every=1", "data.num_workers=1"]
+        options = [*DDP, *given, "trainer.max_epochs=15", "val_every=5", "log_every=1", "data.num_workers=1"]
         return start("train.py", *options, "resume=auto", f"hydra.run.dir={tmp_path}/{folder}")
 
     status, stderr = run("whole").end(300)
