@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from simcse_pl.files import written_whole
+from simcse_pl.files import remove_half_written, written_whole
 
 
 def contents(folder):
@@ -37,3 +37,12 @@ def test_the_last_is_moved_last(tmp_path, monkeypatch):
         for name in "cba":
             (new / name).write_text("")
     assert moved == ["a", "c", "b"]
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    (tmp_path / "last.ckpt").write_text("whole")
+    half = tmp_path / ".saving-x1"
+    half.mkdir()
+    (half / "last.ckpt").write_text("ha")
+    remove_half_written(tmp_path, tmp_path / "nowhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]

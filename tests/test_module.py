@@ -15,6 +15,7 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.metrics import alignment, uniformity
 from simcse_pl.module import SimCSEModule
+from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
 from tests.conftest import SENTENCES
@@ -193,6 +194,13 @@ def test_fixed_dropout_is_refused_for_two_encoders(encoder):
         UserError, match="^fixed_dropout=true: two encoders have no mask in common; it needs encoders=one"
     ):
         SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=encoder, fixed_dropout=True)
+
+
+def test_a_queue_is_refused_for_two_encoders(encoder):
+    with pytest.raises(UserError, match="^queue: its negatives are the first encoder's, .* needs encoders=one"):
+        SimCSEModule(
+            encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=encoder, queue=MomentumQueue(size=4)
+        )
 
 
 class Norm(AuxiliaryLoss):
