@@ -75,17 +75,8 @@ def main() -> None:
     cases += [(size, arguments.chunk_size) for size in arguments.sizes]
     found = []
     for rows, chunk_size in track(cases, "measuring", console=Console(stderr=True), transient=True):
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "benchmarks.gradient_cache",
-            "--one",
-            str(rows),
-            str(chunk_size),
-        ]
-        command += ["--max-length", str(arguments.max_length)]
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gradient_cache"]
+        command += ["--one", str(rows), str(chunk_size), "--max-length", str(arguments.max_length)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
         found.append(json.loads(done.stdout.splitlines()[-1]) | {"chunk_size": chunk_size or None})
 
