@@ -94,6 +94,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         chunk_size=config.chunk_size,
         gradient_checkpointing=config.gradient_checkpointing,
         freeze_layers=config.freeze_layers,
+        group_by_length=config.group_by_length,
     )
 
 

@@ -20,6 +20,7 @@ class AuxiliaryLoss(nn.Module, ABC):
         name: of its curve, train/NAME.
         reads_last_layer: whether it looks at the backbone's last layer, whatever the pooling reads.
         chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
+        group_by_length: whether sequences of like length go through the backbone together (see length_groups).
 
     Raises:
         UserError: a weight below 0.
@@ -28,6 +29,7 @@ class AuxiliaryLoss(nn.Module, ABC):
     name: ClassVar[str]
     reads_last_layer: ClassVar[bool] = False
     chunk_size: int | None = None
+    group_by_length: bool = False
 
     def __init__(self, weight: float) -> None:
         super().__init__()

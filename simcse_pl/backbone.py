@@ -215,6 +215,15 @@ def transformer_layers(backbone: PreTrainedModel) -> nn.ModuleList:
     return next(m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
 
 
+def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
+    """What turns token ids into vectors; None where a backbone has no such layer."""
+    try:
+        layer = backbone.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return layer if isinstance(layer, nn.Embedding) else None
+
+
 def recompute_layers(backbone: PreTrainedModel) -> None:
     """Keep no activations inside layers; backward computes them again, under the same random numbers.
 

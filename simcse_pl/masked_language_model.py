@@ -13,6 +13,7 @@ from simcse_pl.distributed import sum_over_ranks, world_size
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.length_groups import length_groups
 from simcse_pl.vocabulary_head import VocabularyHead
 
 HEADS = ("pretrained", "new")
@@ -98,8 +99,11 @@ class MaskedLanguageModelling(AuxiliaryLoss):
 
     def _sum(self, encoder: SentenceEncoder, sequences: Batch) -> Tensor:
         """The sum of the cross-entropy over the tokens of some sequences, [1]."""
-        inputs = {name: x for name, x in sequences.items() if name != "labels"}
-        hidden_states = encoder.backbone(**inputs).last_hidden_state
-        chosen = sequences["labels"] != NOT_CHOSEN
-        scores = self.head(hidden_states[chosen])  # nobody asks for the vocabulary at other positions
-        return F.cross_entropy(scores, sequences["labels"][chosen], reduction="sum").view(1)
+        states, labels = [], []
+        for _, group in length_groups(encoder, sequences) if self.group_by_length else [(None, {**sequences})]:
+            wanted = group.pop("labels")
+            chosen = wanted != NOT_CHOSEN
+            states.append(encoder.backbone(**group).last_hidden_state[chosen])
+            labels.append(wanted[chosen])
+        scores = self.head(torch.cat(states))  # nobody asks for the vocabulary at other positions
+        return F.cross_entropy(scores, torch.cat(labels), reduction="sum").view(1)

@@ -18,7 +18,9 @@ from simcse_pl.distributed import mean_over_ranks
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+from simcse_pl.fast_dropout import use_fast_dropout
 from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.length_groups import in_length_groups
 from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import Objective, mean_similarities
@@ -46,6 +48,8 @@ class SimCSEModule(LightningModule):
         chunk_size: rows of a device's batch that are encoded at once (see gradient_cache); all where None.
         gradient_checkpointing: activations inside a layer are not kept, and computed again in backward.
         freeze_layers: the word embeddings and so many layers from the first stay as they are; all train where None.
+        group_by_length: on a CPU, sequences of like length go through the encoder together, padded to their own longest
+            (see length_groups); vectors are the same.
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders or with gradient
@@ -64,6 +68,7 @@ class SimCSEModule(LightningModule):
         chunk_size: int | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: int | None = None,
+        group_by_length: bool = True,
     ) -> None:
         super().__init__()
         if chunk_size is not None and chunk_size < 1:
@@ -79,6 +84,7 @@ class SimCSEModule(LightningModule):
         for trained in filter(None, (encoder, positive_encoder)):
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
+            use_fast_dropout(trained.backbone)
             if freeze_layers is not None:
                 freeze(trained.backbone, freeze_layers)
             if trained is positive_encoder or not any(term.reads_last_layer and term.weight for term in auxiliary):
@@ -91,13 +97,14 @@ class SimCSEModule(LightningModule):
         terms = [term for term in auxiliary if term.weight]
         for term in terms:
             term.attach(encoder)
-            term.chunk_size = chunk_size
+            term.chunk_size, term.group_by_length = chunk_size, group_by_length
         self.auxiliary = nn.ModuleList(terms)
         self.fixed_dropout = fixed_dropout
         self.queue = queue
         if queue:
             queue.attach(encoder)
         self.chunk_size = chunk_size
+        self.group_by_length = group_by_length
         self.optimizer_settings = optimizer
         self.spearman = SpearmanCorrelation()
         self.alignment = Alignment()
@@ -110,10 +117,11 @@ class SimCSEModule(LightningModule):
     def _embed_at_once(self, batch: Batch) -> Tensor:
         if self.positive_encoder:
             first, others = ({name: tensor[:, part] for name, tensor in batch.items()} for part in (_FIRST, _OTHERS))
-            return torch.cat([embed_views(self.encoder, first), embed_views(self.positive_encoder, others)], dim=1)
+            encoders = ((self.encoder, first), (self.positive_encoder, others))
+            return torch.cat([embed_views(*views, self.group_by_length) for views in encoders], dim=1)
         if self.fixed_dropout:
             return embed_with_fixed_dropout(self.encoder, batch)
-        return embed_views(self.encoder, batch)
+        return embed_views(self.encoder, batch, self.group_by_length)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The objective of this device's rows of a contrastive batch, with the auxiliary terms.
@@ -147,10 +155,23 @@ class SimCSEModule(LightningModule):
         self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss
 
-    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the gradient's norm, before it is clipped."""
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        self.log("train/grad_norm", torch.nn.utils.get_total_norm(gradients))
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Log the gradient's norm, and clip.
+
+        Lightning's own clipping refuses a fused optimizer in bf16, though only float16's scaler could mind it.
+        """
+        trained = [p for p in self.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        self.log("train/grad_norm", norm)
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
+        elif gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add scored pairs to the validation's metrics."""
@@ -162,7 +183,7 @@ class SimCSEModule(LightningModule):
 
     def _measure(self, batch: Batch, stage: str) -> None:
         scores = batch.pop("scores")
-        first, second = embed_views(self.encoder, batch).float().unbind(dim=1)
+        first, second = embed_views(self.encoder, batch, self.group_by_length).float().unbind(dim=1)
         self.spearman.update(F.cosine_similarity(first, second), scores)
         alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
@@ -178,16 +199,24 @@ class SimCSEModule(LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW over all weights, with its linear schedule step by step."""
+        fused = self.trainer.precision != "16-mixed"  # whose scaler clips no gradients for a fused optimizer
         optimizer, schedule = self.optimizer_settings.build(
-            self.parameters(), int(self.trainer.estimated_stepping_batches)
+            self.parameters(), int(self.trainer.estimated_stepping_batches), fused
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def embed_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
-    """All views of a batch in one pass of an encoder: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+def embed_views(encoder: SentenceEncoder, batch: Batch, group_by_length: bool = False) -> Tensor:
+    """All views of a batch at once: tensors [batch, views, tokens] in, [batch, views, dim] out.
+
+    Args:
+        encoder: what encodes.
+        batch: the views.
+        group_by_length: in groups of like length; else in one padded pass.
+    """
     rows, views = batch["input_ids"].shape[:2]
-    vectors: Tensor = encoder({name: tensor.flatten(0, 1) for name, tensor in batch.items()})
+    sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
+    vectors: Tensor = in_length_groups(encoder, sequences) if group_by_length else encoder(sequences)
     return vectors.view(rows, views, -1)
 
 

@@ -33,7 +33,7 @@ class LinearAdamW:
             if not value >= 0:
                 raise UserError(f"optimizer.{name}={value}: it must be 0 or more")
 
-    def build(self, parameters: Iterable[Parameter], total_steps: int) -> tuple[AdamW, LambdaLR]:
-        """The optimizer, and its schedule over `total_steps` optimizer steps."""
-        optimizer = AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
+    def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
+        """The optimizer, and its schedule over `total_steps` optimizer steps; `fused` is one kernel for all it does."""
+        optimizer = AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=fused)
         return optimizer, get_linear_schedule_with_warmup(optimizer, self.warmup_steps, total_steps)

@@ -4,9 +4,10 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from simcse_pl.auxiliary import AuxiliaryLoss
+from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
@@ -98,11 +99,8 @@ def word_embeddings(encoder: SentenceEncoder) -> Tensor:
     Raises:
         UserError: an encoder that has no matrix of word embeddings.
     """
-    try:
-        embedding = encoder.backbone.get_input_embeddings()
-    except NotImplementedError:
-        embedding = None
-    if not isinstance(embedding, nn.Embedding):
+    embedding = word_embedding_layer(encoder.backbone)
+    if embedding is None:
         model = type(encoder.backbone).__name__
         raise UserError(f"auxiliary: {model} has no matrix of word embeddings for a regularizer: leave it out")
     rows, padding = embedding.weight, embedding.padding_idx

@@ -31,7 +31,8 @@ def train_and_test(
         resume: a checkpoint to go on from.
 
     Returns:
-        What was validated on, the steps, and the metrics `before` training, at the `best` step, and of its `test`.
+        What was validated on, the precision, the steps, and the metrics `before` training, at the `best` step, and
+        of its `test`.
 
     Raises:
         UserError: another checkpoint callback, gradients accumulated over batches, or no step to train.
@@ -50,6 +51,7 @@ def train_and_test(
     test = trainer.test(module, data, verbose=False)[0]
     return {
         "validation": data.tasks["dev"].name,
+        "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
         "before": _without_stage(record.before),

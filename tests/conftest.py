@@ -3,8 +3,10 @@
 import logging
 import os
 import runpy
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads 
 os.environ["WANDB_MODE"] = "offline"
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core is a worker's, and its commands'
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+_CACHE = tempfile.TemporaryDirectory(prefix="simcse_pl-tests-")
+for _sample in Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").glob("simcse_pl/wiki_sample-*.txt"):
+    (Path(_CACHE.name) / "simcse_pl").mkdir(exist_ok=True)  # slow to extract; the tests' own tokens are not kept
+    shutil.copy(_sample, Path(_CACHE.name) / "simcse_pl")
+os.environ["XDG_CACHE_HOME"] = _CACHE.name
 
 import pytest
 import torch

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.callbacks import BestCheckpoint, GeometryCurves, Speed, StepSeeds, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -112,7 +113,9 @@ def test_geometry_curves_are_of_all_validation_embeddings_at_each_validation(mak
     sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
     with torch.no_grad():  # random weights put all sentences into one direction; after a shift some cosines are below 0
         encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
-    validated = DataLoader(pairs, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
+    first, second = (tokenize(encoder.tokenizer, sentences[side::2], 64) for side in (0, 1))
+    tokenized = list(zip(first, second, [pair.score for pair in pairs], strict=True))
+    validated = DataLoader(tokenized, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
     views = DataLoader([(text,) for text in SENTENCES], batch_size=4, collate_fn=ViewCollator(encoder.tokenizer, 16))
     trainer = pl.Trainer(
         accelerator="cpu",

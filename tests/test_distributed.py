@@ -28,7 +28,7 @@ def _batch(views):
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(5, 60, (ROWS, views, 9), generator=generator)
     mask = (torch.arange(9) < torch.randint(4, 10, (ROWS, views, 1), generator=generator)).long()
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    return {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}  # 0 pads
 
 
 def _gradients(folder, case, precision, first, end):

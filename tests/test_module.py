@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
+from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
@@ -52,8 +53,13 @@ def view_loader(encoder, batch_size=3):
     return DataLoader(rows, batch_size=batch_size, collate_fn=ViewCollator(encoder.tokenizer, 16))
 
 
+def tokenized(encoder, pairs=PAIRS):
+    sides = [tokenize(encoder.tokenizer, [getattr(pair, side) for pair in pairs], 64) for side in ("first", "second")]
+    return list(zip(*sides, [pair.score for pair in pairs], strict=True))
+
+
 def pair_loader(encoder, pairs=PAIRS):
-    return DataLoader(pairs, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
+    return DataLoader(tokenized(encoder, pairs), batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
 
 
 def encoded(encoder, pairs):
@@ -171,15 +177,14 @@ def test_learning_lowers_the_loss(module, tmp_path):
 
 
 def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
-    other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="cls", head="mlp")
-    other.tokenizer = encoder.tokenizer
+    other = SentenceEncoder.from_pretrained(make_model("bert", num_hidden_layers=2), pooling="cls", head="mlp")
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=other).eval()
     batch = ViewCollator(encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
     both = module.embed(batch)
     for view, own in ((0, encoder), (1, other), (2, other)):
         alone = own({name: tensor[:, view] for name, tensor in batch.items()})
         torch.testing.assert_close(both[:, view], alone, atol=1e-6, rtol=0)
-    scored = PairCollator(encoder.tokenizer)(PAIRS)
+    scored = PairCollator(encoder.tokenizer)(tokenized(encoder))
     expected = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW()).eval()
     for own in (module, expected):
         own.log = lambda *arguments, **options: None

@@ -133,7 +133,8 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
 
 def test_two_processes_train_what_one_does(train, sentences, make_model):
     """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
-    common = ["data=text", f"data.train={sentences}", "logger=csv", "model.dropout=0.0", *tiny(make_model("bert"))]
+    common = ["data=text", f"data.train={sentences}", "logger=csv", "model.dropout=0.0", "trainer.precision=32-true"]
+    common += tiny(make_model("bert"))
     _, one = train(*common, folder="one")
     done, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
     results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]

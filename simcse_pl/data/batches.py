@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers import Row
-from simcse_pl.data.sts import ScoredPair
+from simcse_pl.data.corpus import Tokens, tokenize
 
 Batch = dict[str, Tensor]
-LabeledRow = tuple[Row, int]  # its sentences and the number of its class
+Sentence = str | Tokens  # its text, or its tokens where they are known
+LabeledRow = tuple[tuple[Sentence, ...], int]  # its sentences and the number of its class
+TokenizedPair = tuple[Tokens, Tokens, float]  # two sentences and their score
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,13 @@ class ViewCollator:
     tokenizer: PreTrainedTokenizerBase
     max_length: int
 
-    def __call__(self, rows: Sequence[Row]) -> Batch:
+    def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
         """Tensors [batch, views, tokens] for rows of equal length."""
         sentences = [sentence for row in rows for sentence in row]
-        inputs = self.tokenizer(
-            sentences, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-        )
+        texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+        new = iter(tokenize(self.tokenizer, texts, self.max_length))
+        tokens = [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
+        inputs = padded(tokens, self.tokenizer)
         views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
 
@@ -52,13 +55,23 @@ class LabeledViewCollator:
 
 @dataclass(frozen=True)
 class PairCollator:
-    """Scored pairs into one padded batch, at the encoder's own length."""
+    """Tokenized pairs into one padded batch."""
 
     tokenizer: PreTrainedTokenizerBase
 
-    def __call__(self, pairs: Sequence[ScoredPair]) -> Batch:
+    def __call__(self, pairs: Sequence[TokenizedPair]) -> Batch:
         """Tensors [batch, 2, tokens], and `scores` [batch]."""
-        sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
-        inputs = self.tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")
+        inputs = padded([tokens for first, second, _ in pairs for tokens in (first, second)], self.tokenizer)
         batch = {name: tensor.view(len(pairs), 2, -1) for name, tensor in inputs.items()}
-        return batch | {"scores": torch.tensor([pair.score for pair in pairs])}
+        return batch | {"scores": torch.tensor([score for _, _, score in pairs])}
+
+
+def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
+    """What the tokenizer itself would return of single sentences, padded to the longest: tensors [n, tokens] int64."""
+    shape = len(tokens), max(map(len, tokens))
+    ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row, own in enumerate(tokens):
+        ids[row, : len(own)] = own
+        mask[row, : len(own)] = 1
+    inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
+    return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}

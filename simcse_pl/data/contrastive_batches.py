@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from simcse_pl.data.batches import Batch, LabeledRow
-from simcse_pl.data.readers import Row
+from simcse_pl.data.batches import Batch, LabeledRow, Sentence
 from simcse_pl.data.training_rows import Key, TrainingRows
 from simcse_pl.errors import UserError
 
@@ -64,13 +63,13 @@ class ContrastiveBatches(Sampler[list[Key]]):
 
     def __iter__(self) -> Iterator[list[Key]]:
         epoch, starts = self.epoch, self._starts()
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch)).tolist()
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch))
         for start, end in list(zip(starts, [*starts[1:], self.rows], strict=True))[self.first :]:
             own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
-            yield [(epoch, row) for row in order[own:own_end]]
+            yield [(epoch, row) for row in order[own:own_end].tolist()]
 
 
-class EpochLoader(DataLoader[list[Row] | list[LabeledRow]]):
+class EpochLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """A loader of contrastive batches.
 
     An epoch begins when its first batch is asked for: Lightning makes the first iterator before it says which

@@ -2,16 +2,19 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator
+from simcse_pl.data.batches import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
 from simcse_pl.data.contrastive_batches import ContrastiveBatches, EpochLoader
-from simcse_pl.data.readers import read_documents, read_labeled_rows, read_rows
+from simcse_pl.data.corpus import open_corpus, tokenize
+from simcse_pl.data.readers import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
 from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
@@ -88,6 +91,7 @@ class SentenceDataModule(LightningDataModule):
         self.seed = seed
         self.rows: TrainingRows | None = None
         self.tasks: dict[str, StsTask] = {}
+        self.pairs: dict[str, list[TokenizedPair]] = {}
         self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
@@ -95,6 +99,7 @@ class SentenceDataModule(LightningDataModule):
         if self.rows is not None:
             return
         self.tasks = {split: load_stsb(self.validation, self.senteval_dir, split) for split in ("dev", "test")}
+        self.pairs = {split: self._tokenized(task.pairs) for split, task in self.tasks.items()}
         self.rows = self._training_rows()
         width = len(self.rows.rows[0])
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
@@ -111,17 +116,23 @@ class SentenceDataModule(LightningDataModule):
 
     def _training_rows(self) -> TrainingRows:
         how = (self.columns, self.on_bad_row, self.header, self.split)
-        labels = documents = None
-        if self.view is not None and self.view.following:
-            rows, documents = read_documents(self.train, self.on_bad_row)
+        documents = self.view is not None and bool(self.view.following)
+        if documents:
+            read = partial(iterate_documents, self.train, self.on_bad_row)
         elif self.label_column is not None:
-            rows, labels = read_labeled_rows(self.train, self.label_column, *how)
+            read = partial(iterate_labeled_rows, self.train, self.label_column, *how)
         else:
-            rows = read_rows(self.train, *how)
-        if self.view is not None and len(rows[0]) > 1:
-            given = f"{self.train} has rows of {len(rows[0])} sentences, with positives of their own"
+            read = partial(iterate_rows, self.train, *how)
+        described = (fingerprint(self.train, self.split), read.func.__name__, self.label_column, *how)
+        named = documents or self.label_column is not None
+        corpus = open_corpus(read, described, self.tokenizer, self.max_length, named)
+        if self.view is not None and len(corpus.sentences[0]) > 1:
+            given = f"{self.train} has rows of {len(corpus.sentences[0])} sentences, with positives of their own"
             raise UserError(f"{given}: set views=dropout, or data.columns to one column")
-        return TrainingRows(rows, self.view, labels, documents, self.limit, self.seed)
+        names = {"documents" if documents else "labels": corpus.names}
+        return TrainingRows(
+            corpus.sentences, self.view, limit=self.limit, seed=self.seed, tokens=corpus.tokens, **names
+        )
 
     def train_dataloader(self) -> EpochLoader:
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
@@ -143,19 +154,25 @@ class SentenceDataModule(LightningDataModule):
         """Go on from there."""
         self._place = state_dict
 
-    def val_dataloader(self) -> DataLoader[ScoredPair]:
+    def val_dataloader(self) -> DataLoader[TokenizedPair]:
         """STS-B's development pairs."""
         return self._pair_loader("dev")
 
-    def test_dataloader(self) -> DataLoader[ScoredPair]:
+    def test_dataloader(self) -> DataLoader[TokenizedPair]:
         """STS-B's test pairs."""
         return self._pair_loader("test")
 
-    def _pair_loader(self, split: str) -> DataLoader[ScoredPair]:
+    def _pair_loader(self, split: str) -> DataLoader[TokenizedPair]:
         """This rank's share of the pairs, each of them on one rank only, like lengths together."""
-        pairs = sorted(self.tasks[split].pairs, key=lambda pair: -max(len(pair.first), len(pair.second)))
         return DataLoader(
-            pairs[rank() :: world_size()],  # type: ignore[arg-type]
+            self.pairs[split][rank() :: world_size()],  # type: ignore[arg-type]
             batch_size=_VALIDATION_BATCH,
             collate_fn=PairCollator(self.tokenizer),
         )
+
+    def _tokenized(self, pairs: Sequence[ScoredPair]) -> list[TokenizedPair]:
+        """Pairs at the encoder's own length, the longest first."""
+        sides = ([pair.first for pair in pairs], [pair.second for pair in pairs])
+        first, second = (tokenize(self.tokenizer, side, self.tokenizer.model_max_length) for side in sides)
+        tokenized = zip(map(np.array, first), map(np.array, second), [pair.score for pair in pairs], strict=True)
+        return sorted(tokenized, key=lambda pair: -max(len(pair[0]), len(pair[1])))

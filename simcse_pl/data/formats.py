@@ -51,10 +51,7 @@ def open_table(path: Path, header: bool = True) -> Table:
     Raises:
         UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too).
     """
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give a file")
-    if not path.is_file():
-        raise UserError(f"no file {path}")
+    check_is_file(path)
     packed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if packed else path).suffix.lower()
     match suffix:
@@ -69,6 +66,18 @@ def open_table(path: Path, header: bool = True) -> Table:
         case ".parquet":
             return _parquet(path, packed)
     raise UserError(f"{path}: its name should end in .txt, .csv, .tsv, .jsonl or .parquet (or that and .gz)")
+
+
+def check_is_file(path: Path) -> None:
+    """See that there is a file.
+
+    Raises:
+        UserError: a folder, or nothing.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give a file")
+    if not path.is_file():
+        raise UserError(f"no file {path}")
 
 
 def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:

@@ -1,16 +1,24 @@
 """Readers: rows of sentences from a local file or from the hub, each row checked."""
 
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simcse_pl import hub
-from simcse_pl.data.formats import Cells, Table, Unreadable, open_table
+from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table
 from simcse_pl.errors import UserError, one_line
+
+if TYPE_CHECKING:
+    import datasets
 
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
+Records = Generator[
+    tuple[Row, str | None], None, str | None
+]  # rows with what stands beside; what to warn of at the end
 HUB = "hf://datasets/"
 ON_BAD_ROW = ("error", "drop")
 
@@ -36,19 +44,30 @@ def read_rows(
     Raises:
         UserError: no such file, format or column, no rows, or a bad row; it names the file and the line.
     """
+    return [row for row, _ in with_warning(iterate_rows(source, columns, on_bad_row, header, split))]
+
+
+def iterate_rows(
+    source: str | Path,
+    columns: Sequence[int | str] | None = None,
+    on_bad_row: str = "error",
+    header: bool = True,
+    split: str = "train",
+) -> Records:
+    """Rows of sentences one by one, each with None; the arguments and errors are those of `read_rows`."""
     table = _open_source(str(source), header, split)
-    return _read(source, table, _positions(source, table.header, columns), None, on_bad_row)[0]
+    return _read(source, table, _positions(source, table.header, columns), None, on_bad_row)
 
 
-def read_labeled_rows(
+def iterate_labeled_rows(
     source: str | Path,
     label_column: int | str,
     columns: Sequence[int | str] | None = None,
     on_bad_row: str = "error",
     header: bool = True,
     split: str = "train",
-) -> tuple[list[Row], list[str]]:
-    """Rows of sentences as `read_rows` reads them, and the label of each.
+) -> Records:
+    """Rows of sentences as `read_rows` reads them, each with its label.
 
     Args:
         source, on_bad_row, header, split: see `read_rows`.
@@ -64,21 +83,17 @@ def read_labeled_rows(
     if positions is not None and label in positions:
         raise UserError(f"data.label_column={label_column} is one of data.columns too, which are the sentences'")
     records = ((place, _with_text_label(cells, label)) for place, cells in table.records)
-    rows, labels = _read(source, Table(table.header, records), positions, label, on_bad_row)
-    if not rows[0]:
-        raise UserError(f"{source} has no column of sentences beside data.label_column={label_column}")
-    return rows, labels
+    return _read(source, Table(table.header, records), positions, label, on_bad_row)
 
 
-def read_documents(source: str | Path, on_bad_row: str = "error") -> tuple[list[Row], list[str]]:
-    """The sentences of a text file, and of each the name of the document that it stands in.
+def iterate_documents(source: str | Path, on_bad_row: str = "error") -> Records:
+    """The sentences of a text file, rows of one, each with the name of the document that it stands in.
+
+    A document's rows stand together, in their order.
 
     Args:
         source: a .txt file, here or on the hub: a sentence a line, a blank line between documents.
         on_bad_row: see `read_rows`.
-
-    Returns:
-        Rows of one sentence, and a name for each row; a document's rows stand together, in their order.
 
     Raises:
         UserError: as from `read_rows`; a source that keeps no documents apart.
@@ -90,16 +105,20 @@ def read_documents(source: str | Path, on_bad_row: str = "error") -> tuple[list[
     return _read(source, Table(["sentence", "document"], table.documents), [0], 1, on_bad_row)
 
 
-def _read(
-    source: str | Path, table: Table, positions: list[int] | None, label: int | None, on_bad_row: str
-) -> tuple[list[Row], list[str]]:
-    """The sentences at `positions`, all but the label where None; and the labels, where there is a column of them."""
+def with_warning(records: Records) -> Iterator[tuple[Row, str | None]]:
+    """The records, and a warning in the log after the last of them where rows were dropped."""
+    warning = yield from records
+    if warning:
+        log.warning(warning)
+
+
+def _read(source: str | Path, table: Table, positions: list[int] | None, label: int | None, on_bad_row: str) -> Records:
+    """The sentences at `positions`, all but the label where None; and the label, where there is a column of them."""
     if on_bad_row not in ON_BAD_ROW:
         raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
     width = None if table.header is None else len(table.header)
-    rows: list[Row] = []
-    labels: list[str] = []
-    dropped: list[str] = []
+    rows = dropped = 0
+    first = ""
     for place, cells in table.records:
         if width is None and not isinstance(cells, Unreadable):
             width = len(cells)
@@ -107,18 +126,18 @@ def _read(
         problem = _problem(cells, sentences if label is None else [*sentences, label], width, table.header)
         if problem is None:
             assert not isinstance(cells, Unreadable)
-            rows.append(tuple(cells[i].strip() for i in sentences))
-            if label is not None:
-                labels.append(cells[label].strip())
+            if not sentences:
+                raise UserError(f"{source} has no column of sentences beside data.label_column={label}")
+            yield tuple(cells[i].strip() for i in sentences), None if label is None else cells[label].strip()
+            rows += 1
         elif on_bad_row == "error":
             raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
         else:
-            dropped.append(f"{place}: {problem}")
-    if dropped:
-        log.warning("%s: %d bad rows dropped, the first at %s", source, len(dropped), dropped[0])
+            first = first or f"{place}: {problem}"
+            dropped += 1
     if not rows:
         raise UserError(f"{source} has no rows{' that could be used' if dropped else ''}")
-    return rows, labels
+    return f"{source}: {dropped} bad rows dropped, the first at {first}" if dropped else None
 
 
 def _positions(source: str | Path, header: list[str] | None, columns: Sequence[int | str] | None) -> list[int] | None:
@@ -158,15 +177,35 @@ def _problem(cells: Cells, positions: Sequence[int], width: int | None, header: 
     return None
 
 
+def fingerprint(source: str | Path, split: str = "train") -> str:
+    """What is another for other content: a file's SHA-256, or what the library `datasets` knows a hub dataset by.
+
+    Raises:
+        UserError: no such source.
+    """
+    found = _locate(str(source))
+    if not isinstance(found, Path):
+        return str(_load_hub_dataset(found, split)._fingerprint)
+    check_is_file(found)
+    with open(found, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _open_source(name: str, header: bool, split: str) -> Table:
+    found = _locate(name)
+    return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
+
+
+def _locate(name: str) -> Path | str:
+    """The file that a source is, or the repository of a hub dataset."""
     if not name.startswith(HUB):
-        return open_table(Path(name), header)
+        return Path(name)
     owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
     if not owner or not repository:
         raise UserError(f"{name}: write {HUB}OWNER/NAME or {HUB}OWNER/NAME/FILE")
     if file:
-        return open_table(hub.download(f"{owner}/{repository}", file, repo_type="dataset"), header)
-    return open_hub_dataset(f"{owner}/{repository}", split)
+        return hub.download(f"{owner}/{repository}", file, repo_type="dataset")
+    return f"{owner}/{repository}"
 
 
 def open_hub_dataset(repository: str, split: str) -> Table:
@@ -175,15 +214,19 @@ def open_hub_dataset(repository: str, split: str) -> Table:
     Raises:
         UserError: there is none, or the hub is out of reach and the cache has no copy.
     """
+    dataset = _load_hub_dataset(repository, split)
+    names = list(dataset.column_names)
+    return Table(names, ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1)))
+
+
+def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
     import datasets  # slow to import, and only this road needs it
 
     if not hub.reachable():
         datasets.config.HF_HUB_OFFLINE = True  # what is in the cache still loads, at once
     try:
         with hub.quiet("huggingface_hub", "datasets"):
-            dataset = datasets.load_dataset(repository, split=split)
+            return datasets.load_dataset(repository, split=split)
     except Exception as error:  # the library has dozens of kinds
         why = one_line(error) if hub.reachable() else f"it is not in the local cache and {hub.unreachable_hint()}"
         raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
-    names = list(dataset.column_names)
-    return Table(names, ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1)))

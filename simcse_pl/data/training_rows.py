@@ -3,11 +3,13 @@
 import itertools
 import logging
 import random
+from array import array
 from collections.abc import Iterator, Sequence
 
 from torch.utils.data import Dataset
 
-from simcse_pl.data.batches import LabeledRow
+from simcse_pl.data.batches import LabeledRow, Sentence
+from simcse_pl.data.corpus import Tokens
 from simcse_pl.data.readers import Row
 from simcse_pl.data.views import Original, View
 from simcse_pl.errors import UserError
@@ -19,7 +21,7 @@ Key = tuple[int, int]  # the epoch, and the place among the chosen rows
 _FOLLOWING = 3  # sentences that a view is shown of those after a row's own
 
 
-class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
+class TrainingRows(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """Rows to train on; of a row of one sentence, the sentence and the positive that a view makes of it.
 
     A view's chance is seeded by the seed, the epoch and the row. The keys carry the epoch, so that worker
@@ -33,6 +35,8 @@ class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
             that are the last of their document are left out.
         limit: how many rows are trained on, drawn at random and kept in order; all where None.
         seed: of what is drawn, and of the view's chance.
+        tokens: of each row those of its sentences, where they are known; rows are then given as tokens, but for
+            the positives that a view makes.
 
     Raises:
         UserError: all rows of one class, none with another after it in its document, or a limit out of range.
@@ -49,8 +53,10 @@ class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
         documents: Sequence[str] | None = None,
         limit: int | None = None,
         seed: int = 42,
+        tokens: Sequence[tuple[Tokens, ...]] | None = None,
     ) -> None:
         self.rows = rows
+        self.tokens = tokens
         self.view = view
         self.classes = sorted(set(labels or []))
         if len(self.classes) == 1:
@@ -68,14 +74,15 @@ class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, keys: Sequence[Key]) -> list[Row] | list[LabeledRow]:
+    def __getitem__(self, keys: Sequence[Key]) -> list[tuple[Sentence, ...]] | list[LabeledRow]:
         """The rows of a batch, each with its positive and, where there are labels, with its label.
 
         Args:
             keys: from `ContrastiveBatches`.
         """
         places = [(epoch, self.chosen[row]) for epoch, row in keys]
-        rows = [self.rows[place] for _, place in places]
+        given: Sequence[tuple[Sentence, ...]] = self.rows if self.tokens is None else self.tokens
+        rows = [given[place] for _, place in places]
         if self.view is not None:
             positives = self.view([self._original(epoch, place) for epoch, place in places])
             rows = [(*row, positive) for row, positive in zip(rows, positives, strict=True)]
@@ -97,9 +104,9 @@ class TrainingRows(Dataset[list[Row] | list[LabeledRow]]):
             yield self.rows[after][0]
 
 
-def _followed(documents: Sequence[str]) -> list[int]:
+def _followed(documents: Sequence[str]) -> Sequence[int]:
     """The rows that have another after them in their document."""
-    followed = [i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after]
+    followed = array("q", (i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after))
     if not followed:
         raise UserError("data.train: no sentence is followed by another in its document, which this view needs")
     if documents[0] == documents[-1]:

@@ -2,12 +2,15 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
 from simcse_pl.backbone import load_tokenizer
-from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator
-from simcse_pl.data.sts import ScoredPair
+from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator, padded
+from simcse_pl.data.corpus import tokenize
+from simcse_pl.encoder import SentenceEncoder
+from tests.conftest import ARCHITECTURES, SENTENCES
 
 
 @pytest.fixture
@@ -50,8 +53,10 @@ def test_labels_stand_beside_the_views(tokenizer):
 
 
 def test_pairs_keep_their_scores(tokenizer):
-    batch = PairCollator(tokenizer)([ScoredPair("a b", "c", 4.2), ScoredPair("d", "e f g", 0.0)])
+    first, second = tokenize(tokenizer, ["a b", "d"], 16), tokenize(tokenizer, ["c", "e f g"], 16)
+    batch = PairCollator(tokenizer)(list(zip(first, second, [4.2, 0.0], strict=True)))
     assert batch["input_ids"].shape[:2] == (2, 2)
+    assert batch["input_ids"][1, 1, : len(second[1])].tolist() == second[1]
     torch.testing.assert_close(batch["scores"], torch.tensor([4.2, 0.0]))
 
 
@@ -60,3 +65,19 @@ def test_collators_travel_to_worker_processes(tokenizer):
     collator = LabeledViewCollator(ViewCollator(tokenizer, 16))
     copy = pickle.loads(pickle.dumps(collator))
     assert torch.equal(copy(rows)["input_ids"], collator(rows)["input_ids"])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_padding_is_the_tokenizers_own(architecture, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean")
+    ours = padded(tokenize(encoder.tokenizer, SENTENCES, 12), encoder.tokenizer)
+    theirs = encoder.tokenizer(SENTENCES, padding=True, truncation=True, max_length=12, return_tensors="pt")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_text_and_tokens_may_stand_side_by_side(tokenizer):
+    rows = [("a b", "c d e"), ("f", "g")]
+    mixed = [(np.array(tokenize(tokenizer, [first], 9)[0], dtype=np.uint16), second) for first, second in rows]
+    views = ViewCollator(tokenizer, 9)
+    assert all(torch.equal(tensor, views(rows)[name]) for name, tensor in views(mixed).items())

@@ -11,7 +11,7 @@ import pytest
 from simcse_pl.data import nli
 from simcse_pl.data.conversion import NO_WORDS
 from simcse_pl.data.nli import KINDS, LABELS, convert
-from simcse_pl.data.readers import read_labeled_rows, read_rows
+from simcse_pl.data.readers import iterate_labeled_rows, read_rows
 from simcse_pl.errors import UserError
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
@@ -219,7 +219,7 @@ def test_what_is_written_trains(tmp_path):
     assert read_rows(tmp_path / "out.csv") == rows
     assert rows[-1][1] == 'He said, "Go on!"'
     _, rows = converted(tmp_path, "labelled", [source])
-    assert read_labeled_rows(tmp_path / "out.csv", "label") == ([row[:2] for row in rows], [row[2] for row in rows])
+    assert list(iterate_labeled_rows(tmp_path / "out.csv", "label")) == [(row[:2], row[2]) for row in rows]
 
 
 def test_gzipped_files_are_read(tmp_path):

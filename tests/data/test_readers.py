@@ -7,8 +7,16 @@ import logging
 import pytest
 
 from simcse_pl.data import readers
-from simcse_pl.data.readers import read_documents, read_labeled_rows, read_rows
+from simcse_pl.data.readers import iterate_documents, iterate_labeled_rows, read_rows, with_warning
 from simcse_pl.errors import UserError
+
+
+def read_labeled_rows(*arguments, **options):
+    return tuple(map(list, zip(*with_warning(iterate_labeled_rows(*arguments, **options)), strict=True)))
+
+
+def read_documents(*arguments, **options):
+    return tuple(map(list, zip(*with_warning(iterate_documents(*arguments, **options)), strict=True)))
 
 
 @pytest.fixture

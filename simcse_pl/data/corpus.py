@@ -1,0 +1,214 @@
+"""The rows of a source with their tokens, read and tokenized once, then mapped from a file on disk.
+
+Memory does not grow with the corpus, and the second start reads nothing but checksums.
+"""
+
+import hashlib
+import itertools
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import pyarrow
+from filelock import FileLock
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.data.readers import Records, Row
+from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import cache_folder, written_whole
+
+log = logging.getLogger(__name__)
+
+Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
+T = TypeVar("T")
+
+_FORMAT = 1
+_ROWS_A_BLOCK = 4096
+_ROWS, _SEAL = "rows.arrow", "seal.json"
+_READ: dict[str, Callable[[Any], Any]] = {
+    "sentences": lambda cell: tuple(cell.as_py()),
+    "tokens": lambda cell: tuple(sentence.values.to_numpy() for sentence in cell),
+    "name": lambda cell: cell.as_py(),
+}
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What stands beside the rows and was written after them: without it they are not whole."""
+
+    sha256: str
+    warning: str | None  # what the reader had to say, told at every start
+
+
+class Column(Sequence[T], Generic[T]):
+    """A column of a file of rows, mapped into memory; a copy, in another process too, maps the file anew."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+
+    def __reduce__(self) -> tuple[type["Column[T]"], tuple[Path, str]]:
+        return Column, (self._path, self._name)
+
+    @cached_property
+    def _blocks(self) -> list[pyarrow.Array]:
+        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(self._path)))
+        return [reader.get_batch(i).column(self._name) for i in range(reader.num_record_batches)]
+
+    @cached_property
+    def _length(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[T]: ...
+    def __getitem__(self, row: int | slice) -> T | Sequence[T]:
+        """What stands in a row, counted from 0."""
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        block, place = divmod(range(len(self))[row], _ROWS_A_BLOCK)  # an IndexError where there is no such row
+        value: T = _READ[self._name](self._blocks[block][place])
+        return value
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Rows of sentences.
+
+    Attributes:
+        sentences: of each row its sentences.
+        tokens: of each row the tokens of each of its sentences.
+        names: of each row its label, or its document's name; None where it was read without.
+    """
+
+    sentences: Sequence[Row]
+    tokens: Sequence[tuple[Tokens, ...]]
+    names: Sequence[str] | None
+
+
+def open_corpus(
+    read: Callable[[], Records],
+    described: Sequence[Any],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    named: bool = False,
+) -> Corpus:
+    """The rows that `read` gives, from the user's cache where they are there and undamaged.
+
+    Processes that start at once wait for the first of them to write it.
+
+    Args:
+        read: gives the rows; called only where they are not in the cache.
+        described: all that decides what it gives, with the fingerprint of its source.
+        tokenizer: of the sentences.
+        max_length: tokens read of a sentence, special tokens included.
+        named: whether rows have a label or a document's name.
+
+    Raises:
+        UserError: from `read`; a cache that cannot be written.
+    """
+    key = repr((_FORMAT, described, _fingerprint(tokenizer), max_length))
+    folder = cache_folder() / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            seal = _intact(folder) or _write(folder, read(), tokenizer, max_length)
+    except OSError as error:
+        why = one_line(error)
+        raise UserError(f"tokens cannot be kept in {folder}: {why}; XDG_CACHE_HOME takes another folder") from error
+    if seal.warning:
+        log.warning(seal.warning)
+    path = folder / _ROWS
+    return Corpus(Column(path, "sentences"), Column(path, "tokens"), Column(path, "name") if named else None)
+
+
+def _intact(folder: Path) -> Seal | None:
+    """The seal of rows that are as they were written; None where there are none, or something happened to them."""
+    if not (folder / _SEAL).exists():
+        return None
+    try:
+        seal = Seal(**json.loads((folder / _SEAL).read_text(encoding="utf-8")))
+        if _sha256(folder / _ROWS) == seal.sha256:
+            return seal
+    except (OSError, ValueError, TypeError):
+        pass
+    log.warning("the tokens kept in %s are damaged, and made again", folder)
+    return None
+
+
+def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Seal:
+    small = len(tokenizer) <= np.iinfo(np.uint16).max
+    schema = pyarrow.schema(
+        {
+            "sentences": pyarrow.list_(pyarrow.string()),
+            "tokens": pyarrow.list_(pyarrow.list_(pyarrow.uint16() if small else pyarrow.int32())),
+            "name": pyarrow.string(),
+        }
+    )
+    rows = _Returning(records)
+    columns = (TextColumn("tokenizing"), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
+    with (
+        written_whole(folder, last=_SEAL) as new,
+        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
+    ):
+        task = bar.add_task("", total=None)
+        with pyarrow.ipc.new_file(str(new / _ROWS), schema) as file:
+            while block := list(itertools.islice(rows, _ROWS_A_BLOCK)):
+                sentences = [row for row, _ in block]
+                tokens = iter(tokenize(tokenizer, [sentence for row in sentences for sentence in row], max_length))
+                own = [[next(tokens) for _ in row] for row in sentences]
+                file.write(pyarrow.record_batch([sentences, own, [name for _, name in block]], schema=schema))
+                bar.advance(task, len(block))
+        seal = Seal(_sha256(new / _ROWS), rows.returned)
+        (new / _SEAL).write_text(json.dumps(asdict(seal)), encoding="utf-8")
+    return seal
+
+
+class _Returning(Iterator[tuple[Row, str | None]]):
+    """A generator that can be asked what it returned, once it is at its end."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.returned: str | None = None
+
+    def __next__(self) -> tuple[Row, str | None]:
+        try:
+            return next(self._records)
+        except StopIteration as end:
+            self.returned = self.returned or end.value
+            raise
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
+    """The tokens of sentences, special ones included, at most `max_length` of each."""
+    if not sentences:
+        return []
+    options = {"return_attention_mask": False, "return_token_type_ids": False}
+    ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
+    return ids
+
+
+def _fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """What is another for a tokenizer that gives other tokens."""
+    if tokenizer.is_fast:
+        settings = json.loads(tokenizer.backend_tokenizer.to_str())
+        settings.pop("truncation"), settings.pop("padding")  # what it was last called with
+    else:
+        settings = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,155 @@
+"""Fast dropout: the rate, the scale, the gradient, attention by its formula, and chance seeded by torch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from simcse_pl import fast_dropout as module
+from simcse_pl.backbone import recompute_layers
+from simcse_pl.dropout import SharedDropout
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
+from tests.conftest import ARCHITECTURES, SENTENCES
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+@pytest.fixture(autouse=True)
+def _few_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
+def test_elements_are_zeroed_at_the_rate_and_the_others_scaled(dtype, p):
+    n = 400_001
+    dropped = fast_dropout(torch.ones(n, dtype=dtype), p)
+    zeroed = (dropped == 0).double()
+    spread = (p * (1 - p) / n) ** 0.5
+    assert abs(zeroed.mean().item() - p) < 5 * spread + 2**-15
+    assert dropped[dropped != 0].unique().tolist() == [torch.tensor(1 / (1 - p), dtype=dtype).item()]
+    neighbours = torch.corrcoef(torch.stack([zeroed[1:], zeroed[:-1]]))[0, 1]
+    assert abs(neighbours) < 5 / n**0.5
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_is_masked_and_scaled_as_the_input_was(dtype):
+    x = torch.randn(50, 7, dtype=dtype).requires_grad_()
+    dropped = fast_dropout(x.T, 0.3)  # not contiguous
+    upstream = torch.randn(7, 50, dtype=dtype)
+    dropped.backward(upstream)
+    mask = (dropped != 0).T
+    torch.testing.assert_close(x.grad, upstream.T * mask / 0.7, atol=0, rtol=8e-3 if x.element_size() == 2 else 1e-6)
+
+
+def test_chance_is_seeded_by_torch_and_never_the_same_twice():
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    first, second = fast_dropout(x, 0.5), fast_dropout(x, 0.5)
+    torch.manual_seed(3)
+    assert torch.equal(fast_dropout(x, 0.5), first)
+    assert not torch.equal(first, second)
+
+
+def test_nothing_is_dropped_in_evaluation_or_at_rate_0():
+    x = torch.randn(10, 10)
+    assert torch.equal(FastDropout(0.5).eval()(x), x)
+    assert torch.equal(FastDropout(0.0).train()(x), x)
+    assert FastDropout(0.5).train()(x[:0]).shape == (0, 10)
+
+
+def test_what_is_computed_again_is_dropped_out_alike():
+    x = torch.randn(8, 16, requires_grad=True)
+    layers = nn.Sequential(nn.Linear(16, 16), FastDropout(0.5), nn.Linear(16, 16))
+    torch.manual_seed(0)
+    layers(x).square().sum().backward()
+    kept = x.grad.clone()
+    x.grad = None
+    torch.manual_seed(0)
+    checkpoint(layers, x, use_reentrant=False).square().sum().backward()
+    assert torch.equal(x.grad, kept)
+
+
+def test_fixed_dropout_has_its_say():
+    with SharedDropout(torch.tensor([0, 0, 1, 1])):
+        first, second, third, fourth = fast_dropout(torch.ones(4, 100), 0.5)
+    assert torch.equal(first, second)
+    assert torch.equal(third, fourth)
+    assert not torch.equal(first, third)
+
+
+class Attention(nn.Module):
+    is_causal = False
+
+
+@pytest.mark.parametrize("mask", ["none", "boolean", "added"])
+def test_attention_is_its_formula(mask, monkeypatch):
+    query, key, value = torch.randn(3, 2, 4, 5, 8).unbind()
+    visible = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()[:, None, None, :]
+    given = {"none": None, "boolean": visible, "added": (~visible).float() * -1e9}[mask]
+    seen = []
+    monkeypatch.setattr(module, "fast_dropout", lambda x, p: seen.append((x, p)) or x)
+    output, weights = module._attention(Attention(), query, key, value, given, dropout=0.1, scaling=0.3)
+    scores = torch.einsum("bhqd,bhkd->bhqk", query.double(), key.double()) * 0.3
+    if mask != "none":
+        scores = scores.masked_fill(~visible, -torch.inf)
+    expected = torch.einsum("bhqk,bhkd->bqhd", scores.softmax(-1), value.double())
+    torch.testing.assert_close(output.double(), expected, atol=1e-6, rtol=0)
+    assert weights is None
+    ((probabilities, rate),) = seen
+    assert rate == 0.1
+    torch.testing.assert_close(probabilities.double(), scores.softmax(-1), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{"dropout": 0.0}, {"dropout": 0.0, "is_causal": True}])
+def test_attention_is_torchs_own_where_nothing_is_dropped(options):
+    query, key, value = torch.randn(3, 2, 4, 5, 8).unbind()
+    output, _ = module._attention(Attention(), query, key, value, None, **options)
+    causal = options.get("is_causal", False)
+    expected = F.scaled_dot_product_attention(query, key, value, is_causal=causal).transpose(1, 2)
+    torch.testing.assert_close(output, expected)
+
+
+def test_causal_attention_with_dropout_stays_causal():
+    query, key = torch.randn(2, 1, 1, 5, 8).unbind()
+    value = torch.arange(5.0).view(1, 1, 5, 1).expand(1, 1, 5, 8)
+    output, _ = module._attention(Attention(), query, key, value, None, dropout=1e-9, is_causal=True)
+    assert output[0, 0].abs().max() == 0  # the first token sees itself alone, and its value is 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_backbone_evaluates_as_before_and_drops_out_in_training(architecture, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", dropout=0.3)
+    before = encoder.encode(SENTENCES)
+    names = list(encoder.state_dict())
+    use_fast_dropout(encoder.backbone)
+    assert list(encoder.state_dict()) == names
+    assert any(isinstance(m, FastDropout) for m in encoder.modules())
+    torch.testing.assert_close(encoder.encode(SENTENCES), before, atol=1e-6, rtol=0)
+    encoder.train()
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    vectors = torch.stack([encoder(inputs) for _ in range(200)])
+    assert not torch.equal(vectors[0], vectors[1])
+    assert F.cosine_similarity(vectors.mean(0), before).min() > 0.9
+
+
+def test_layers_computed_again_have_the_gradients_of_layers_that_are_kept(make_model):
+    gradients = []
+    for again in (False, True):
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").train()
+        use_fast_dropout(encoder.backbone)
+        if again:
+            recompute_layers(encoder.backbone)
+        torch.manual_seed(0)
+        encoder(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")).square().sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in encoder.parameters() if p.grad is not None]))
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-5)
+
+
+def test_many_threads_leave_dropout_to_torch(make_model, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
+    use_fast_dropout(encoder.backbone)
+    assert not any(isinstance(m, FastDropout) for m in encoder.modules())

@@ -1,0 +1,60 @@
+"""Groups of like length: the least work there is, and the vectors, loss and gradients of one padded pass."""
+
+import itertools
+import random
+
+import pytest
+import torch
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.length_groups import in_length_groups, longest_of_groups
+from tests.conftest import ARCHITECTURES, SENTENCES
+
+PASS = 64  # what one more pass costs, in tokens
+
+
+def work(lengths, longest):
+    """Tokens that are computed, padding included, and the price of every pass."""
+    padded = [next(limit for limit in sorted(longest) if limit >= length) for length in lengths]
+    return sum(padded) + PASS * len(set(padded))
+
+
+def all_partings(distinct):
+    return (
+        [*chosen, distinct[-1]]
+        for count in range(len(distinct))
+        for chosen in itertools.combinations(distinct[:-1], count)
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_parting_is_less_work(seed):
+    lengths = random.Random(seed).choices(range(3, 12), k=40)
+    best = min(work(lengths, longest) for longest in all_partings(sorted(set(lengths))))
+    assert work(lengths, longest_of_groups(lengths)) == best
+
+
+def test_equal_lengths_are_one_group_and_so_is_a_single_sequence():
+    assert longest_of_groups([7] * 50) == [7]
+    assert longest_of_groups([5]) == [5]
+    assert longest_of_groups([3, 4]) == [4]  # a pass more costs more than a token
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_model):
+    encoder = (
+        SentenceEncoder.from_pretrained(make_model(architecture), pooling="first_last", head="mlp").eval().double()
+    )
+    sentences = [" ".join(SENTENCES[: 1 + i % 3]) if i % 4 else "No." for i in range(60)]
+    inputs = encoder.tokenizer(sentences, padding=True, truncation=True, max_length=60, return_tensors="pt")
+    assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1
+    results = []
+    for encode in (encoder, lambda inputs: in_length_groups(encoder, inputs)):
+        encoder.zero_grad()
+        vectors = encode(dict(inputs))
+        (vectors * torch.arange(len(vectors)).unsqueeze(1)).cos().sum().backward()
+        results.append([vectors.detach(), *(p.grad for p in encoder.parameters() if p.grad is not None)])
+    padded, grouped = results
+    assert len(padded) == len(grouped)
+    for ours, theirs in zip(grouped, padded, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
