@@ -91,28 +91,34 @@ class GeometryCurves(Callback):
 
 
 class Speed(Callback):
-    """Logs speed/sentences_per_second: views through the encoder, over all devices, loading included."""
+    """Logs speed/sentences_per_second: views through the encoder, over all devices, loading included.
+
+    And speed/waiting_for_data, the share of that time in which this device waited for its batch.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._waited = 0.0
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave validation and the writing of checkpoints out."""
         self._since = None
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Start the clock where it is not running."""
-        if self._since is None:
-            self._since = time.perf_counter()
+        """Start the clock where it is not running, else see how long it has been since the step before."""
+        now = time.perf_counter()
+        self._since = now if self._since is None else self._since
+        self._waited = now - self._since
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log the rate since the step before."""
+        """Log the rate and the share since the step before."""
         assert self._since is not None  # since the batch's start at the latest
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         now = time.perf_counter()
         pl_module.log("speed/sentences_per_second", sentences / (now - self._since))
+        pl_module.log("speed/waiting_for_data", self._waited / (now - self._since))
         self._since = now
 
 

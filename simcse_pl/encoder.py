@@ -28,6 +28,7 @@ from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, one_line
 from simcse_pl.files import written_whole
+from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
@@ -135,6 +136,7 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         normalize: bool = False,
         progress: bool = False,
+        bf16: bool = False,
     ) -> Tensor:
         """Vectors for sentences, in their order, each the same whatever it is batched with.
 
@@ -144,6 +146,7 @@ class SentenceEncoder(nn.Module):
             max_length: tokens read of a sentence; the encoder's own `max_length` where None.
             normalize: scale every vector to length 1, which an encoder with `normalize` always does.
             progress: show a progress bar on standard error.
+            bf16: compute in bfloat16, twice as fast where the hardware has it; vectors then have two to three digits.
 
         Returns:
             [n, dim] float32 on the CPU.
@@ -159,12 +162,18 @@ class SentenceEncoder(nn.Module):
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         was_training = self.training
         self.eval()
+        bar = track(batches, "encoding", console=Console(stderr=True), disable=not progress, transient=True)
         try:
-            for rows in track(batches, "encoding", console=Console(stderr=True), disable=not progress, transient=True):
-                inputs = self.tokenizer(
-                    [sentences[i] for i in rows], padding=True, truncation=True, max_length=length, return_tensors="pt"
-                )
-                vectors[rows] = self(inputs.to(self.device)).float().cpu()
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
+                for rows in bar:
+                    inputs = self.tokenizer(
+                        [sentences[i] for i in rows],
+                        padding=True,
+                        truncation=True,
+                        max_length=length,
+                        return_tensors="pt",
+                    )
+                    vectors[rows] = in_length_groups(self, inputs.to(self.device)).float().cpu()
         finally:
             self.train(was_training)
         return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors

@@ -3,16 +3,20 @@
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
-from simcse_pl.encoder import SentenceEncoder
 
-# What one more pass costs, in tokens' worth of work: between 30 and 100, BERT-sized encoders or smaller.
-_TOKENS_PER_PASS = 64
+if TYPE_CHECKING:
+    from simcse_pl.encoder import SentenceEncoder
+
+# What one more pass costs, in tokens' worth of work: small products are slower, and every pass has gradients of all
+# weights. Steps of the packaged encoder were fastest with 128 to 256.
+_TOKENS_PER_PASS = 256
 
 
 def longest_of_groups(lengths: Sequence[int]) -> list[int]:
@@ -42,7 +46,7 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
     return best[-1][1]
 
 
-def length_groups(encoder: SentenceEncoder, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
+def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
     """Parts of a batch, each of sequences of like length and padded to its own longest.
 
     This has been measured on CPUs only: elsewhere all are one group.
@@ -72,7 +76,7 @@ def length_groups(encoder: SentenceEncoder, inputs: Batch) -> Iterator[tuple[Ten
         yield rows, {name: x[rows, :tokens] for name, x in inputs.items()}
 
 
-def in_length_groups(encoder: SentenceEncoder, inputs: Batch) -> Tensor:
+def in_length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Tensor:
     """An encoder's vectors of sequences, padded to the longest of their group instead of the longest of all.
 
     Args:

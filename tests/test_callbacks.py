@@ -139,19 +139,22 @@ def test_geometry_curves_are_of_all_validation_embeddings_at_each_validation(mak
     assert after["val/trace"] == pytest.approx(120)
 
 
-def test_speed_counts_all_views_and_leaves_validation_out(monkeypatch):
-    clock = iter([0.0, 2.0, 3.0, 100.0, 102.0])
+def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatch):
+    clock = iter([10.0, 13.0, 14.0, 18.0, 30.0, 31.0])  # a step from 10 to 13, one from 14 to 18; validation; 30 to 31
     monkeypatch.setattr("simcse_pl.callbacks.time.perf_counter", lambda: next(clock))
     logged = []
-    module = SimpleNamespace(log=lambda name, value: logged.append(value))
-    batch = {"input_ids": torch.zeros(4, 3, 7)}
+    module = SimpleNamespace(log=lambda name, value: logged.append((name, value)))
+    batch = {"input_ids": torch.zeros(5, 2, 7)}
     speed = Speed()
-    for step in range(3):
-        speed.on_train_batch_start(None, module, batch, step)
-        speed.on_train_batch_end(None, module, None, batch, step)
-        if step == 1:
+    for validated in (False, False, True):
+        if validated:
             speed.on_validation_end(None, module)
-    assert logged == [6.0, 12.0, 6.0]
+        speed.on_train_batch_start(None, module, batch, 0)
+        speed.on_train_batch_end(None, module, None, batch, 0)
+    rates = [value for name, value in logged if name == "speed/sentences_per_second"]
+    waited = [value for name, value in logged if name == "speed/waiting_for_data"]
+    assert rates == pytest.approx([10 / 3, 10 / 5, 10 / 1])
+    assert waited == pytest.approx([0, 1 / 5, 0])
 
 
 def test_chance_is_the_seeds_the_batchs_and_the_ranks_alone(monkeypatch):

@@ -129,9 +129,10 @@ def test_the_curves_hold_everything(module, tmp_path):
 
     curves = pandas.read_csv(tmp_path / "metrics.csv")
     training = ("loss", "lr", "positive_similarity", "negative_similarity", "grad_norm")
-    for name in [f"train/{metric}" for metric in training] + ["speed/sentences_per_second"]:
+    for name in [f"train/{m}" for m in training] + ["speed/sentences_per_second", "speed/waiting_for_data"]:
         assert curves[name].count() == 6, name
     assert (curves["speed/sentences_per_second"].dropna() > 0).all()
+    assert curves["speed/waiting_for_data"].dropna().between(0, 1, inclusive="left").all()
     rates = curves["train/lr"].dropna().tolist()
     assert rates == pytest.approx([1e-3 * (1 - step / 6) for step in range(6)])
 

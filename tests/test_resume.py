@@ -19,7 +19,9 @@ STEPS = 12  # 4 epochs of 3 batches
 
 def everything_of(folder):
     """All that a run leaves but its times and places."""
-    curves = pandas.read_csv(folder / "metrics.csv").drop(columns="speed/sentences_per_second")
+    curves = pandas.read_csv(folder / "metrics.csv").drop(
+        columns=["speed/sentences_per_second", "speed/waiting_for_data"]
+    )
     results = json.loads((folder / "results.json").read_text()) | {"overrides": None}
     checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     state = {"weights": checkpoint["state_dict"], "optimizer": checkpoint["optimizer_states"][0]["state"]}

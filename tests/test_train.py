@@ -20,7 +20,7 @@ from tests.evaluation.test_suite import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
-    *("val/spearman", "val/alignment", "val/uniformity", "speed/sentences_per_second"),
+    *("val/spearman", "val/alignment", "val/uniformity", "speed/sentences_per_second", "speed/waiting_for_data"),
 ]
 
 

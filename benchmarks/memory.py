@@ -1,6 +1,6 @@
-"""Gradient caching: peak memory and time of a training step by the contrastive batch size, in chunks and in one pass.
+"""Memory: the most that a training step takes, and its time, by the contrastive batch size, in chunks and in one pass.
 
-    python -m benchmarks.gradient_cache
+    python -m benchmarks.memory
 
 The packaged encoder with its 6 layers, unsupervised, on sentences of the packaged Wikipedia sample. Every row of the
 table is a process of its own that takes two steps of AdamW; the second is timed. Memory is the most that the process
@@ -18,11 +18,12 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from benchmarks.comparison import parser, save
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
@@ -30,6 +31,7 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.report.table import Table
 
 
 def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, float]:
@@ -54,17 +56,18 @@ def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, flo
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="contrastive batch sizes")
-    parser.add_argument("--chunk-size", type=int, default=64, help="rows that are encoded at once")
-    parser.add_argument("--largest-pass", type=int, default=512, help="the most rows that are tried in one pass")
-    parser.add_argument("--max-length", type=int, default=32, help="tokens read of a sentence")
-    parser.add_argument(
+    command_line = parser(__doc__)
+    command_line.add_argument(
+        "--sizes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="contrastive batch sizes"
+    )
+    command_line.add_argument("--chunk-size", type=int, default=64, help="rows that are encoded at once")
+    command_line.add_argument("--largest-pass", type=int, default=512, help="the most rows that are tried in one pass")
+    command_line.add_argument("--max-length", type=int, default=32, help="tokens read of a sentence")
+    command_line.add_argument(
         "--heap", action="store_true", help="tensors on glibc's heap, as they are without this benchmark"
     )
-    parser.add_argument("--json", type=Path, help="write the measurements here too")
-    parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)  # a row, in this process
-    arguments = parser.parse_args()
+    command_line.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)  # a row, in this process
+    arguments = command_line.parse_args()
     if arguments.one:
         rows, chunk_size = arguments.one
         print(json.dumps(measure(rows, chunk_size or None, arguments.max_length)))
@@ -75,24 +78,28 @@ def main() -> None:
     cases += [(size, arguments.chunk_size) for size in arguments.sizes]
     found = []
     for rows, chunk_size in track(cases, "measuring", console=Console(stderr=True), transient=True):
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gradient_cache"]
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory"]
         command += ["--one", str(rows), str(chunk_size), "--max-length", str(arguments.max_length)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
         found.append(json.loads(done.stdout.splitlines()[-1]) | {"chunk_size": chunk_size or None})
 
     chunked = [one for one in found if one["chunk_size"]]
     ratio = chunked[-1]["most"] / chunked[0]["most"]
-    title = f"{chunked[-1]['rows']} rows in chunks: {ratio:.2f} times the memory of {chunked[0]['rows']}"
-    table = Table(title=f"{title}, {torch.get_num_threads()} threads")
-    for column in ("batch size", "encoded at once", "most memory, MB", "of the step, MB", "s a step", "rows/s", "loss"):
-        table.add_column(column, justify="right")
-    for one in found:
-        once = f"{one['chunk_size']}" if one["chunk_size"] else "all"
-        numbers = f"{one['most']:.0f}", f"{one['step']:.0f}", f"{one['seconds']:.1f}"
-        table.add_row(f"{one['rows']}", once, *numbers, f"{one['rows'] / one['seconds']:.0f}", f"{one['loss']:.4f}")
-    Console().print(table)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    note = f"{chunked[-1]['rows']} rows in chunks take {ratio:.2f} times the memory of {chunked[0]['rows']}"
+    rows = [
+        {
+            "rows, encoded at once": f"{one['rows']}, {one['chunk_size'] or 'all'}",
+            "most memory, MB": one["most"],
+            "of the step, MB": one["step"],
+            "s a step": one["seconds"],
+            "rows/s": one["rows"] / one["seconds"],
+            "loss": one["loss"],
+        }
+        for one in found
+    ]
+    decimals = {"most memory, MB": 0, "of the step, MB": 0, "s a step": 1, "rows/s": 0, "loss": 4}
+    table = Table("memory", "Memory by the contrastive batch size", pd.DataFrame(rows), decimals, [note])
+    save(arguments.out, table)
 
 
 if __name__ == "__main__":

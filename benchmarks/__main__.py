@@ -1,0 +1,74 @@
+"""All benchmarks in a size for 2 cores, and the page that shows them.
+
+    python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
+
+Without --senteval-dir STS is the project's own sample, and without --triplets so are the triplets. It takes about a
+quarter of an hour; let nothing else run meanwhile.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.comparison import parser
+from simcse_pl import sample
+
+_PAGE = Path("docs/benchmarks.md")
+_FIGURES = Path("docs/figures")
+_HEAD = """# How fast, and with how much memory
+
+What `python -m benchmarks` measured, on {machine}. Every table has the command that makes it
+alone; the ways of a table take turns in one process, and `times the first` is the median over rounds of the ratio
+within a round, as machines are noisy. GFLOP/s count the products that the sentences need, padding left out.
+"""
+
+
+def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[str], str]]:
+    """The arguments of every benchmark, and the name of the table that it writes."""
+    bundle = ["--senteval-dir", senteval_dir] if senteval_dir else []
+    short = ["train", "--rounds", "2", "--steps", "3"]
+    rows = ["--triplets", triplets or sample.path("nli.csv")]
+    return [
+        (short, "train_sentences"),
+        ([*short, *rows], "train_triplets"),
+        (["encode"], "encode"),
+        (["evaluate", "--rounds", "1", *bundle], "evaluate_sts"),
+        (["data"], "data"),
+        (["memory", "--sizes", "64", "256", "--largest-pass", "64"], "memory"),
+    ]
+
+
+def page(out: Path, run: list[tuple[list[str], str]]) -> str:
+    """The tables in Markdown, each under its command and above its figure."""
+    about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "a CPU")
+    parts = [_HEAD.format(machine=f"{os.cpu_count()} cores of {cpu}")]
+    for arguments, table in run:
+        shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
+        written = (out / f"{table}.md").read_text(encoding="utf-8")
+        parts.append(f"    python -m benchmarks.{shlex.join(shown)}\n\n{written}")
+        parts.append(f"![{table}](figures/benchmark_{table}.png)\n")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """The command line."""
+    command_line = parser(__doc__)
+    command_line.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"))
+    command_line.add_argument("--triplets", help="a file of rows of three sentences (data.nli makes one)")
+    arguments = command_line.parse_args()
+    run = commands(arguments.senteval_dir, arguments.triplets)
+    for benchmark, _ in run:
+        name, *options = benchmark
+        command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *options, "--out", str(arguments.out)]
+        subprocess.run(command, check=True)
+    for _, table in run:
+        shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
+    _PAGE.write_text(page(arguments.out, run), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

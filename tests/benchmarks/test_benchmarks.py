@@ -1,0 +1,70 @@
+"""The benchmarks run, with a few steps, and what they compute beside times is right."""
+
+import json
+import os
+
+import pytest
+
+from simcse_pl import sample
+
+pytest.importorskip("sentence_transformers")
+pytest.importorskip("accelerate")
+
+from benchmarks import __main__ as all_of_them
+from benchmarks.comparison import Way, comparison, in_turn, operations_of
+from simcse_pl.encoder import SentenceEncoder
+
+
+def test_ways_take_turns_and_the_first_round_is_not_counted():
+    seen = []
+    ways = [Way(name, lambda name=name: seen.append(name) or float(len(seen))) for name in "ab"]
+    assert in_turn(ways, rounds=2) == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
+    assert seen == ["a", "b"] * 3
+
+
+def test_a_ratio_is_taken_within_a_round():
+    table = comparison("x", "x", "rows/s", {"a": [1.0, 10.0, 4.0], "b": [0.5, 2.0, 4.0]}, amount=8, operations=16e9)
+    first, second = table.frame.to_dict("records")
+    assert first == {"way": "a", "rows/s": 2, "times the first": 1, "lowest": 1, "highest": 1, "GFLOP/s": 4}
+    assert second == {"way": "b", "rows/s": 4, "times the first": 2, "lowest": 1, "highest": 5, "GFLOP/s": 8}
+
+
+def test_operations_are_those_that_torch_counts(make_model):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").eval()
+    encoder.backbone.set_attn_implementation("eager")
+    inputs = encoder.tokenizer(["a man is playing a guitar"], return_tensors="pt")
+    with FlopCounterMode(display=False) as counter:
+        encoder(inputs)
+    assert operations_of(encoder.backbone.config, [inputs["input_ids"].shape[1]]) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "options", "ways"),
+    [
+        ("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
+        ("encode", ["--rounds", "1", "--sentences", "16"], 3),
+        ("evaluate", ["--rounds", "1"], 3),
+        ("data", ["--lines", "300"], 4),
+        ("memory", ["--sizes", "4", "8", "--chunk-size", "4", "--largest-pass", "8"], 4),
+    ],
+)
+def test_a_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
+    table = {"train": "train_triplets", "evaluate": "evaluate_sts"}.get(benchmark, benchmark)
+    done = run_command("-m", f"benchmarks.{benchmark}", *options, "--out", tmp_path)
+    rows = json.loads((tmp_path / f"{table}.json").read_text())["rows"]
+    assert len(rows) == ways
+    assert all(value > 0 for row in rows for name, value in row.items() if name.endswith("/s"))
+    assert (tmp_path / f"{table}.png").stat().st_size > 1000
+    assert "Traceback" not in done.stderr
+
+
+def test_the_page_has_every_table_under_its_command(tmp_path):
+    run = all_of_them.commands("/somewhere/senteval", None)
+    for _, table in run:
+        (tmp_path / f"{table}.md").write_text(f"**{table}**\n")
+    page = all_of_them.page(tmp_path, run)
+    assert [page.count(f"**{table}**") for _, table in run] == [1] * len(run)
+    assert "    python -m benchmarks.encode\n" in page
+    assert "--senteval-dir senteval\n" in page and "/somewhere" not in page and os.sep + "home" not in page
