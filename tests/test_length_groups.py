@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.length_groups import in_length_groups, longest_of_groups
+from simcse_pl.length_groups import in_length_groups, length_groups, longest_of_groups
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 PASS = 256  # what one more pass costs, in tokens
@@ -58,3 +58,12 @@ def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_m
     assert len(padded) == len(grouped)
     for ours, theirs in zip(grouped, padded, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+def test_off_the_cpu_all_are_one_group_and_the_batch_stays_whole(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
+    inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
+    [(rows, group)] = length_groups(encoder, inputs)
+    assert rows.tolist() == [0, 1, 2, 3, 4] and group == inputs
+    group.clear()
+    assert len(inputs) == 2

@@ -137,6 +137,22 @@ def test_the_curves_hold_everything(module, tmp_path):
     assert rates == pytest.approx([1e-3 * (1 - step / 6) for step in range(6)])
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize(("algorithm", "order"), [("norm", 2.0), ("value", float("inf"))])
+def test_gradients_are_clipped_in_every_precision(module, tmp_path, precision, algorithm, order):
+    seen = []
+
+    class Record(pl.Callback):
+        def on_before_zero_grad(self, trainer, pl_module, optimizer):
+            gradients = [p.grad.flatten() for p in pl_module.parameters() if p.grad is not None]
+            seen.extend([torch.cat(gradients).norm(order).item()] if gradients else [])
+
+    options = {"gradient_clip_val": 1e-3, "gradient_clip_algorithm": algorithm, "precision": precision}
+    trainer(tmp_path, Record(), max_steps=3, **options).fit(module, view_loader(module.encoder))
+    assert len(seen) >= 2
+    assert seen == pytest.approx([1e-3] * len(seen), rel=1e-3)
+
+
 def test_gradient_norm_is_the_norm_of_all_gradients(module, tmp_path):
     norms = []
 
