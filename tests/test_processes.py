@@ -159,7 +159,8 @@ def free_port():
 @pytest.mark.slow
 def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_path):
     """Twenty steps without dropout; Hydra knows nothing of it, and there is one folder."""
-    common = [*given, "model.dropout=0.0", "model.attention_dropout=0.0", "trainer.max_epochs=10", "val_every=10"]
+    exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0"]
+    common = [*given, *exact, "trainer.max_epochs=10", "val_every=10"]
     port = free_port()
     nodes = [
         start(
@@ -175,7 +176,9 @@ def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_pat
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("nodes", "one")]
     assert results[0]["steps"] == results[1]["steps"] == 20
     for stage in ("before", "best", "test"):
-        assert results[0][stage]["spearman"] == pytest.approx(results[1][stage]["spearman"], abs=1e-4)
+        assert results[0][stage]["spearman"] == pytest.approx(
+            results[1][stage]["spearman"], abs=5e-4
+        )  # a few pairs may change places
     weights = [load_file(tmp_path / name / "encoder" / "model.safetensors") for name in ("nodes", "one")]
     for name, tensor in weights[0].items():
         torch.testing.assert_close(tensor, weights[1][name], atol=1e-4, rtol=0)

@@ -139,7 +139,9 @@ def test_two_processes_train_what_one_does(train, sentences, make_model):
     done, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
     results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
     for stage in ("before", "best", "test"):
-        assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=1e-4), stage
+        assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=5e-4), (
+            stage
+        )  # pairs may change places
     assert results[0]["best"]["trace"] == 2 * len(load_sample("dev").pairs)  # of the curves of section 5
     assert "sync_dist" not in done.stderr
     weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
