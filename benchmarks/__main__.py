@@ -28,7 +28,7 @@ within a round, as machines are noisy. GFLOP/s count the products that the sente
 
 def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[str], str]]:
     """The arguments of every benchmark, and the name of the table that it writes."""
-    bundle = ["--senteval-dir", senteval_dir] if senteval_dir else []
+    bundle = ["--senteval-dir", senteval_dir, "--tasks", "STS14", "STS-B"] if senteval_dir else []
     short = ["train", "--rounds", "2", "--steps", "3"]
     rows = ["--triplets", triplets or sample.path("nli.csv")]
     return [

@@ -67,4 +67,4 @@ def test_the_page_has_every_table_under_its_command(tmp_path):
     page = all_of_them.page(tmp_path, run)
     assert [page.count(f"**{table}**") for _, table in run] == [1] * len(run)
     assert "    python -m benchmarks.encode\n" in page
-    assert "--senteval-dir senteval\n" in page and "/somewhere" not in page and os.sep + "home" not in page
+    assert "--senteval-dir senteval --tasks" in page and "/somewhere" not in page and os.sep + "home" not in page
