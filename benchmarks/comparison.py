@@ -137,7 +137,7 @@ def _figure(table: Table) -> dict[str, bytes]:
         figure = Figure(figsize=(WIDTH, 0.5 + 0.28 * len(table.frame)), layout="constrained")
         axes = figure.subplots()
         bars = axes.barh(table.frame[label].astype(str), table.frame[rate], color=COLOURS[2])
-        axes.bar_label(bars, fmt="%.3g", padding=3)
+        axes.bar_label(bars, fmt=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:.3g}", padding=3)
         axes.invert_yaxis()
         axes.set_xlabel(rate)
         axes.margins(x=0.12)

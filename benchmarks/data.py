@@ -121,7 +121,8 @@ def main() -> None:
                 write_lines(source, lines)
             command = [sys.executable, "-W", "ignore", "-m", "benchmarks.data", "--one", way, str(source), str(cache)]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found.append({"lines": f"{lines:,}", "way": way, "start": start} | json.loads(done.stdout.splitlines()[-1]))
+            start_of = {"lines, way, start": f"{lines:,}, {way}, {start}"}
+            found.append(start_of | json.loads(done.stdout.splitlines()[-1]))
     frame = pd.DataFrame(found).rename(
         columns={"seconds": "s to the first batch", "own": "own memory, MB", "total": "with mapped files, MB"}
     )
