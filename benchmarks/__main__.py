@@ -2,8 +2,8 @@
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
-Without --senteval-dir STS is the project's own sample, and without --triplets so are the triplets. It takes about a
-quarter of an hour; let nothing else run meanwhile.
+Without --senteval-dir STS is the project's own sample, and without --triplets so are the triplets. It takes about
+20 minutes; let nothing else run meanwhile.
 """
 
 import os

@@ -1,5 +1,6 @@
 """Evaluation: STS in sentence-transformers' way and in ours, and a transfer task in SentEval's way and in ours.
 
+    python -m benchmarks.evaluate --senteval-dir SentEval/data/downstream
     python -m benchmarks.evaluate --senteval-dir SentEval/data/downstream --transfer MR
 
 STS is timed from sentences to correlations: sentence-transformers' evaluator encodes the two sides of each subset's
@@ -107,15 +108,16 @@ def main() -> None:
         "--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="where not set, the project's sample is measured"
     )
     command_line.add_argument("--tasks", nargs="+", default=["sts"])
-    command_line.add_argument("--transfer", choices=NESTED, help="a task to classify, too")
+    command_line.add_argument("--transfer", choices=NESTED, help="a task to classify, in place of STS")
     arguments = command_line.parse_args()
     for name in ("sentence_transformers", "httpx"):
         logging.getLogger(name).setLevel(logging.ERROR)
     encoder = SentenceEncoder.from_pretrained(PACKAGED)
     torch.manual_seed(42)
-    save(arguments.out, sts(load_suite(arguments.tasks, arguments.senteval_dir), encoder, arguments.rounds))
     if arguments.transfer:
         save(arguments.out, transfer(load_transfer_task(arguments.senteval_dir, arguments.transfer), encoder))
+    else:
+        save(arguments.out, sts(load_suite(arguments.tasks, arguments.senteval_dir), encoder, arguments.rounds))
 
 
 if __name__ == "__main__":

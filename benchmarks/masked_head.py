@@ -9,8 +9,7 @@ there before the step, gradients included.
 
 import argparse
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
 from statistics import median
@@ -23,6 +22,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from transformers import BertConfig, BertModel
 
+from benchmarks.comparison import Way, in_turn, timed
 from simcse_pl.masked_language_model import NOT_CHOSEN
 from simcse_pl.vocabulary_head import VocabularyHead
 
@@ -36,17 +36,6 @@ def masked_positions(head: VocabularyHead, hidden_states: Tensor, labels: Tensor
 def every_position(head: VocabularyHead, hidden_states: Tensor, labels: Tensor) -> Tensor:
     """The way of transformers and of the released code: cross-entropy leaves out what has no label."""
     return F.cross_entropy(head(hidden_states), labels, ignore_index=NOT_CHOSEN)
-
-
-def seconds(steps: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """The median time of each step; they take turns, so that whatever else the machine does falls on all alike."""
-    times: list[list[float]] = [[] for _ in steps]
-    for _ in range(repeats):
-        for step, own in zip(steps, times, strict=True):
-            begin = time.perf_counter()
-            step()
-            own.append(time.perf_counter() - begin)
-    return [median(own) for own in times]
 
 
 def most_memory(step: Callable[[], object]) -> int:
@@ -87,7 +76,8 @@ def main() -> None:
     steps = [partial(step, way) for way in (masked_positions, every_position)]
     losses = [step() for step in steps]  # the first time, which is not measured
     memory = [most_memory(step) for step in steps]
-    times = seconds(steps, arguments.repeats)
+    ways = [Way(name, partial(timed, own)) for name, own in zip(("masked", "every"), steps, strict=True)]
+    times = [median(own) for own in in_turn(ways, arguments.repeats, warm_up=False).values()]
     numbers = (int((labels != NOT_CHOSEN).sum()), positions)
 
     faster, less = times[1] / times[0], memory[1] / memory[0]

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,18 +66,18 @@ def sentence_transformers_trainer(rows: Sequence[Row], steps: int, arguments: ar
             times.append(time.perf_counter())
 
     times: list[float] = []
-    options = SentenceTransformerTrainingArguments(
-        output_dir=str(arguments.out / "sentence-transformers"),
-        per_device_train_batch_size=arguments.batch_size,
-        max_steps=steps + 1,
-        learning_rate=LR,
-        logging_strategy="no",
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-    )
-    with redirect_stdout(None), redirect_stderr(io.StringIO()):  # its bars and reports
+    with TemporaryDirectory() as folder, redirect_stdout(None), redirect_stderr(io.StringIO()):  # no bars, no reports
+        options = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=arguments.batch_size,
+            max_steps=steps + 1,
+            learning_rate=LR,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+        )
         SentenceTransformerTrainer(
             model=model,
             args=options,

@@ -87,4 +87,7 @@ def in_length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Tensor:
         [sequences, dim], in the order of the inputs.
     """
     places, vectors = zip(*((rows, encoder(group)) for rows, group in length_groups(encoder, inputs)), strict=True)
+    if len(vectors) == 1:  # already in order
+        only: Tensor = vectors[0]
+        return only
     return torch.cat(vectors)[torch.cat(places).argsort()]

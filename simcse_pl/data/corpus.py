@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import pyarrow
@@ -48,7 +48,7 @@ class Seal:
     warning: str | None  # what the reader had to say, told at every start
 
 
-class Column(Sequence[T], Generic[T]):
+class Column(Sequence[T]):
     """A column of a file of rows, mapped into memory; a copy, in another process too, maps the file anew."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -156,7 +156,8 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
             "name": pyarrow.string(),
         }
     )
-    rows = _Returning(records)
+    warnings: list[str | None] = []
+    rows = _noting_warning(records, warnings)
     columns = (TextColumn("tokenizing"), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
     with (
         written_whole(folder, last=_SEAL) as new,
@@ -170,24 +171,14 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
                 own = [[next(tokens) for _ in row] for row in sentences]
                 file.write(pyarrow.record_batch([sentences, own, [name for _, name in block]], schema=schema))
                 bar.advance(task, len(block))
-        seal = Seal(_sha256(new / _ROWS), rows.returned)
+        seal = Seal(_sha256(new / _ROWS), warnings[0])
         (new / _SEAL).write_text(json.dumps(asdict(seal)), encoding="utf-8")
     return seal
 
 
-class _Returning(Iterator[tuple[Row, str | None]]):
-    """A generator that can be asked what it returned, once it is at its end."""
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
-        self.returned: str | None = None
-
-    def __next__(self) -> tuple[Row, str | None]:
-        try:
-            return next(self._records)
-        except StopIteration as end:
-            self.returned = self.returned or end.value
-            raise
+def _noting_warning(records: Records, warnings: list[str | None]) -> Iterator[tuple[Row, str | None]]:
+    """The records, and at their end what they warn of."""
+    warnings.append((yield from records))
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
