@@ -47,7 +47,10 @@ def main(config: DictConfig) -> None:
     encoder: Encoder = instantiate(config.model)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
-    encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, progress=True)
+    elif config.bf16:
+        raise UserError("bf16=true: word vectors are averaged in float32")
+    options = {"batch_size": config.batch_size, "progress": True} | ({"bf16": True} if config.bf16 else {})
+    encode: Encode = functools.partial(encoder.encode, **options)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     encode = EncodeOnce(encode, suite.sentences())
@@ -98,7 +101,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     """What is measured and how: all of results.json but the scores."""
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # a row that does not exist is told now
-    options = ("pooling", "num_layers", "max_length", "normalize", "word_counts", "split")
+    options = ("pooling", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")
     settings: dict[str, Any] = {option: config[option] for option in options}
     settings["postprocess"] = after = None
     if postprocess:

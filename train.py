@@ -95,6 +95,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         gradient_checkpointing=config.gradient_checkpointing,
         freeze_layers=config.freeze_layers,
         group_by_length=config.group_by_length,
+        compile=config.compile,
     )
 
 

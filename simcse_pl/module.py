@@ -50,10 +50,11 @@ class SimCSEModule(LightningModule):
         freeze_layers: the word embeddings and so many layers from the first stay as they are; all train where None.
         group_by_length: on a CPU, sequences of like length go through the encoder together, padded to their own longest
             (see length_groups); vectors are the same.
+        compile: fuse the backbone's operations by torch.compile, once for all lengths and batch sizes.
 
     Raises:
-        UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders or with gradient
-            checkpointing, a chunk without rows, or more frozen layers than can be.
+        UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, with gradient
+            checkpointing or compiled, a chunk without rows, or more frozen layers than can be.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class SimCSEModule(LightningModule):
         gradient_checkpointing: bool = False,
         freeze_layers: int | None = None,
         group_by_length: bool = True,
+        compile: bool = False,
     ) -> None:
         super().__init__()
         if chunk_size is not None and chunk_size < 1:
@@ -81,10 +83,15 @@ class SimCSEModule(LightningModule):
             raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
         if fixed_dropout and gradient_checkpointing:
             raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
+        if fixed_dropout and compile:
+            raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
         for trained in filter(None, (encoder, positive_encoder)):
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
-            use_fast_dropout(trained.backbone)
+            if compile:
+                trained.backbone.compile(dynamic=True)
+            else:
+                use_fast_dropout(trained.backbone)
             if freeze_layers is not None:
                 freeze(trained.backbone, freeze_layers)
             if trained is positive_encoder or not any(term.reads_last_layer and term.weight for term in auxiliary):

@@ -69,7 +69,7 @@ def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
 
 def measure(encoder: SentenceEncoder, suite: Suite) -> dict[str, Any]:
     """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`."""
-    encode = EncodeOnce(partial(encoder.encode, batch_size=128, progress=True), suite.sentences())
+    encode = EncodeOnce(partial(encoder.encode, progress=True), suite.sentences())
     results = evaluate_suite(encode, suite, encoder.device, progress=True)
     return {
         "sts": {task.task: task.all.spearman for task in results.sts},

@@ -111,13 +111,13 @@ class WordVectors:
         return cls(rows, vectors, weights, normalize)
 
     def encode(
-        self, sentences: Sequence[str], batch_size: int = 1024, normalize: bool = False, progress: bool = False
+        self, sentences: Sequence[str], batch_size: int | None = None, normalize: bool = False, progress: bool = False
     ) -> Tensor:
         """Vectors for sentences, in their order, called as SentenceEncoder.encode is.
 
         Args:
             sentences: any number of them, none included.
-            batch_size: sentences that are averaged at once.
+            batch_size: sentences that are averaged at once; 1024 where None.
             normalize: scale them to length 1, which word vectors with `normalize` always do.
             progress: show a progress bar on standard error.
 
@@ -128,6 +128,7 @@ class WordVectors:
             UserError: a string where a list of them is meant, a sentence that is no string, or a batch size
                 out of range.
         """
+        batch_size = 1024 if batch_size is None else batch_size
         check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)
         starts = range(0, len(sentences), batch_size)

@@ -82,7 +82,7 @@ def errors_in(done):
 
 def measured(encode, suite, postprocess=None):
     """What evaluate.py's parts give in this process."""
-    once = EncodeOnce(partial(encode, batch_size=128), suite.sentences())
+    once = EncodeOnce(encode, suite.sentences())
     results = asdict(evaluate_suite(Postprocessed(once, postprocess) if postprocess else once, suite))
     return {name: own for name, own in results.items() if name != "retrieval" or suite.search}
 
@@ -118,14 +118,15 @@ def assert_table(folder, printed, name, numbers):
 def test_the_sample_where_there_is_no_bundle(evaluate, tmp_path, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=20)
     encoder.save_pretrained(tmp_path / "encoder")
-    done, folder = evaluate(f"encoder={tmp_path}/encoder", "split=dev", "label=mine", SENTEVAL_DIR="")
+    done, folder = evaluate(f"encoder={tmp_path}/encoder", "split=dev", "label=mine", "bf16=true", SENTEVAL_DIR="")
     assert "senteval_dir is not set: measuring on the project's own sample\n" in done.stdout
     assert not done.stderr.strip() and f"results  {folder}\n" in done.stdout
     results = results_of(folder)
-    assert_same(results, measured(encoder.encode, load_suite(["sts", "geometry"], None, "dev")))
+    assert_same(results, measured(partial(encoder.encode, bf16=True), load_suite(["sts", "geometry"], None, "dev")))
     assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev")
     assert (results["label"], results["encoder"]) == ("mine", f"{tmp_path}/encoder")
-    assert (results["paper"], results["retrieval"], results["settings"]["split"]) == (None, None, "dev")
+    assert (results["paper"], results["retrieval"]) == (None, None)
+    assert (results["settings"]["split"], results["settings"]["bf16"]) == ("dev", True)
     assert_table(folder, done.stdout, "sts", {"sample dev": 100 * results["sts"][0]["all"]["spearman"]})
     assert {path.name for path in folder.iterdir()} == {"config", "evaluate.log", "results.json"} | {
         f"{table}.{ending}" for table in ("sts", "sts_pearson", "geometry") for ending in ("md", "csv", "json", "tex")
@@ -146,7 +147,7 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
     assert results["settings"] == {
         **{"pooling": "cls", "num_layers": 1, "max_length": None, "normalize": None, "word_counts": None},
-        **{"split": "test", "postprocess": None},
+        **{"split": "test", "bf16": False, "postprocess": None},
     }
     tasks = {score["task"]: score for score in results["sts"]}
     assert list(tasks) == ["STS12", "STS13", "STS-B", "SICK-R"]
@@ -315,6 +316,11 @@ def test_a_users_mistake_is_one_line(mistake_in, make_model, arguments, line, tm
     )
     assert line in stderr and stderr.strip().count("\n") == 0
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_word_vectors_know_no_bf16(mistake_in, word_vectors):
+    stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", "tasks=sts", "bf16=true")
+    assert stderr == "error: bf16=true: word vectors are averaged in float32\n"
 
 
 def test_an_encoder_must_be_given(run_command, tmp_path):

@@ -283,6 +283,26 @@ def test_labels_go_to_the_objective_and_its_classifier_is_trained(encoder, tmp_p
     assert "objective.classifier.weight" in module.state_dict()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_compiled_once_for_all_shapes_and_the_loss_is_the_same(make_model):
+    def losses_and_gradients(compile):
+        options = {"dropout": 0.0, "attention_dropout": 0.0}
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
+        module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), compile=compile)
+        for rows, tokens in ((4, 8), (6, 12), (3, 10), (8, 16), (5, 9)):
+            loss, _ = module.loss(ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]]))
+            loss.backward()
+            yield loss.detach()
+        yield from (p.grad for p in module.parameters() if p.grad is not None)
+
+    counts = torch._dynamo.utils.counters["stats"]
+    before = counts["unique_graphs"]
+    expected = list(losses_and_gradients(False))
+    assert counts["unique_graphs"] == before
+    torch.testing.assert_close(list(losses_and_gradients(True)), expected, atol=1e-5, rtol=1e-5)
+    assert 1 <= counts["unique_graphs"] - before <= 2
+
+
 def test_an_objective_that_needs_labels_says_so(encoder, tmp_path):
     module = SimCSEModule(encoder, SoftmaxObjective(), LinearAdamW())
     with pytest.raises(UserError, match="objective=sbert needs a label for every pair: set data.label_column"):
@@ -304,6 +324,7 @@ def test_whatever_asks_for_a_gradient_gets_one(make_model, pooling):
     [
         ({"chunk_size": 0}, "chunk_size=0: it must be at least 1"),
         ({"freeze_layers": 3}, "freeze_layers=3: the model has 3 layers"),
+        ({"fixed_dropout": True, "compile": True}, "compile=true: it fuses the dropout that fixed_dropout acts on"),
         ({"fixed_dropout": True, "gradient_checkpointing": True}, "gradient_checkpointing=true: layers computed again"),
     ],
 )
