@@ -147,6 +147,6 @@ def _figure(table: Table) -> dict[str, bytes]:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """A command line with what all benchmarks take."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--rounds", type=int, default=3, help="that are counted, one more besides, where ways take turns")
+    made.add_argument("--rounds", type=int, default=3, help="in which the ways take turns")
     made.add_argument("--out", type=Path, default=Path("outputs/benchmarks"), help="the folder for JSON and figures")
     return made

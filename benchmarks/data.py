@@ -7,6 +7,9 @@ its own, and each is run twice: cold, with an empty cache, and warm. `datasets.m
 tokenizes every view of every row once, with attention masks and token types, into a cache of Arrow files. Seconds are
 from the file to the first batch of 64 rows, libraries imported before; memory is what the process has more than
 before, after 200 batches: its own, and with the pages of mapped files, which the system may take back.
+
+A second table has train.py on the longest file: seconds from the command to its first step, and how many of them are
+past the imports: for the configuration, the model, W&B offline, the text, and a validation on the project's sample.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytorch_lightning as pl
 from rich.console import Console
 from rich.progress import track
 from torch.utils.data import DataLoader
@@ -95,6 +99,33 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
     return {"seconds": seconds, "own": own, "total": total}
 
 
+class FirstStep(pl.Callback):
+    """Prints the seconds to the first step: from a time on, and from when the callback is made.
+
+    Args:
+        begin: seconds since the epoch.
+    """
+
+    def __init__(self, begin: float) -> None:
+        self.begins = {"command": begin, "imports": time.time()}
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Print them, as a line of JSON."""
+        print(json.dumps({name: time.time() - begin for name, begin in self.begins.items()}), flush=True)
+
+
+def to_first_step(source: Path, cache: Path, folder: Path) -> dict[str, float]:
+    """Seconds from the command `python train.py`, and from its imports, to its first step."""
+    callback = "+callbacks.first_step"
+    command = [sys.executable, "-W", "ignore", "train.py", "data=text", f"data.train={source}", "trainer.max_steps=1"]
+    command += [f"{callback}._target_=benchmarks.data.FirstStep", f"hydra.run.dir={folder}"]
+    own = {"XDG_CACHE_HOME": str(cache), "WANDB_MODE": "offline", "WANDB_SILENT": "true", "SENTEVAL_DIR": ""}
+    command.append(f"{callback}.begin={time.time()}")
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | own)
+    seconds: dict[str, float] = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"'))
+    return seconds
+
+
 def write_lines(path: Path, lines: int) -> None:
     """So many lines of text, no two alike."""
     sentences = [row[0] for row in read_rows(gensim_sample())]
@@ -112,7 +143,7 @@ def main() -> None:
         way, source, cache = arguments.one
         print(json.dumps(measure(way, Path(source), Path(cache))))
         return
-    found = []
+    found, steps = [], []
     cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]
     with tempfile.TemporaryDirectory() as folder:
         for lines, way, start in track(cases, "measuring", console=Console(stderr=True), transient=True):
@@ -123,11 +154,17 @@ def main() -> None:
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             start_of = {"lines, way, start": f"{lines:,}, {way}, {start}"}
             found.append(start_of | json.loads(done.stdout.splitlines()[-1]))
+        longest = Path(folder) / f"{max(arguments.lines)}.txt"
+        for start in ("cold", "warm"):
+            seconds = to_first_step(longest, Path(folder) / "train", Path(folder) / start)
+            steps.append({"lines, start": f"{max(arguments.lines):,}, {start}"} | seconds)
     frame = pd.DataFrame(found).rename(
         columns={"seconds": "s to the first batch", "own": "own memory, MB", "total": "with mapped files, MB"}
     )
     note = f"memory after {BATCHES} batches of {BATCH_SIZE} rows, beyond what was there before"
-    save(arguments.out, Table("data", "From text to batches", frame, notes=[note]))
+    table = Table("data", "From text to batches", frame, notes=[note])
+    frame = pd.DataFrame(steps).rename(columns={"command": "s from the command", "imports": "s past the imports"})
+    save(arguments.out, table, Table("data_first_step", "From the command to the first step", frame))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def transfer(task: TransferTask, encoder: SentenceEncoder) -> Table:
     ]
     seconds = in_turn(ways, rounds=1, warm_up=False)
     note = f"{task.name}, {len(x)} sentences; accuracy x 100: {', '.join(f'{100 * own:.2f}' for own in accuracies)}"
-    return comparison("evaluate_transfer", "Evaluation on a transfer task", "tasks/s", seconds, 1, notes=[note])
+    return comparison("evaluate_transfer", "Evaluation on a transfer task", "tasks/min", seconds, 60, notes=[note])
 
 
 def sentevals_way(x: np.ndarray, y: np.ndarray) -> float:

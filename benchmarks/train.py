@@ -2,6 +2,7 @@
 
     python -m benchmarks.train                            sentences of the packaged Wikipedia sample
     python -m benchmarks.train --triplets triplets.csv    rows of an anchor, its positive and a hard negative
+    python -m benchmarks.train --compile                  ours by torch.compile besides
 
 The same packaged encoder with its 6 layers, mean pooling and dropout, the same rows in the same order, length,
 AdamW and temperature for all. The first step of every run is not counted. `views apart` encodes every view in a pass
@@ -123,11 +124,11 @@ def ours(
     precision: str = "auto",
     group_by_length: bool = True,
     fast_dropout: bool = True,
+    compile: bool = False,
 ) -> float:
     """What train.py builds, without validation, logs and checkpoints."""
-    module = SimCSEModule(
-        copy.deepcopy(encoder), ContrastiveObjective(), LinearAdamW(lr=LR), group_by_length=group_by_length
-    )
+    options = {"group_by_length": group_by_length, "compile": compile}
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), LinearAdamW(lr=LR), **options)
     if not fast_dropout:
         use_torchs_dropout(module.encoder)
     texts = [sentence for row in rows for sentence in row]
@@ -175,6 +176,7 @@ def main() -> None:
     command_line.add_argument("--batch-size", type=int, default=64)
     command_line.add_argument("--max-length", type=int, default=32, help="tokens read of a sentence")
     command_line.add_argument("--steps", type=int, default=5, help="of a round, one more besides")
+    command_line.add_argument("--compile", action="store_true", help="ours with compile=true as well")
     arguments = command_line.parse_args()
 
     for name in ("pytorch_lightning", "lightning.pytorch", "sentence_transformers"):
@@ -197,7 +199,9 @@ def main() -> None:
         Way("simcse_pl, torch's dropout", partial(trained, fast_dropout=False)),
         Way("simcse_pl", trained),
     ]
-    seconds = in_turn(ways, arguments.rounds)
+    if arguments.compile:
+        ways.append(Way("simcse_pl, compiled", partial(trained, compile=True)))
+    seconds = in_turn(ways, arguments.rounds, warm_up=False)
     views = max(2, len(rows[0]))
     lengths = [len(ids) for row in rows for ids in tokenize(encoder.tokenizer, list(row), arguments.max_length)]
     config = encoder.backbone.config
