@@ -47,10 +47,7 @@ def main(config: DictConfig) -> None:
     encoder: Encoder = instantiate(config.model)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
-    elif config.bf16:
-        raise UserError("bf16=true: word vectors are averaged in float32")
-    options = {"batch_size": config.batch_size, "progress": True} | ({"bf16": True} if config.bf16 else {})
-    encode: Encode = functools.partial(encoder.encode, **options)
+    encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     encode = EncodeOnce(encode, suite.sentences())

@@ -21,7 +21,9 @@ class Encoder(Protocol):
     def dim(self) -> int:
         """The width of a vector."""
 
-    def encode(self, sentences: Sequence[str], *, batch_size: int | None = ..., progress: bool = ...) -> Tensor:
+    def encode(
+        self, sentences: Sequence[str], *, batch_size: int | None = ..., progress: bool = ..., bf16: bool = ...
+    ) -> Tensor:
         """Vectors [n, dim] for n sentences, in their order, float32 on the CPU."""
 
 

@@ -111,7 +111,12 @@ class WordVectors:
         return cls(rows, vectors, weights, normalize)
 
     def encode(
-        self, sentences: Sequence[str], batch_size: int | None = None, normalize: bool = False, progress: bool = False
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        normalize: bool = False,
+        progress: bool = False,
+        bf16: bool = False,
     ) -> Tensor:
         """Vectors for sentences, in their order, called as SentenceEncoder.encode is.
 
@@ -120,14 +125,17 @@ class WordVectors:
             batch_size: sentences that are averaged at once; 1024 where None.
             normalize: scale them to length 1, which word vectors with `normalize` always do.
             progress: show a progress bar on standard error.
+            bf16: refused.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size
-                out of range.
+            UserError: a string where a list of them is meant, a sentence that is no string, a batch size out of
+                range, or bf16.
         """
+        if bf16:
+            raise UserError("bf16=true: word vectors are averaged in float32")
         batch_size = 1024 if batch_size is None else batch_size
         check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)

@@ -13,6 +13,8 @@ from benchmarks import __main__ as all_of_them
 from benchmarks.comparison import Way, comparison, in_turn, operations_of
 from simcse_pl.encoder import SentenceEncoder
 
+SLOW = pytest.mark.slow  # many processes
+
 
 def test_ways_take_turns_and_the_first_round_is_not_counted():
     seen = []
@@ -45,8 +47,8 @@ def test_operations_are_those_that_torch_counts(make_model):
         ("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
         ("evaluate", ["--rounds", "1"], 3),
-        ("data", ["--lines", "300"], 4),
-        ("memory", ["--sizes", "4", "8", "--chunk-size", "4", "--largest-pass", "8"], 4),
+        pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
+        pytest.param("memory", ["--sizes", "4", "8", "--chunk-size", "4", "--largest-pass", "8"], 4, marks=SLOW),
     ],
 )
 def test_a_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
