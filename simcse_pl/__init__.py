@@ -1,3 +1,18 @@
 """SimCSE: contrastive learning of sentence embeddings (Gao, Yao and Chen, EMNLP 2021)."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simcse_pl.api import SimCSE
+
 __version__ = "0.1.0"
+__all__ = ["SimCSE"]
+
+
+def __getattr__(name: str) -> Any:
+    """`SimCSE`, imported when it is asked for: with it come torch and transformers."""
+    if name == "SimCSE":
+        from simcse_pl.api import SimCSE
+
+        return SimCSE
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ from simcse_pl.errors import UserError, check_sentences, one_line
 from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
+from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
 HEADS = ("none", "mlp", "mlp_train_only")
@@ -217,7 +218,7 @@ class SentenceEncoder(nn.Module):
         normalize: bool | None = None,
         pretrained: bool = True,
     ) -> "SentenceEncoder":
-        """Load a saved encoder or one of sentence-transformers, or make one of any Hugging Face checkpoint.
+        """Load a saved encoder, sentence-transformers' or the paper's, or make one of any Hugging Face checkpoint.
 
         Args:
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
@@ -236,7 +237,7 @@ class SentenceEncoder(nn.Module):
         source = resolve(str(name))
         saved = read_saved(source)
         if saved is None and pooling is None:
-            saved = read_sentence_transformers(source)
+            saved = read_sentence_transformers(source) or read_released(source)
         saved = saved or Saved()
         if not pretrained:  # the head's weights as well
             head = head or saved.settings.head

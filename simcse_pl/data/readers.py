@@ -47,6 +47,22 @@ def read_rows(
     return [row for row, _ in with_warning(iterate_rows(source, columns, on_bad_row, header, split))]
 
 
+def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
+    """The sentences of a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
+
+    Args:
+        source: see `read_rows`.
+        column: its name, or its position from 0; needed where there are several.
+
+    Raises:
+        UserError: no such file or column, several columns and none chosen, or a bad row.
+    """
+    rows = read_rows(source, None if column is None else [column])
+    if len(rows[0]) > 1:
+        raise UserError(f"{source} has {len(rows[0])} columns: say which one holds the sentences")
+    return [sentence for (sentence,) in rows]
+
+
 def iterate_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simcse_pl.data.readers import read_rows
+from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
-from simcse_pl.evaluation.sentence_index import KINDS, SETTINGS_FILE, Neighbour, SentenceIndex
+from simcse_pl.index_files import SETTINGS_FILE
+from simcse_pl.sentence_index import KINDS, Neighbour, SentenceIndex
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Search:
             encode: sentences to vectors [n, dim].
         """
         index = self._index(encode)
-        found = index.search(self._queries, self._count)
+        found = index.search(self._queries, self._count, leave_out_equal=True)
         queries = [Retrieved(query, neighbours) for query, neighbours in zip(self._queries, found, strict=True)]
         return RetrievalResult(self._name, len(index), index.kind, queries)
 
@@ -94,19 +95,3 @@ class Search:
         if self._folder:
             index.save(self._folder)
         return index
-
-
-def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
-    """The sentences of a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
-
-    Args:
-        source: see data.readers.read_rows.
-        column: its name, or its position from 0; needed where there are several.
-
-    Raises:
-        UserError: no such file or column, several columns and none chosen, or a bad row.
-    """
-    rows = read_rows(source, None if column is None else [column])
-    if len(rows[0]) > 1:
-        raise UserError(f"{source} has {len(rows[0])} columns: say which one holds the sentences")
-    return [sentence for (sentence,) in rows]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from simcse_pl.data import readers
-from simcse_pl.data.readers import iterate_documents, iterate_labeled_rows, read_rows, with_warning
+from simcse_pl.data.readers import iterate_documents, iterate_labeled_rows, read_rows, read_sentences, with_warning
 from simcse_pl.errors import UserError
 
 
@@ -230,3 +230,13 @@ def test_a_dataset_of_the_hub_keeps_no_documents_apart(monkeypatch):
 def test_a_text_file_without_sentences_has_no_documents(file):
     with pytest.raises(UserError, match="d.txt has no rows"):
         read_documents(file("d.txt", "\n\n"))
+
+
+def test_sentences_are_lines_or_a_column(tmp_path):
+    (tmp_path / "c.txt").write_text("A dog.\n\nA cat.\nA dog.\n")
+    (tmp_path / "c.csv").write_text('id,caption\n1,"A dog, a cat."\n2,Rain.\n')
+    assert read_sentences(tmp_path / "c.txt") == ["A dog.", "A cat.", "A dog."]
+    for column in ("caption", 1):
+        assert read_sentences(tmp_path / "c.csv", column) == ["A dog, a cat.", "Rain."]
+    with pytest.raises(UserError, match="c.csv has 2 columns: say which"):
+        read_sentences(tmp_path / "c.csv")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from simcse_pl.errors import UserError
-from simcse_pl.evaluation.retrieval import Search, read_sentences
-from simcse_pl.evaluation.sentence_index import SentenceIndex
+from simcse_pl.evaluation.retrieval import Search
+from simcse_pl.sentence_index import SentenceIndex
 
 LENGTHS = ["a", "aa", "aaaa", "aaaaaaaa"]
 
@@ -82,13 +82,3 @@ def test_a_kept_index_of_something_else_is_refused(corpus, tmp_path):
 def test_mistakes_are_told_before_anything_is_encoded(arguments, message, corpus):
     with pytest.raises(UserError, match=message):
         Search(**({"corpus": corpus, "queries": ["aaa"]} | arguments))
-
-
-def test_sentences_are_lines_or_a_column(tmp_path):
-    (tmp_path / "c.txt").write_text("A dog.\n\nA cat.\nA dog.\n")
-    (tmp_path / "c.csv").write_text('id,caption\n1,"A dog, a cat."\n2,Rain.\n')
-    assert read_sentences(tmp_path / "c.txt") == ["A dog.", "A cat.", "A dog."]
-    for column in ("caption", 1):
-        assert read_sentences(tmp_path / "c.csv", column) == ["A dog, a cat.", "Rain."]
-    with pytest.raises(UserError, match="c.csv has 2 columns: say which"):
-        read_sentences(tmp_path / "c.csv")

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from simcse_pl import index_files, sentence_index, vector_index
 from simcse_pl.errors import UserError
-from simcse_pl.evaluation import sentence_index
-from simcse_pl.evaluation.sentence_index import INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE, SentenceIndex
+from simcse_pl.index_files import INVERTED_FILE, SENTENCES_FILE, SETTINGS_FILE, VECTORS_FILE
+from simcse_pl.sentence_index import SentenceIndex
 
 DIM = 16
 
@@ -51,7 +53,7 @@ def brute_force(encode, corpus, query, count):
 def test_the_nearest_are_those_of_brute_force(options, at_a_time, encode, monkeypatch):
     monkeypatch.setattr(sentence_index, "_SENTENCES_AT_A_TIME", at_a_time)
     corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
-    found = SentenceIndex.build(encode, corpus, **options).search(queries, count=5)
+    found = SentenceIndex.build(encode, corpus, **options).search(queries, count=5, leave_out_equal=True)
     assert len(found) == len(queries)
     for query, neighbours in zip(queries, found, strict=True):
         sentences, cosines = brute_force(encode, corpus, query, 5)
@@ -65,17 +67,99 @@ def test_equal_sentences_are_encoded_and_shown_once(encode):
     assert len(index) == 3 and len(index.search(["s 9"], count=6)[0]) == 3
 
 
-def test_a_query_does_not_find_itself_but_finds_its_like(encode):
+def test_a_query_finds_itself_unless_equal_sentences_are_left_out(encode):
     encode.vectors["s 1"] = encode.vectors["s 0"] * 3
-    (neighbours,) = SentenceIndex.build(encode, names(range(50))).search(["s 0"], count=1)
-    assert [neighbour.sentence for neighbour in neighbours] == ["s 1"]
-    assert neighbours[0].similarity == pytest.approx(1) and neighbours[0].similarity <= 1
+    index = SentenceIndex.build(encode, names(range(50)))
+    for options, expected in (({}, "s 0"), ({"leave_out_equal": True}, "s 1")):
+        ((sentence, similarity),) = index.search(["s 0"], count=1, **options)[0]
+        assert sentence == expected
+        assert similarity == pytest.approx(1) and similarity <= 1
+
+
+def test_equally_near_sentences_stand_in_the_order_of_the_corpus(encode):
+    for i in (7, 3, 9):
+        encode.vectors[f"s {i}"] = encode.vectors["s 0"] * (1 + i)
+    found = SentenceIndex.build(encode, names([9, 5, 3, 0, 7])).search(["s 0"], count=4)[0]
+    assert [neighbour.sentence for neighbour in found] == names([9, 3, 0, 7])
+
+
+def test_nothing_is_nearer_than_the_threshold(encode):
+    index, queries = SentenceIndex.build(encode, names(range(400))), names(range(400, 450))
+    everything, near = (index.search(queries, 400, threshold) for threshold in (None, 0.5))
+    assert near == [[one for one in found if one.similarity >= 0.5] for found in everything]
+    assert 0 < sum(map(len, near)) < 50 * 400 == sum(map(len, everything))
+
+
+@pytest.mark.parametrize("corpus", [range(1), range(7), range(450)])
+def test_faiss_and_the_exact_index_answer_the_same(corpus, encode, monkeypatch):
+    monkeypatch.setattr(vector_index, "_SIMILARITIES_AT_ONCE", 1000)  # several parts
+    count, found = min(10, len(corpus)), {}
+    for has in (True, False):
+        monkeypatch.setattr(vector_index, "has_faiss", lambda has=has: has)
+        index = SentenceIndex.build(encode, names(corpus))
+        assert isinstance(index.index, vector_index.ExactIndex) is not has
+        found[has] = [one for near in index.search(names(range(430, 500)), count) for one in near]
+    assert len(found[True]) == 70 * count
+    for faiss, ours in zip(found[True], found[False], strict=True):
+        assert faiss.sentence == ours.sentence and faiss.similarity == pytest.approx(ours.similarity, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivf"])
+def test_what_is_added_is_found_as_if_it_had_been_there(kind, encode):
+    options = {"lists": 3, "probes": 3} if kind == "ivf" else {}
+    index = SentenceIndex.build(encode, names(range(300)), kind, **options)
+    encode.asked.clear()
+    assert index.add(names([299, 300, 301, 300])) == 2 and index.add(names(range(9))) == 0 == index.add([])
+    assert encode.asked == names([300, 301]) and len(index) == 302
+    whole = SentenceIndex.build(encode, names(range(302)), kind, **options)
+    found, expected = (i.search(names(range(500)), 5) for i in (index, whole))
+    assert [[n.sentence for n in near] for near in found] == [[n.sentence for n in near] for near in expected]
+
+
+def test_an_index_made_with_faiss_is_read_without_it_and_the_other_way_round(encode, tmp_path, monkeypatch):
+    SentenceIndex.build(encode, names(range(40))).save(tmp_path / "with")
+    with monkeypatch.context() as without_faiss:
+        without_faiss.setattr(vector_index, "has_faiss", lambda: False)
+        index = SentenceIndex.load(tmp_path / "with", encode)
+        assert isinstance(index.index, vector_index.ExactIndex) and index.add(["s 40"]) == 1
+        index.save(tmp_path / "without")
+    again = SentenceIndex.load(tmp_path / "without", encode)
+    assert not isinstance(again.index, vector_index.ExactIndex)
+    assert len(again) == 41 and again.search(["s 40"], 1)[0][0].sentence == "s 40"
+
+
+def test_an_inverted_file_needs_faiss(encode, tmp_path, monkeypatch):
+    SentenceIndex.build(encode, ["s 1"], "ivf").save(tmp_path)
+    encode.asked.clear()
+    monkeypatch.setattr(vector_index, "has_faiss", lambda: False)
+    with pytest.raises(UserError, match="kind ivf needs FAISS: pip install faiss-cpu, or take kind exact"):
+        SentenceIndex.build(encode, ["s 1"], "ivf")
+    assert not encode.asked
+    with pytest.raises(UserError, match="needs FAISS"):
+        SentenceIndex.load(tmp_path, encode)
+
+
+@pytest.mark.parametrize("tensors", [{}, {"vectors": torch.ones(9)}, {"vectors": torch.ones(9, DIM).double()}])
+def test_vectors_of_another_form_are_damage(tensors, encode, tmp_path):
+    SentenceIndex.build(encode, names(range(9))).save(tmp_path)
+    save_file(tensors, tmp_path / VECTORS_FILE)
+    sign(tmp_path, VECTORS_FILE)
+    with pytest.raises(UserError, match=f"{tmp_path} is damaged: {VECTORS_FILE} must hold `vectors`"):
+        SentenceIndex.load(tmp_path, encode)
+
+
+def sign(folder, file):
+    """Give a file the checksum that it has."""
+    settings = json.loads((folder / SETTINGS_FILE).read_text())
+    settings[file] = index_files._checksum(folder / file)
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings))
 
 
 @pytest.mark.parametrize("kind", ["exact", "ivf"])
 def test_a_corpus_smaller_than_what_is_asked_for(kind, encode):
     index = SentenceIndex.build(encode, ["s 0"], kind)
-    assert [[n.sentence for n in found] for found in index.search(["s 0", "s 1"], count=10)] == [[], ["s 0"]]
+    found = index.search(["s 0", "s 1"], count=10, leave_out_equal=True)
+    assert [[n.sentence for n in near] for near in found] == [[], ["s 0"]]
     assert index.search([], count=10) == []
 
 
@@ -141,17 +225,20 @@ def test_a_saved_index_finds_the_same_without_encoding(kind, encode, tmp_path):
 
 
 def test_saving_again_leaves_nothing_of_before(encode, tmp_path):
-    for numbers in (range(100), range(5)):
-        SentenceIndex.build(encode, names(numbers)).save(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE}
-    assert len(SentenceIndex.load(tmp_path, encode)) == 5
+    for kind, file in (("exact", VECTORS_FILE), ("ivf", INVERTED_FILE), ("exact", VECTORS_FILE)):
+        SentenceIndex.build(encode, names(range(len(kind))), kind).save(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {file, SENTENCES_FILE, SETTINGS_FILE}
+        assert len(SentenceIndex.load(tmp_path, encode)) == len(kind)
 
 
-@pytest.mark.parametrize("file", [INDEX_FILE, SENTENCES_FILE, SETTINGS_FILE])
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [("ivf", INVERTED_FILE), ("exact", VECTORS_FILE), ("exact", SENTENCES_FILE), ("exact", SETTINGS_FILE)],
+)
 @pytest.mark.parametrize("damage", ["missing", "cut short", "of another index"])
-def test_damaged_folders_end_in_one_line(file, damage, encode, tmp_path):
+def test_damaged_folders_end_in_one_line(kind, file, damage, encode, tmp_path):
     for folder, numbers in (("mine", range(9)), ("other", range(9, 18))):
-        SentenceIndex.build(encode, names(numbers)).save(tmp_path / folder)
+        SentenceIndex.build(encode, names(numbers), kind).save(tmp_path / folder)
     path = tmp_path / "mine" / file
     if damage == "missing":
         path.unlink()
@@ -164,7 +251,7 @@ def test_damaged_folders_end_in_one_line(file, damage, encode, tmp_path):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("settings", ["[]", "{}", '{"index.faiss": 3, "sentences.json": null}'])
+@pytest.mark.parametrize("settings", ["[]", "{}", '{"vectors.safetensors": 3, "sentences.json": null}'])
 def test_settings_that_say_nothing_end_in_one_line(settings, encode, tmp_path):
     SentenceIndex.build(encode, names(range(9))).save(tmp_path)
     (tmp_path / SETTINGS_FILE).write_text(settings)
@@ -176,10 +263,8 @@ def test_settings_that_say_nothing_end_in_one_line(settings, encode, tmp_path):
 def test_sentences_that_do_not_fit_the_vectors_are_found_out_despite_their_checksum(content, encode, tmp_path):
     SentenceIndex.build(encode, names(range(9))).save(tmp_path)
     (tmp_path / SENTENCES_FILE).write_text(content)
-    settings = json.loads((tmp_path / SETTINGS_FILE).read_text())
-    settings[SENTENCES_FILE] = sentence_index._checksum(tmp_path / SENTENCES_FILE)
-    (tmp_path / SETTINGS_FILE).write_text(json.dumps(settings))
-    with pytest.raises(UserError, match=f"{tmp_path} is damaged"):
+    sign(tmp_path, SENTENCES_FILE)
+    with pytest.raises(UserError, match=f"{tmp_path}.* is damaged"):
         SentenceIndex.load(tmp_path, encode)
 
 
@@ -234,7 +319,7 @@ def test_a_vector_that_is_not_finite_is_named(encode, monkeypatch):
 def test_faiss_before_torch_shares_a_process_with_it_on_several_threads(run_command):
     code = """
 import faiss, torch
-from simcse_pl.evaluation.sentence_index import SentenceIndex
+from simcse_pl.sentence_index import SentenceIndex
 torch.set_num_threads(2)
 faiss.omp_set_num_threads(2)
 vectors, sentences = torch.randn(3000, 64), [str(i) for i in range(3000)]
@@ -246,5 +331,5 @@ for _ in range(3):
 
 
 def test_faiss_waits_until_it_is_needed(run_command):
-    code = "import simcse_pl.evaluation.sentence_index, sys; print('faiss' in sys.modules)"
+    code = "import simcse_pl.sentence_index, sys; print('faiss' in sys.modules)"
     assert run_command("-c", code).stdout == "False\n"

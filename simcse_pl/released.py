@@ -1,0 +1,45 @@
+"""The checkpoints that were released with the paper: their pooling and head, of which their files say nothing."""
+
+import re
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from simcse_pl.encoder_files import Saved, Settings, find_file
+from simcse_pl.errors import UserError
+
+_NAME = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
+_POOLER = ("pooler.dense.weight", "pooler.dense.bias")
+
+
+def read_released(source: str) -> Saved | None:
+    """How a released checkpoint encodes; None where the name is none of theirs.
+
+    The unsupervised ones leave their projection head aside at test time; the supervised ones keep it, and have it where
+    BERT has its pooler (section 6.3 and Table 6 of the paper).
+
+    Args:
+        source: a hub repository, such as `princeton-nlp/sup-simcse-roberta-large`, or a folder of that name.
+
+    Raises:
+        UserError: the weights of the head are missing or damaged.
+    """
+    released = _NAME.fullmatch(source)
+    if released is None or find_file(source, "config.json") is None:
+        return None
+    if released[1] == "unsup":
+        return Saved(Settings("cls"))
+    return Saved(Settings("cls", "mlp"), _head_weights(source))
+
+
+def _head_weights(source: str) -> dict[str, Tensor]:
+    path = find_file(source, "model.safetensors") or find_file(source, "pytorch_model.bin")
+    if path is None:
+        raise UserError(f"{source}: its weights, model.safetensors or pytorch_model.bin, are missing")
+    try:
+        weights = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        weight, bias = (next(w for name, w in weights.items() if name.endswith(own)) for own in _POOLER)
+    except Exception as error:  # safetensors and torch each have their own; torch's say how to run a file's code
+        raise UserError(f"{path} is damaged, or has no projection head ({_POOLER[0]})") from error
+    return {"0.weight": weight, "0.bias": bias}

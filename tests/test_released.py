@@ -1,0 +1,80 @@
+"""The paper's released checkpoints, by small models under their names: against transformers' own pooler."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from tests.conftest import SENTENCES
+
+
+@pytest.fixture
+def released(make_model, tmp_path):
+    """A folder under one of the names, with the pooler that the released files have."""
+
+    def make(name, architecture="bert", form="safetensors"):
+        folder = tmp_path / name
+        shutil.copytree(make_model(architecture), folder)
+        torch.manual_seed(0)
+        model = AutoModel.from_pretrained(folder, add_pooling_layer=True)
+        model.save_pretrained(folder)
+        if form == "bin":
+            torch.save(model.state_dict(), folder / "pytorch_model.bin")
+            (folder / "model.safetensors").unlink()
+        return folder, model.eval()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"), [("sup-simcse-bert-base-uncased", "bert"), ("sup-simcse-roberta-large", "roberta")]
+)
+@pytest.mark.parametrize("form", ["safetensors", "bin"])
+def test_supervised_ones_keep_their_head(name, architecture, form, released):
+    folder, model = released(name, architecture, form)
+    encoder = SentenceEncoder.from_pretrained(folder)
+    assert (encoder.pooling, encoder.head) == ("cls", "mlp")
+    for sentence, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+        with torch.no_grad():
+            expected = model(**encoder.tokenizer(sentence, return_tensors="pt")).pooler_output[0]
+        torch.testing.assert_close(vector, expected, atol=1e-5, rtol=0)
+
+
+def test_unsupervised_ones_leave_it_aside(released):
+    folder, model = released("unsup-simcse-bert-base-uncased")
+    encoder = SentenceEncoder.from_pretrained(folder)
+    assert (encoder.pooling, encoder.head) == ("cls", "none")
+    with torch.no_grad():
+        states = model(**encoder.tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
+    torch.testing.assert_close(encoder.encode(SENTENCES[:1])[0], states[0, 0], atol=1e-5, rtol=0)
+
+
+def test_other_names_and_what_is_asked_for_are_as_ever(released, make_model):
+    folder, _ = released("sup-simcse-bert-base-uncased")
+    assert SentenceEncoder.from_pretrained(folder, pooling="mean").head == "none"
+    saved = folder.parent / "unsup-simcse-bert-large-uncased"
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="max").save_pretrained(saved)
+    assert SentenceEncoder.from_pretrained(saved).pooling == "max"
+    with pytest.raises(UserError, match="does not say how it is pooled"):
+        SentenceEncoder.from_pretrained(make_model("bert"))
+
+
+@pytest.mark.parametrize("damage", ["no head", "cut short", "no weights"])
+def test_a_head_that_cannot_be_read_is_told(damage, released):
+    folder, _ = released("sup-simcse-bert-base-uncased")
+    weights = folder / "model.safetensors"
+    if damage == "no head":
+        save_file({name: own for name, own in load_file(weights).items() if "pooler" not in name}, weights)
+    elif damage == "cut short":
+        weights.write_bytes(weights.read_bytes()[:100])
+    else:
+        weights.unlink()
+    with pytest.raises(UserError, match=f"{folder}.*(damaged|missing)") as error:
+        SentenceEncoder.from_pretrained(folder)
+    assert "\n" not in str(error.value)
+    assert json.loads((folder / "config.json").read_text())
