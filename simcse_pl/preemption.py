@@ -70,6 +70,8 @@ class Preemption(Callback):
         progress = trainer.fit_loop.epoch_loop.batch_progress
         progress.total.ready -= 1  # the batch that has begun will be the first to be trained on
         progress.current.ready -= 1
+        for logger in trainer.loggers:  # first, so that the checkpoint knows of no points that the curves lack
+            logger.save()
         trainer.save_checkpoint(self.path)
         try:
             if trainer.is_global_zero:

@@ -17,6 +17,7 @@ def trainer(tmp_path):
     loops = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
     waited = []
     return SimpleNamespace(
+        loggers=[SimpleNamespace(save=lambda: saved.append("curves"))],
         save_checkpoint=saved.append,
         saved=saved,
         is_global_zero=True,
@@ -78,7 +79,7 @@ def test_told_it_saves_and_asks_slurm_for_another_turn(
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(Stopped) as stopped:
         preemption.on_train_batch_start(trainer, MODULE, None, 0)
-    assert stopped.value.code == 143 and trainer.saved == [tmp_path / "last.ckpt"]
+    assert stopped.value.code == 143 and trainer.saved == ["curves", tmp_path / "last.ckpt"]
     assert capsys.readouterr().err == "stopped after step 7: resume=auto goes on\n"
     asked = tmp_path / "asked"
     assert (asked.read_text().strip() if asked.exists() else None) == expected
@@ -112,6 +113,6 @@ def test_submitit_starts_again_what_it_has_told_once_it_is_saved(preemption, tra
     with pytest.raises(SystemExit) as stopped:
         preemption.on_train_batch_start(trainer, MODULE, None, 0)
     assert stopped.value.code == 122
-    assert told == [((number, None), [preemption.path])] and trainer.waited == [True]
+    assert told == [((number, None), ["curves", preemption.path])] and trainer.waited == [True]
     assert signal.getsignal(signal.SIGTERM) is before[1]
     signal.signal(number, before[0])
