@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -61,15 +61,12 @@ class SimCSE:
             except (RuntimeError, AssertionError) as error:  # torch's, for a device that is unknown or not there
                 raise UserError(f"device={device}: {one_line(error)}") from error
 
-    def encode(
-        self, sentences: str | Sequence[str], normalize: bool = True, return_numpy: bool = False, progress: bool = False
-    ) -> Tensor | Array:
+    def encode(self, sentences: str | Sequence[str], normalize: bool = True, progress: bool = False) -> Tensor:
         """Vectors of sentences.
 
         Args:
             sentences: one, or any number of them.
             normalize: scale every vector to length 1.
-            return_numpy: an array in place of a tensor.
             progress: show a progress bar on standard error.
 
         Returns:
@@ -81,9 +78,7 @@ class SimCSE:
         vectors = self._vectors([sentences] if isinstance(sentences, str) else sentences, progress)
         if normalize:
             vectors = F.normalize(vectors, dim=-1)
-        if isinstance(sentences, str):
-            vectors = vectors[0]
-        return vectors.numpy() if return_numpy else vectors
+        return vectors[0] if isinstance(sentences, str) else vectors
 
     def _vectors(self, sentences: Sequence[str], progress: bool = False) -> Tensor:
         return self.encoder.encode(sentences, batch_size=self.batch_size, progress=progress, bf16=self.bf16)
@@ -136,6 +131,16 @@ class SimCSE:
             UserError: there is no index, or as from `build_index`.
         """
         return self._built().add(_sentences(sentences, column))
+
+    @overload
+    def search(  # type: ignore[overload-overlap] # one query is a sequence of strings too
+        self, queries: str, top_k: int = 5, threshold: float | None = 0.6
+    ) -> list[Neighbour]: ...
+
+    @overload
+    def search(
+        self, queries: Sequence[str], top_k: int = 5, threshold: float | None = 0.6
+    ) -> list[list[Neighbour]]: ...
 
     def search(
         self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = 0.6

@@ -3,7 +3,6 @@
 import doctest
 import json
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,8 +29,6 @@ def test_one_sentence_is_a_vector_and_a_list_are_rows(fresh):
     torch.testing.assert_close(fresh.encode(SENTENCES, normalize=False), expected)
     torch.testing.assert_close(fresh.encode(SENTENCES), F.normalize(expected, dim=1))
     torch.testing.assert_close(fresh.encode(SENTENCES[2]), F.normalize(expected[2], dim=0), atol=1e-5, rtol=0)
-    as_array = fresh.encode(SENTENCES, return_numpy=True)
-    assert isinstance(as_array, np.ndarray) and as_array.dtype == np.float32
     assert fresh.encode([]).shape == (0, fresh.encoder.dim)
 
 

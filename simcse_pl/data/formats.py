@@ -7,7 +7,8 @@ import itertools
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pyarrow
 import pyarrow.parquet
 
 from simcse_pl.errors import UserError, one_line
+
+STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ def open_table(path: Path, header: bool = True) -> Table:
     """Open a file in the format that its name ends in, gzipped or not.
 
     Args:
-        path: ends in .txt, .csv, .tsv, .jsonl or .parquet, and perhaps .gz after that.
+        path: ends in .txt, .csv, .tsv, .jsonl or .parquet, and perhaps .gz after that; or `-`, standard input as text.
         header: whether csv and tsv begin with a row of names.
 
     Raises:
         UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too).
     """
+    if str(path) == STANDARD_INPUT:
+        return Table(None, _txt(path, packed=False))
     check_is_file(path)
     packed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if packed else path).suffix.lower()
@@ -83,7 +88,7 @@ def check_is_file(path: Path) -> None:
 def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
     """Lines without their ends, decoded from UTF-8. Only \\n and \\r\\n end a line: U+0085 and its like are text."""
     try:
-        with gzip.open(path) if packed else open(path, "rb") as file:
+        with _opened(path, packed) as file:
             for number, raw in enumerate(file):
                 raw = raw.removesuffix(b"\n").removesuffix(b"\r")
                 try:
@@ -92,6 +97,12 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
                     yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+
+
+def _opened(path: Path, packed: bool) -> AbstractContextManager[Iterable[bytes]]:
+    if str(path) == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    return gzip.open(path) if packed else open(path, "rb")
 
 
 def _txt(path: Path, packed: bool) -> Records:

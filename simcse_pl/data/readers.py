@@ -48,19 +48,31 @@ def read_rows(
 
 
 def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
-    """The sentences of a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
+    """The sentences of a file; the arguments and errors are those of `iterate_sentences`."""
+    return list(iterate_sentences(source, column))
+
+
+def iterate_sentences(source: str | Path, column: int | str | None = None) -> Iterator[str]:
+    """The sentences of a file one by one: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
 
     Args:
-        source: see `read_rows`.
+        source: see `read_rows`; or `-`, standard input, a sentence a line.
         column: its name, or its position from 0; needed where there are several.
+
+    Returns:
+        An iterator that raises what is wrong with a row when it comes to it.
 
     Raises:
         UserError: no such file or column, several columns and none chosen, or a bad row.
     """
-    rows = read_rows(source, None if column is None else [column])
-    if len(rows[0]) > 1:
-        raise UserError(f"{source} has {len(rows[0])} columns: say which one holds the sentences")
-    return [sentence for (sentence,) in rows]
+    rows = with_warning(iterate_rows(source, None if column is None else [column]))
+    return (_only_sentence(source, row) for row, _ in rows)
+
+
+def _only_sentence(source: str | Path, row: Row) -> str:
+    if len(row) > 1:
+        raise UserError(f"{source} has {len(row)} columns: say which one holds the sentences")
+    return row[0]
 
 
 def iterate_rows(

@@ -1,0 +1,47 @@
+"""Use a trained encoder from the command line."""
+
+import argparse
+import importlib
+import os
+import sys
+
+from simcse_pl.errors import USER_ERROR_STATUS, UserError
+
+COMMANDS = {
+    "encode": "sentences of a file or of standard input into vectors",
+    "similarity": "of two sentences, or of the pairs in a file",
+    "index": "the sentences of a file, to search them",
+    "search": "an index, or a file of sentences",
+    "info": "what an encoder is",
+}
+
+
+def main() -> None:
+    """The command line."""
+    listed = "\n".join(f"  {name:<12}{about}" for name, about in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m simcse_pl",
+        usage="%(prog)s COMMAND ...",
+        description=f"{__doc__}\n\ncommands (COMMAND --help says more):\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    first = parser.parse_args()
+    command = importlib.import_module(f"simcse_pl.commands.{first.command}")  # alone: torch comes with it
+    own = argparse.ArgumentParser(prog=f"python -m simcse_pl {first.command}", description=command.__doc__)
+    command.add_arguments(own)
+    try:
+        command.run(own.parse_intermixed_args(first.rest))
+        sys.stdout.flush()
+    except UserError as error:
+        own.exit(USER_ERROR_STATUS, f"error: {error}\n")
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell has it
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

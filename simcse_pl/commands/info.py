@@ -1,0 +1,47 @@
+"""Say what an encoder is: its architecture, pooling and size."""
+
+import argparse
+from typing import Any
+
+from rich.table import Table
+
+from simcse_pl.commands.common import add_encoder, encoder_of, json_line
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.load import Encoder
+from simcse_pl.report.tables import show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See simcse_pl.commands."""
+    add_encoder(parser)
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """See simcse_pl.commands."""
+    about = {"encoder": arguments.encoder} | describe(encoder_of(arguments).encoder)
+    if arguments.json:
+        print(json_line(about), end="")
+        return
+    table = Table(show_header=False)
+    for name, value in about.items():
+        table.add_row(name.replace("_", " "), f"{value:,}" if type(value) is int else str(value))
+    show(table)
+
+
+def describe(encoder: Encoder) -> dict[str, Any]:
+    """What a user may want to know of an encoder, by name."""
+    if not isinstance(encoder, SentenceEncoder):
+        return {"architecture": "word vectors", "dimensions": encoder.dim}
+    config = encoder.backbone.config
+    return {
+        "architecture": type(encoder.backbone).__name__,
+        "pooling": encoder.pooling,
+        "head": encoder.head,
+        "normalize": encoder.normalize,
+        "layers": config.num_hidden_layers,
+        "dimensions": encoder.dim,
+        "max_length": encoder.max_length,
+        "vocabulary": config.vocab_size,
+        "parameters": sum(p.numel() for p in encoder.parameters()),
+    }
