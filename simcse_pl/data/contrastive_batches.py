@@ -1,5 +1,7 @@
 """Which rows make a contrastive batch, this rank's share of each, and where a resumed run goes on."""
 
+import atexit
+import multiprocessing.util
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -106,3 +108,13 @@ class EpochLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
 def _leave_signals_to_the_trainer(worker: int) -> None:
     """A whole process group is told to stop, and the trainer needs its workers until it has."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@atexit.register  # and so before the end of `multiprocessing`, which asks its processes to end by SIGTERM, and waits
+def _end_workers() -> None:
+    """End those that are left where an error keeps a loader alive."""
+    workers = multiprocessing.active_children()
+    if workers:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a failure
+    for worker in workers:
+        worker.kill()

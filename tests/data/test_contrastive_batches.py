@@ -1,10 +1,14 @@
 """Contrastive batches: whose rows are whose, and where an interrupted epoch goes on."""
 
+import subprocess
+import sys
+
 import pytest
 from torch.utils.data import DistributedSampler
 
 from simcse_pl.data.contrastive_batches import ContrastiveBatches
 from simcse_pl.errors import UserError
+from tests.conftest import ROOT
 
 ROWS = [(f"sentence {i}",) for i in range(10)]
 
@@ -65,3 +69,19 @@ def test_only_the_epoch_that_was_interrupted_begins_later():
         batches.set_epoch(epoch)
         assert list(batches) == (whole[1][2:] if epoch == 1 else whole[epoch])
     assert len(batches) == 3
+
+
+def test_a_process_ends_though_an_error_keeps_its_workers():
+    code = """
+import sys
+from simcse_pl.data.contrastive_batches import EpochLoader
+class Rows:
+    def __getitem__(self, keys):
+        return keys
+loader = EpochLoader(Rows(), [[0], [1], [2]], list, num_workers=2)
+batches = iter(loader)
+print(next(batches))
+sys.exit(143)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "[0]\n", "")
