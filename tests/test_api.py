@@ -105,6 +105,7 @@ def test_word_vectors_are_an_encoder_too(tmp_path):
     assert [one.sentence for one in simcse.search("cat")] == ["a dog"]
 
 
+@pytest.mark.slow
 def test_faiss_and_exact_search_agree_on_ten_thousand_wikipedia_sentences(monkeypatch):
     """With one layer, so that encoding takes seconds; the vectors are spread no less."""
     simcse = SimCSE(MINILM, pooling="mean", max_length=12, batch_size=256)

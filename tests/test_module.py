@@ -283,6 +283,7 @@ def test_labels_go_to_the_objective_and_its_classifier_is_trained(encoder, tmp_p
     assert "objective.classifier.weight" in module.state_dict()
 
 
+@pytest.mark.slow  # a C++ compiler at work
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_compiled_once_for_all_shapes_and_the_loss_is_the_same(make_model):
     def losses_and_gradients(compile):
