@@ -17,6 +17,8 @@ from simcse_pl.sentence_index import Neighbour, SentenceIndex
 Array = np.ndarray[Any, np.dtype[Any]]
 Vectors = str | Sequence[str] | Tensor | Array
 
+_MANY = 1000  # sentences that take long enough for a progress bar
+
 
 class SimCSE:
     """An encoder, and an index of sentences to search with it.
@@ -187,9 +189,6 @@ class SimCSE:
         if self.index is None:
             raise UserError("there is no index: build_index or load_index makes one")
         return self.index
-
-
-_MANY = 1000  # sentences that take long enough for a progress bar
 
 
 def _sentences(sentences: Sequence[str] | str | Path, column: int | str | None) -> Sequence[str]:

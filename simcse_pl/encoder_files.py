@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -95,6 +96,20 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is damaged: {one_line(error)}") from error
+
+
+def find_weights(source: str, folder: str = "") -> Path | None:
+    """The weights in a folder or repository, or in one folder of it; None where there are none."""
+    names = (str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin"))
+    return next(filter(None, (find_file(source, name) for name in names)), None)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of such a file; no code in it is run, and what is wrong with it is told by whatever reads it."""
+    weights: dict[str, Tensor] = (
+        load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    )
+    return weights
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -2,11 +2,9 @@
 
 import re
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from simcse_pl.encoder_files import Saved, Settings, find_file
+from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights
 from simcse_pl.errors import UserError
 
 _NAME = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
@@ -34,11 +32,11 @@ def read_released(source: str) -> Saved | None:
 
 
 def _head_weights(source: str) -> dict[str, Tensor]:
-    path = find_file(source, "model.safetensors") or find_file(source, "pytorch_model.bin")
+    path = find_weights(source)
     if path is None:
         raise UserError(f"{source}: its weights, model.safetensors or pytorch_model.bin, are missing")
     try:
-        weights = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        weights = load_weights(path)
         weight, bias = (next(w for name, w in weights.items() if name.endswith(own)) for own in _POOLER)
     except Exception as error:  # safetensors and torch each have their own; torch's say how to run a file's code
         raise UserError(f"{path} is damaged, or has no projection head ({_POOLER[0]})") from error

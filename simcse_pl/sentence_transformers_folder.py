@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.encoder_files import Saved, Settings, find_file, read_json
+from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights, read_json
 from simcse_pl.errors import UserError
 
 MODULES_FILE = "modules.json"
@@ -161,13 +159,11 @@ def _head_weights(source: str, folder: str) -> dict[str, Tensor]:
         _refuse(source, f"a module Dense from {config.get('in_features')} to {config.get('out_features')} dimensions")
     if not config.get("bias", True) or config.get("use_residual", False):
         _refuse(source, "a module Dense without a bias or with a residual")
-    path = find_file(source, _inside(folder, "model.safetensors")) or find_file(
-        source, _inside(folder, "pytorch_model.bin")
-    )
+    path = find_weights(source, folder)
     if path is None:
         raise UserError(f"{source}: the weights of its module Dense, {folder}/model.safetensors, are missing")
     try:
-        weights = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        weights = load_weights(path)
         return {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
     except Exception as error:  # safetensors and torch each have their own; torch's say how to run a file's code
         raise UserError(f"{path} is damaged, or holds something else than the weights of a module Dense") from error

@@ -1,4 +1,4 @@
-"""Encode sentences: from a file or standard input into vectors, in memory that does not grow with the file."""
+"""Encode sentences: from a file or standard input into vectors, part by part."""
 
 import argparse
 

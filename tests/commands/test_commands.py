@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,7 @@ import torch.nn.functional as F
 from simcse_pl import __main__ as door
 from simcse_pl import sample
 from simcse_pl.load import load_encoder
-from tests.conftest import SENTENCES
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.conftest import ROOT, SENTENCES
 
 
 @pytest.fixture
