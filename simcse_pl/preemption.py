@@ -70,6 +70,7 @@ class Preemption(Callback):
         progress = trainer.fit_loop.epoch_loop.batch_progress
         progress.total.ready -= 1  # the batch that has begun will be the first to be trained on
         progress.current.ready -= 1
+        progress.is_last_batch = False  # after a validation Lightning would believe it, and leave that batch out
         for logger in trainer.loggers:  # first, so that the checkpoint knows of no points that the curves lack
             logger.save()
         trainer.save_checkpoint(self.path)

@@ -79,17 +79,19 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path):
         kills = kills if seed < 3 else kills[:1]
         runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills, None)]
     runs += [("told", ["resume=auto"], kill) for kill in (["told", 5], ["told", 1], None)]
+    runs += [("told_after_validation", ["resume=auto"], kill) for kill in (["told", 2], None)]  # before an epoch's last
     statuses = forked(*runs)
     for (folder, _, kill), (status, errors) in zip(runs, statuses, strict=True):
         expected = (143,) if kill and kill[0] == "told" else (0, -9) if kill else (0,)
         assert status in expected, (folder, kill, errors)
-        assert folder != "told" or not kill or "stopped after step " in errors
+        assert "told" not in folder or not kill or "stopped after step " in errors
     assert sum(status == -9 for status, _ in statuses) >= 10
     whole = everything_of(tmp_path / "whole")
     assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
     for seed in range(10):
         assert_same(tmp_path / f"killed{seed}", whole)
     assert_same(tmp_path / "told", whole)
+    assert_same(tmp_path / "told_after_validation", whole)
 
 
 def test_what_has_ended_is_not_run_again_and_what_differs_is_told(forked, tmp_path):
