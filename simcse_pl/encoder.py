@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,19 +26,20 @@ from simcse_pl.backbone import (
     transformer_layers,
 )
 from simcse_pl.checkpoint import read_checkpoint
-from simcse_pl.data.batches import Batch, padded
-from simcse_pl.data.corpus import tokenize
+from simcse_pl.data.batches import batches_of_like_length
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, one_line
+from simcse_pl.export.sentence_transformers import write_modules
 from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
+from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
+from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
 HEADS = ("none", "mlp", "mlp_train_only")
 _LONGEST_BY_DEFAULT = 512
-_BATCHES_SORTED_TOGETHER = 128  # tokens of all sentences at once would take much memory
 
 
 class SentenceEncoder(nn.Module):
@@ -54,6 +55,7 @@ class SentenceEncoder(nn.Module):
             the backbone can take, up to 512, where None.
         normalize: scale the vectors that `encode` gives to length 1. Training is the same with and without:
             it looks at cosine similarity, which knows no length.
+        postprocess: what `encode` puts the vectors through before that: one that is fitted.
 
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
@@ -72,6 +74,7 @@ class SentenceEncoder(nn.Module):
         head: str = "none",
         max_length: int | None = None,
         normalize: bool = False,
+        postprocess: PostProcess | None = None,
     ) -> None:
         super().__init__()
         if head not in HEADS:
@@ -82,8 +85,10 @@ class SentenceEncoder(nn.Module):
         self._pool = find_pooling(pooling, backbone.config.num_hidden_layers)
         self.head = head
         self.normalize = normalize
-        self.dim: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else _projection_head(self.dim, backbone)
+        self.hidden_size: int = backbone.config.hidden_size
+        self.projection = None if head == "none" else _projection_head(self.hidden_size, backbone)
+        self.postprocess = postprocess
+        self.dim = self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
 
@@ -166,8 +171,8 @@ class SentenceEncoder(nn.Module):
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
         length = self.max_length if max_length is None else self._checked_length(max_length)
-        vectors = torch.empty(len(sentences), self.dim)
-        batches = self._batches(sentences, batch_size, length)
+        vectors = torch.empty(len(sentences), self.hidden_size)
+        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, length)
         total = math.ceil(len(sentences) / batch_size)
         bar = track(batches, "encoding", total, console=Console(stderr=True), disable=not progress, transient=True)
         was_training = self.training
@@ -175,35 +180,38 @@ class SentenceEncoder(nn.Module):
         try:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                 for places, inputs in bar:
-                    vectors[places] = in_length_groups(self, inputs).float().cpu()
+                    on_device = {name: tensor.to(self.device) for name, tensor in inputs.items()}
+                    vectors[places] = in_length_groups(self, on_device).float().cpu()
         finally:
             self.train(was_training)
+        vectors = self._postprocessed(vectors)
         return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
 
-    def _batches(self, sentences: Sequence[str], batch_size: int, max_length: int) -> Iterator[tuple[list[int], Batch]]:
-        """The places and tokens of sentences of like length, the longest of a good many first."""
-        many = batch_size * _BATCHES_SORTED_TOGETHER
-        for begin in range(0, len(sentences), many):
-            tokens = tokenize(self.tokenizer, list(sentences[begin : begin + many]), max_length)
-            order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                inputs = padded([tokens[i] for i in rows], self.tokenizer)
-                yield [begin + i for i in rows], {name: tensor.to(self.device) for name, tensor in inputs.items()}
+    def _postprocessed(self, vectors: Tensor) -> Tensor:
+        return self.postprocess.transform(vectors) if self.postprocess else vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write one standard Hugging Face folder, with `simcse.json` (the settings) and any head's weights.
+        """Write one folder that this class, sentence-transformers and transformers load.
 
-        Every file is written whole beside its place and then moved there, the settings last.
+        It is a standard Hugging Face folder with `simcse.json` (the settings), any head's weights and post-processing,
+        and the modules of sentence-transformers. Every file is written whole beside its place and then moved there, the
+        settings last.
+
+        Raises:
+            UserError: a post-processing that is not linear.
         """
         with written_whole(folder, last=SETTINGS_FILE) as new, quiet_transformers():
             self.backbone.save_pretrained(new)
             self.tokenizer.save_pretrained(new)
             if self.projection is not None:
                 save_file(self.projection.state_dict(), new / HEAD_FILE)
+            if self.postprocess is not None:
+                self.postprocess.save(new)
+            write_modules(self, new)
             (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
-        if self.projection is None:
-            (Path(folder) / HEAD_FILE).unlink(missing_ok=True)
+        for part, file in ((self.projection, HEAD_FILE), (self.postprocess, POSTPROCESS_FILE)):
+            if part is None:
+                (Path(folder) / file).unlink(missing_ok=True)
 
     @classmethod
     def from_pretrained(
@@ -241,7 +249,7 @@ class SentenceEncoder(nn.Module):
         saved = saved or Saved()
         if not pretrained:  # the head's weights as well
             head = head or saved.settings.head
-            saved = replace(saved, settings=replace(saved.settings, head="none"))
+            saved = replace(saved, settings=replace(saved.settings, head="none"), postprocess=None)
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, saved.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), saved.subfolder)
         if saved.lower_case and not lower_cases(tokenizer):
@@ -292,7 +300,8 @@ class SentenceEncoder(nn.Module):
         if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
             max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
         normalize = settings.normalize if normalize is None else normalize
-        encoder = cls(backbone, tokenizer, pooling, head or settings.head, max_length, normalize)
+        head = head or settings.head
+        encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
         if encoder.projection is not None and settings.head != "none":
             try:
                 encoder.projection.load_state_dict(saved.head_weights)
@@ -301,7 +310,7 @@ class SentenceEncoder(nn.Module):
         return encoder.eval()
 
 
-def _projection_head(dim: int, backbone: PreTrainedModel) -> nn.Module:
+def _projection_head(dim: int, backbone: PreTrainedModel) -> nn.Sequential:
     """Fresh weights, drawn as the backbone's own were."""
     linear = nn.Linear(dim, dim)
     nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))

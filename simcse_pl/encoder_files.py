@@ -12,6 +12,9 @@ from torch import Tensor
 
 from simcse_pl import hub
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.postprocess import saved as saved_postprocess
+from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
+from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
 
 SETTINGS_FILE = "simcse.json"
 HEAD_FILE = "head.safetensors"
@@ -34,12 +37,14 @@ class Saved:
     Args:
         settings: of the encoder.
         head_weights: the state dict of its projection head; none where it has no head.
+        postprocess: of its vectors.
         subfolder: where in the source the backbone and the tokenizer are.
         lower_case: whether sentences are read in small letters.
     """
 
     settings: Settings = field(default_factory=Settings)
     head_weights: Mapping[str, Tensor] = field(default_factory=dict)
+    postprocess: PostProcess | None = None
     subfolder: str = ""
     lower_case: bool = False
 
@@ -57,12 +62,21 @@ def read_saved(source: str) -> Saved | None:
     if path is None:
         return None
     settings = parse_settings(read_json(path), str(path))
+    postprocess = _read_postprocess(source)
     if settings.head == "none":
-        return Saved(settings)
+        return Saved(settings, postprocess=postprocess)
     head = find_file(source, HEAD_FILE)
     if head is None:
         raise UserError(f"{source} says that it has a projection head, and {HEAD_FILE} is missing")
-    return Saved(settings, read_weights(head))
+    return Saved(settings, read_weights(head), postprocess)
+
+
+def _read_postprocess(source: str) -> PostProcess | None:
+    path = find_file(source, POSTPROCESS_FILE)
+    if path is None:
+        return None
+    find_file(source, TENSORS_FILE)  # from a hub it comes into the same folder
+    return saved_postprocess.load(path.parent)
 
 
 def parse_settings(value: Any, where: str) -> Settings:

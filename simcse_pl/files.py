@@ -18,9 +18,10 @@ _SAVING = ".saving-"
 
 @contextmanager
 def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
-    """A new folder to write files into; they are moved to `folder` at the end, each whole, replacing what is there.
+    """A new folder to write files and folders into; each file is moved to its place in `folder` at the end, whole.
 
-    Where the block is left by an exception, `folder` stays as it was.
+    Files that are there already are replaced, and others stay. Where the block is left by an exception, `folder` stays
+    as it was.
 
     Args:
         folder: where the files belong; made if it is not there.
@@ -31,10 +32,13 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
         new = Path(name)
         yield new
-        for file in sorted(new.iterdir(), key=lambda path: (path.name == last, path.name)):
+        files = [path for path in new.rglob("*") if path.is_file()]
+        for file in sorted(files, key=lambda path: (path.name == last, path)):
             with file.open("rb+") as written:
                 os.fsync(written)  # a machine that goes down must not keep the name without the content
-            os.replace(file, folder / file.name)
+            place = folder / file.relative_to(new)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(file, place)
 
 
 def remove_half_written(*folders: Path) -> None:

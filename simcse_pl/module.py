@@ -86,6 +86,8 @@ class SimCSEModule(LightningModule):
         if fixed_dropout and compile:
             raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
         for trained in filter(None, (encoder, positive_encoder)):
+            if trained.postprocess:
+                raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
             if compile:

@@ -62,7 +62,7 @@ def read_sentence_transformers(source: str) -> Saved | None:
         normalize="Normalize" in modules,
     )
     head_weights = _head_weights(source, modules["Dense"]) if "Dense" in modules else {}
-    return Saved(settings, head_weights, transformer, bool(own.get("do_lower_case")))
+    return Saved(settings, head_weights, subfolder=transformer, lower_case=bool(own.get("do_lower_case")))
 
 
 def _refuse(source: str, what: str) -> NoReturn:

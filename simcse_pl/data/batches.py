@@ -1,6 +1,6 @@
 """Batches: tokenized views of rows for training, with labels or without, tokenized scored pairs for validation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ Batch = dict[str, Tensor]
 Sentence = str | Tokens  # its text, or its tokens where they are known
 LabeledRow = tuple[tuple[Sentence, ...], int]  # its sentences and the number of its class
 TokenizedPair = tuple[Tokens, Tokens, float]  # two sentences and their score
+
+_BATCHES_SORTED_TOGETHER = 128  # tokens of all sentences at once would take much memory
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,19 @@ class PairCollator:
         inputs = padded([tokens for first, second, _ in pairs for tokens in (first, second)], self.tokenizer)
         batch = {name: tensor.view(len(pairs), 2, -1) for name, tensor in inputs.items()}
         return batch | {"scores": torch.tensor([score for _, _, score in pairs])}
+
+
+def batches_of_like_length(
+    sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, batch_size: int, max_length: int
+) -> Iterator[tuple[list[int], Batch]]:
+    """The places and padded tokens of sentences of like length, the longest of a good many first."""
+    many = batch_size * _BATCHES_SORTED_TOGETHER
+    for begin in range(0, len(sentences), many):
+        tokens = tokenize(tokenizer, list(sentences[begin : begin + many]), max_length)
+        order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            yield [begin + i for i in rows], padded([tokens[i] for i in rows], tokenizer)
 
 
 def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
