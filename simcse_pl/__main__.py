@@ -12,6 +12,7 @@ COMMANDS = {
     "similarity": "of two sentences, or of the pairs in a file",
     "index": "the sentences of a file, to search them",
     "search": "an index, or a file of sentences",
+    "export": "an encoder, for sentence-transformers, ONNX or the hub",
     "info": "what an encoder is",
 }
 

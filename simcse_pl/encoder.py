@@ -88,7 +88,6 @@ class SentenceEncoder(nn.Module):
         self.hidden_size: int = backbone.config.hidden_size
         self.projection = None if head == "none" else _projection_head(self.hidden_size, backbone)
         self.postprocess = postprocess
-        self.dim = self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
 
@@ -100,6 +99,11 @@ class SentenceEncoder(nn.Module):
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
         return max_length
+
+    @property
+    def dim(self) -> int:
+        """The width of the vectors that `encode` gives."""
+        return self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
 
     @property
     def max_length(self) -> int:

@@ -17,8 +17,8 @@ STANDARD = "-"  # standard input, or standard output
 AT_A_TIME = 4096  # sentences: like lengths among them are encoded together
 
 
-def add_encoder(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say which encoder, and how it computes."""
+def add_encoder(parser: argparse.ArgumentParser, computes: bool = True) -> None:
+    """The arguments that say which encoder and, for a command that encodes with it, how it computes."""
     parser.add_argument(
         "encoder",
         metavar="ENCODER",
@@ -27,6 +27,8 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pooling", help="of a checkpoint that does not say how it is pooled")
     parser.add_argument("--max-length", type=int, metavar="N", help="tokens read of a sentence")
+    if not computes:
+        return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ...; a GPU where there is one")
     parser.add_argument("--batch-size", type=int, metavar="N", help="sentences that are encoded at once")
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: faster where the hardware has it")

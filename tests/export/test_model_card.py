@@ -1,0 +1,104 @@
+"""The model card: what the hub reads of it, scores beside the paper's, the recipe without the machine's folders."""
+
+import re
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.export.model_card import trained_by, write_card
+from simcse_pl.report.results import Result
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), "cls", head="mlp")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run's folder, as train.py leaves it."""
+    folder = tmp_path / "run"
+    (folder / "config").mkdir(parents=True)
+    (folder / "encoder").mkdir()
+    scores = {"spearman": 0.5, "alignment": 0.25, "uniformity": -1.5}
+    overrides = ["data=text", "data.train=/home/me/secret/my_sentences.txt", "model=roberta"]
+    config = {
+        "seed": 3,
+        "run_dir": "/home/me/outputs",
+        "model": {"_target_": "x", "name": "FacebookAI/roberta-base", "dropout": "${somewhere}", "head": "mlp"},
+        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["/data/a/b.txt", "a/b"]},
+        "optimizer": {"lr": 1e-5},
+        "objective": "${objective_of_sweep}",
+    }
+    results = {"best": scores, "test": scores, "before": scores, "validation": "STS-B", "steps": 10}
+    (folder / "results.json").write_text(__import__("json").dumps(results | {"overrides": overrides}))
+    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "metrics.csv").write_text(
+        "step,val/alignment,val/uniformity,val/spearman\n0,0.2,-1,0.4\n9,0.25,-1.5,0.5\n"
+    )
+    return folder
+
+
+def test_a_card_of_an_encoder_of_which_nothing_is_known(encoder, tmp_path):
+    write_card(tmp_path, "mine", encoder)
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.to_dict() == {
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+        "model_name": "mine",
+        "tags": ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers", "simcse"],
+    }
+    assert "## Scores" not in card.text and "## Training" not in card.text and "ONNX" not in card.text
+    assert "| Pooling | cls |" in card.text and "Linear and Tanh" in card.text and 'SimCSE("mine")' in card.text
+    for code in re.findall("```python\n(.*?)```", card.text, re.DOTALL):
+        compile(code, "card", "exec")
+
+
+def test_run_and_results_stand_in_it(encoder, run, tmp_path):
+    stsb = {"task": "STS-B", "pairs": 1379, "all": {"spearman": 0.81}}
+    paper = {"table": "table_5_sts", "row": "unsupervised/SimCSE-BERT-base"}
+    result = Result.model_validate({"label": "my encoder", "sts": [stsb], "paper": paper})
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "sentence_encoder.onnx").write_bytes(b"")
+    where = (tmp_path, "mine", encoder, trained_by(str(run / "encoder")), [result])
+    write_card(*where, repository="me/mine", license="mit", language="en")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert (card.data.license, card.data.language, card.data.base_model) == ("mit", "en", "FacebookAI/roberta-base")
+    assert card.data.datasets == ["someone/sentences"] and "onnx" in card.data.tags
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_type, score.metric_value) == ("STS-B test", "spearman_cosine", 0.81)
+    assert re.search(r"\| my encoder +\| +81.00", card.text)
+    assert re.search(r"\| paper, Table 5: SimCSE-BERT-base \(unsupervised\) +\| +76.85", card.text)
+    assert (
+        "| best checkpoint, test | 50.00 | 0.250 | -1.500 |" in card.text
+        and 'SentenceTransformer("me/mine")' in card.text
+    )
+    assert "/home/me" not in card.text and "/data/a" not in card.text
+    assert "python train.py data=text data.train=my_sentences.txt model=roberta" in card.text
+    recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
+    assert recipe == {
+        "model": {"name": "FacebookAI/roberta-base", "head": "mlp"},
+        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["b.txt", "a/b"]},
+        "optimizer": {"lr": 1e-5},
+        "seed": 3,
+    }
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", card.text)
+    assert shown and all((tmp_path / figure).stat().st_size > 5000 for figure in shown)
+
+
+def test_an_encoder_may_be_of_a_run_by_its_checkpoint_or_of_none(run, tmp_path):
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "best.ckpt").write_bytes(b"")
+    assert trained_by(str(run / "checkpoints" / "best.ckpt")).scores.steps == 10
+    assert trained_by("princeton-nlp/sup-simcse-bert-base-uncased") is None and trained_by(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("file", ["results.json", "config/config.yaml", "metrics.csv"])
+def test_a_damaged_run_is_told_in_one_line(file, run):
+    (run / file).write_text("{ : }\n- [")
+    with pytest.raises(UserError, match=file.rpartition("/")[2]) as raised:
+        trained_by(str(run / "encoder"))
+    assert "\n" not in str(raised.value)

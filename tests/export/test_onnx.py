@@ -1,0 +1,83 @@
+"""The ONNX graphs: the encoder's vectors at any batch and length, and what is not kept."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.export import onnx
+from simcse_pl.export.onnx import GRAPH_FILE, INT8_FILE, write_onnx
+from simcse_pl.postprocess.whitening import Whitening
+from tests.conftest import SENTENCES
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
+
+
+def run(path, tokenizer, sentences):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="np")
+    (vectors,) = session.run(["sentence_embedding"], {i.name: inputs[i.name] for i in session.get_inputs()})
+    return torch.from_numpy(vectors)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "head", "normalize"),
+    [
+        ("bert", "cls", "mlp", True),
+        ("roberta", "first_last", "mlp_train_only", False),
+        ("modernbert", "max", "none", True),
+    ],
+)
+def test_any_batch_and_length_gives_the_encoders_vectors(architecture, pooling, head, normalize, make_model, tmp_path):
+    options = {"head": head, "normalize": normalize, "max_length": 20}
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, **options).train()
+    write_onnx(encoder, tmp_path, SENTENCES, int8=True)
+    assert encoder.training and {path.name for path in tmp_path.iterdir()} == {GRAPH_FILE, INT8_FILE}
+    for sentences in (TEXTS, TEXTS[:1], [""], TEXTS * 9):
+        expected = encoder.encode(sentences)
+        torch.testing.assert_close(
+            run(tmp_path / GRAPH_FILE, encoder.tokenizer, sentences), expected, atol=1e-4, rtol=0
+        )
+        coarse = run(tmp_path / INT8_FILE, encoder.tokenizer, sentences)
+        assert torch.cosine_similarity(coarse, expected).min() > 0.98 and not torch.equal(coarse, expected)
+    assert (tmp_path / INT8_FILE).stat().st_size < (tmp_path / GRAPH_FILE).stat().st_size
+
+
+def test_post_processing_is_part_of_the_graph(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", normalize=True)
+    encoder.postprocess = Whitening(dim=8).fit(encoder.encode(TEXTS * 5))
+    write_onnx(encoder, tmp_path, TEXTS)
+    vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
+    assert vectors.shape == (len(TEXTS), 8)
+    torch.testing.assert_close(vectors, encoder.encode(TEXTS), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-5)
+
+
+def test_a_graph_that_differs_is_not_kept(make_model, tmp_path, monkeypatch):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    monkeypatch.setattr(onnx, "SMALLEST_COSINE", 0.999999999)
+    with pytest.raises(UserError, match=f"{INT8_FILE}: a vector has cosine similarity .* too coarse"):
+        write_onnx(encoder, tmp_path, SENTENCES, int8=True)
+    monkeypatch.setattr(onnx, "LARGEST_DIFFERENCE", 0.0)
+    with pytest.raises(UserError, match=f"{GRAPH_FILE}: its vectors differ from the encoder's by"):
+        write_onnx(encoder, tmp_path, SENTENCES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_too_large_for_one_file_stand_beside_it(make_model, tmp_path, monkeypatch):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    monkeypatch.setattr(onnx, "_LARGEST_FILE", 1000)
+    write_onnx(encoder, tmp_path, SENTENCES, int8=True)
+    assert (tmp_path / f"{GRAPH_FILE}.data").is_file()
+    vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
+    torch.testing.assert_close(vectors, encoder.encode(TEXTS), atol=1e-4, rtol=0)
+
+
+def test_missing_packages_are_told_in_a_line(make_model, tmp_path, monkeypatch):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"pip install 'simcse_pl\[onnx\]'"):
+        write_onnx(encoder, tmp_path, SENTENCES)
