@@ -172,6 +172,7 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) 
     wanted = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
     has_types = getattr(backbone.config, "type_vocab_size", 0) > 0
     tokenizer.model_input_names = [name for name in wanted if name != "token_type_ids" or has_types]
+    tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # and where it is saved and loaded again
 
 
 def lower_cases(tokenizer: PreTrainedTokenizerBase) -> bool:

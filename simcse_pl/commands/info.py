@@ -38,6 +38,7 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "architecture": type(encoder.backbone).__name__,
         "pooling": encoder.pooling,
         "head": encoder.head,
+        "postprocess": encoder.postprocess.name if encoder.postprocess else "none",
         "normalize": encoder.normalize,
         "layers": config.num_hidden_layers,
         "dimensions": encoder.dim,
