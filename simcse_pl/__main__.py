@@ -13,6 +13,7 @@ COMMANDS = {
     "index": "the sentences of a file, to search them",
     "search": "an index, or a file of sentences",
     "export": "an encoder, for sentence-transformers, ONNX or the hub",
+    "mteb": "measure an encoder on tasks of MTEB",
     "info": "what an encoder is",
 }
 

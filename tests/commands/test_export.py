@@ -30,7 +30,8 @@ def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_mo
     options = ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "model.head=mlp", "logger=csv"]
     _, run = train(*options)
     encoder, folder = run / "encoder", tmp_path / "exported"
-    postprocess = RemoveComponents(2).fit(SentenceEncoder.from_pretrained(encoder).encode(TEXTS))
+    # Fitted on what is spread more widely than these vectors are: else small differences would become large ones.
+    postprocess = RemoveComponents(2).fit(torch.randn(200, 32, generator=torch.Generator().manual_seed(0)))
     postprocess.save(tmp_path / "postprocess")
     given = [encoder, folder, "--normalize", "--postprocess", tmp_path / "postprocess", "--int8"]
     done = run_command("-m", "simcse_pl", "export", *given)

@@ -1,0 +1,39 @@
+"""Measure an encoder on tasks of MTEB, by that package."""
+
+import argparse
+import importlib
+from pathlib import Path
+
+from rich.table import Table
+
+from simcse_pl.commands.common import add_encoder, encoder_of
+from simcse_pl.errors import UserError
+from simcse_pl.report.tables import show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See simcse_pl.commands."""
+    add_encoder(parser)
+    parser.add_argument("tasks", nargs="+", metavar="TASK", help="by MTEB's names, as STSBenchmark")
+    parser.add_argument(
+        "--senteval-dir",
+        metavar="FOLDER",
+        help="data/downstream of a SentEval bundle: STS12 to STS16, STSBenchmark and SICK-R are read from there, all "
+        "else from the hub",
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="that gets MTEB's own files of results")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """See simcse_pl.commands."""
+    try:
+        adapter = importlib.import_module("simcse_pl.export.mteb")
+    except ModuleNotFoundError as error:
+        raise UserError(f"mteb needs further packages ({error.name}): pip install 'simcse_pl[mteb]'") from error
+    encoder = adapter.MtebEncoder(encoder_of(arguments), Path(arguments.encoder).name)
+    scores = adapter.evaluate(encoder, arguments.tasks, arguments.senteval_dir, arguments.out)
+    table = Table("task", "main score", title="MTEB")
+    table.add_column("x 100", justify="right")
+    for task, (metric, score) in scores.items():
+        table.add_row(task, metric, f"{100 * score:.2f}")
+    show(table)
