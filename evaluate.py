@@ -51,8 +51,7 @@ def main(config: DictConfig) -> None:
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     encode = EncodeOnce(encode, suite.sentences())
-    if postprocess:
-        encode = Postprocessed(encode, postprocess, device)
+    encode = Postprocessed(encode, postprocess, device) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
     tell({task: why for task, why in results.failed.items() if task not in suite.failed})
     result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))
@@ -61,6 +60,8 @@ def main(config: DictConfig) -> None:
     for table in tables:
         show(table.printed())
     print(f"results  {folder}")
+    if config.wandb.mode:
+        instantiate(config.wandb)(result, tables)
     if results.failed:
         raise UserError(f"not measured: {', '.join(results.failed)}; all else was")
 
@@ -105,8 +106,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         fit_on = config.postprocess.get("folder", config.fit_on)  # of a saved one
         settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
         after = f"{postprocess.name} ({fit_on})"
-    layers = f"first {config.num_layers} layers" if config.num_layers else None
-    parts = [config.encoder, config.pooling, layers, after]
+    parts = [config.encoder, config.pooling, config.num_layers and f"first {config.num_layers} layers", after]
     return {
         "label": config.label or ", ".join(part for part in parts if part),
         "encoder": config.encoder,

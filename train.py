@@ -2,7 +2,9 @@
 
 import json
 import logging
+import math
 from pathlib import Path
+from typing import Any
 
 import hydra
 import pytorch_lightning as pl
@@ -12,19 +14,20 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from simcse_pl.dashboard import Dashboard
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.files import written_whole
 from simcse_pl.front_door import errors_in_one_line
-from simcse_pl.loggers import closing_run
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.search import Search
 from simcse_pl.sweep import describe_job, finished_job, in_sweep, job_arguments, with_row, with_values
-from simcse_pl.training import measure, train_and_test
+from simcse_pl.training import measure, task_scores, train_and_test
+from simcse_pl.wandb_runs import closing_run, where_to_look
 
 log = logging.getLogger("simcse_pl.train")
 
@@ -60,22 +63,29 @@ def main(config: DictConfig) -> float:
     encoder = instantiate(config.model)
     data = instantiate(config.data, tokenizer=encoder.tokenizer)
     module = build_module(config, encoder)
+    options: Any = OmegaConf.to_container(config, resolve=True)
     data.setup()  # data that cannot be used is told before anything is logged
     suite = load_suite(list(config.test_tasks), config.senteval_dir)
-    with closing_run(), watched_ranks(trainer):
-        trainer.loggers = list(instantiate(config.logger).values())
-        for logger in trainer.loggers:
-            logger.log_hyperparams(OmegaConf.to_container(config, resolve=True))
-        results = job | train_and_test(trainer, module, data, record, checkpoint)
-    if trainer.is_global_zero:
-        encoder.save_pretrained(folder / "encoder")
-        results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
-        results |= measure(encoder, suite) if config.test_tasks else {}
-        with written_whole(folder) as new:
-            (new / RESULTS_FILE).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        show(run_table(results, folder))
-        if results.get("failed"):
-            raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
+    with closing_run():
+        with watched_ranks(trainer):
+            trainer.loggers = list(instantiate(config.logger).values())
+            for logger in trainer.loggers:
+                logger.log_hyperparams(options | {"choices": job["choices"]})
+            results = job | train_and_test(trainer, module, data, record, checkpoint)
+        if trainer.is_global_zero:
+            encoder.save_pretrained(folder / "encoder")
+            results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
+            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+            shown = dashboards and math.isfinite(results["test"]["spearman"])
+            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+            results |= task_scores(measured, suite) if config.test_tasks else {}
+            with written_whole(folder) as new:
+                (new / RESULTS_FILE).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            for dashboard in dashboards:
+                dashboard.log_results(results, measured)
+            show(run_table(results, folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
+            if results.get("failed"):
+                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
     return float(results["best"]["spearman"])
 
 

@@ -12,6 +12,8 @@ from torchmetrics.utilities import dim_zero_cat
 from simcse_pl.distributed import rank, world_size
 from simcse_pl.metrics import Uniformity, gram_bound
 
+OF_VALIDATION = ("val/", "geometry/")  # how the names of what is measured at a validation begin
+
 
 class StepSeeds(Callback):
     """Seeds torch anew before every batch, by the seed, the batch's number and the rank.
@@ -54,7 +56,7 @@ class BestCheckpoint(ModelCheckpoint):
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
         if self.best_model_score is not None and (score is None or self.best_model_score != score):
-            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(OF_VALIDATION)}
             self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:
@@ -71,8 +73,8 @@ class BestCheckpoint(ModelCheckpoint):
 class GeometryCurves(Callback):
     """Logs what section 5 of the paper argues with, over all validation embeddings (see metrics.gram_bound).
 
-    These are val/gram_sum, the paper's Sum(WW^T); val/largest_eigenvalue, which it bounds where all cosines are 0 or
-    more; val/nonnegative_cosines, their share that is; and val/trace, the number of embeddings.
+    These are geometry/gram_sum, the paper's Sum(WW^T); geometry/largest_eigenvalue, which it bounds where all cosines
+    are 0 or more; geometry/nonnegative_cosines, their share that is; and geometry/trace, the number of embeddings.
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -82,10 +84,10 @@ class GeometryCurves(Callback):
         with uniformity.sync_context():
             bound = gram_bound(dim_zero_cat(uniformity.embeddings))
         curves = {
-            "val/gram_sum": bound.gram_sum,
-            "val/largest_eigenvalue": bound.largest_eigenvalue,
-            "val/nonnegative_cosines": bound.nonnegative,
-            "val/trace": bound.trace,
+            "geometry/gram_sum": bound.gram_sum,
+            "geometry/largest_eigenvalue": bound.largest_eigenvalue,
+            "geometry/nonnegative_cosines": bound.nonnegative,
+            "geometry/trace": bound.trace,
         }
         pl_module.log_dict(curves, sync_dist=True)  # the same on all ranks; Lightning warns of what is not synchronized
 

@@ -17,6 +17,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from simcse_pl.distributed import is_first_process, sum_over_ranks
 from simcse_pl.errors import Stopped
 from simcse_pl.processes import submitits_signal
+from simcse_pl.wandb_runs import mark_preempted
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Preemption(Callback):
         for logger in trainer.loggers:  # first, so that the checkpoint knows of no points that the curves lack
             logger.save()
         trainer.save_checkpoint(self.path)
+        mark_preempted()
         try:
             if trainer.is_global_zero:
                 print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)

@@ -17,6 +17,7 @@ from simcse_pl.report.results import CURVES_FILE
 log = logging.getLogger(__name__)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+WANDB_FILE = "wandb_run.json"  # which W&B run is the folder's
 
 
 class RunRecord(Callback):
@@ -54,7 +55,8 @@ class RunRecord(Callback):
 def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:
     """The checkpoint that a run goes on from; None for a run from the start.
 
-    The curves in the folder are cut where the checkpoint was written.
+    The curves in the folder are cut where the checkpoint was written; what goes on with no checkpoint of the folder's
+    own will be a W&B run of its own.
 
     Args:
         resume: a checkpoint; `auto` for the last in the folder, if there is one; None for a run from the start.
@@ -79,6 +81,8 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
             f"{folder} holds a run already, whose curves would be lost: choose another hydra.run.dir, "
             "or go on with it by resume=auto"
         )
+    if not own and is_first_process():
+        (folder / WANDB_FILE).unlink(missing_ok=True)
     if checkpoint is None:
         _cut_curves(folder, steps=0)
         return None

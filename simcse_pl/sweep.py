@@ -51,6 +51,18 @@ def sweep_group(_root_: DictConfig) -> str | None:
     return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
 
 
+def job_name(_root_: DictConfig) -> str:
+    """What a run is called in W&B: `run_name`, and in a sweep what sets the job apart from the others."""
+    name = str(_root_.run_name)
+    if not in_sweep():
+        return name
+    hydra = HydraConfig.get()
+    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's own sweeper writes what all jobs were given
+    given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
+    return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
+
+
+OmegaConf.register_new_resolver("job_name", job_name, replace=True)
 OmegaConf.register_new_resolver("row_names", row_names, replace=True)
 OmegaConf.register_new_resolver("sweep_group", sweep_group, replace=True)
 

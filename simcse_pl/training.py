@@ -1,6 +1,7 @@
 """A training run from its first validation to its last test."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import torch
 
 from simcse_pl.callbacks import BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.sts import StsTask
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.suite import Suite, evaluate_suite
+from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.module import SimCSEModule
 from simcse_pl.resume import RunRecord
 
@@ -67,15 +69,29 @@ def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
     return trainer.strategy.broadcast(weights)
 
 
-def measure(encoder: SentenceEncoder, suite: Suite) -> dict[str, Any]:
-    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`."""
+def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None) -> SuiteResults:
+    """What evaluate.py would measure of a trained encoder.
+
+    Args:
+        encoder: in whose precision vectors are, float32.
+        suite: the tasks.
+        also: pairs to measure correlations and geometry on besides.
+    """
+    if also and also.name not in [task.name for task in suite.sts]:
+        suite = replace(suite, sts=[*suite.sts, also])
+    suite = replace(suite, geometry=suite.geometry or also)
     encode = EncodeOnce(partial(encoder.encode, progress=True), suite.sentences())
-    results = evaluate_suite(encode, suite, encoder.device, progress=True)
+    return evaluate_suite(encode, suite, encoder.device, progress=True)
+
+
+def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
+    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`."""
+    asked = [task.name for task in suite.sts]
     return {
-        "sts": {task.task: task.all.spearman for task in results.sts},
-        "transfer": {task.task: task.accuracy for task in results.transfer},
-        "transfer_dev": {task.task: task.dev_accuracy for task in results.transfer},
-        "failed": results.failed,
+        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in asked},
+        "transfer": {task.task: task.accuracy for task in measured.transfer},
+        "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
+        "failed": measured.failed,
     }
 
 

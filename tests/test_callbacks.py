@@ -99,10 +99,10 @@ def section_5(embeddings):
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     cosines = w @ w.T
     return {
-        "val/gram_sum": cosines.sum(),
-        "val/largest_eigenvalue": np.linalg.eigvalsh(cosines)[-1],
-        "val/nonnegative_cosines": (cosines >= 0).mean(),
-        "val/trace": np.trace(cosines),
+        "geometry/gram_sum": cosines.sum(),
+        "geometry/largest_eigenvalue": np.linalg.eigvalsh(cosines)[-1],
+        "geometry/nonnegative_cosines": (cosines >= 0).mean(),
+        "geometry/trace": np.trace(cosines),
     }
 
 
@@ -129,14 +129,14 @@ def test_geometry_curves_are_of_all_validation_embeddings_at_each_validation(mak
     )
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
     before = section_5(encoder.encode(sentences))
-    assert 0.1 < before["val/nonnegative_cosines"] < 0.9
+    assert 0.1 < before["geometry/nonnegative_cosines"] < 0.9
     logged = trainer.validate(module, validated, verbose=False)[0]
     assert {name: logged[name] for name in before} == pytest.approx(before, rel=1e-4)
     trainer.fit(module, views, validated)
     after = section_5(encoder.encode(sentences))
     assert {name: trainer.callback_metrics[name].item() for name in after} == pytest.approx(after, rel=1e-4)
-    assert after["val/gram_sum"] != pytest.approx(before["val/gram_sum"], rel=1e-2)
-    assert after["val/trace"] == pytest.approx(120)
+    assert after["geometry/gram_sum"] != pytest.approx(before["geometry/gram_sum"], rel=1e-2)
+    assert after["geometry/trace"] == pytest.approx(120)
 
 
 def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatch):

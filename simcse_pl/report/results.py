@@ -212,7 +212,7 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
     Returns:
         What was written, as `read` gives it back.
     """
-    plain = _without_nan(report)
+    plain = without_nan(report)
     result = as_result(plain, path)
     content = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
     with written_whole(path.parent) as new:
@@ -220,14 +220,15 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
     return result
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
+    """A report of plain values in which a number that does not exist is None."""
     match value:
         case float() if not math.isfinite(value):
             return None
         case Mapping():
-            return {key: _without_nan(own) for key, own in value.items()}
+            return {key: without_nan(own) for key, own in value.items()}
         case list():
-            return [_without_nan(own) for own in value]
+            return [without_nan(own) for own in value]
     return value
 
 

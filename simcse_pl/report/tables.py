@@ -1,6 +1,6 @@
 """The table of a training run, and printing tables. Correlations are in [-1, 1] in the results, and x 100 here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from rich.text import Text
 RESULTS_FILE = "results.json"
 
 
-def run_table(results: Mapping[str, Any], folder: Path) -> Group:
-    """What a training run ends with: its scores, and where everything is."""
+def run_table(results: Mapping[str, Any], folder: Path, dashboards: Sequence[str] = ()) -> Group:
+    """What a training run ends with: its scores, and where everything is; `dashboards` are not in its folder."""
     table = Table(title=f"{results['validation']} (Spearman x 100)")
     for column in ("", "split", "Spearman", "alignment", "uniformity"):
         table.add_column(column, justify="left" if column in ("", "split") else "right")
@@ -25,8 +25,9 @@ def run_table(results: Mapping[str, Any], folder: Path) -> Group:
         geometry = (f"{scores[metric]:.3f}" for metric in ("alignment", "uniformity"))
         table.add_row(name, split, f"{100 * scores['spearman']:.2f}", *geometry)
     places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": "metrics.csv", "results": RESULTS_FILE}
-    where = "\n".join(f"{what:<13}{folder / path}" for what, path in places.items())
-    return Group(table, Text(where, no_wrap=True, overflow="ignore"))
+    where = [f"{what:<13}{folder / path}" for what, path in places.items()]
+    where += [f"{'W&B':<13}{place}" for place in dashboards]
+    return Group(table, Text("\n".join(where), no_wrap=True, overflow="ignore"))
 
 
 def job_folders(folder: Path) -> list[Path]:

@@ -1,0 +1,160 @@
+"""What a person sees of a run in Weights & Biases: curves, the best as the summary, tables, figures, the encoder.
+
+docs/dashboards.md says what each panel means.
+"""
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import PIL.Image
+import wandb
+from matplotlib.figure import Figure
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
+from simcse_pl.distributed import is_first_process
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation.suite import SuiteResults
+from simcse_pl.report.report import encoder_figures, encoder_tables
+from simcse_pl.report.results import Result, RunPath, as_result, read, without_nan
+from simcse_pl.report.style import figure_files
+from simcse_pl.report.table import Table
+from simcse_pl.wandb_runs import closing_run, remembered_run, start_run, where_to_look
+
+STEP = "trainer/global_step"
+PLANE = "geometry/alignment_against_uniformity"
+_MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
+_PATH = ("step", "uniformity", "alignment", "spearman")
+
+
+class Dashboard(WandbLogger):
+    """Lightning's logger of W&B, with the panels that this project's runs are looked at by.
+
+    The curves are over training steps, in groups by what stands before the slash of their names. Of what is
+    validated, the run's summary has the values of the best checkpoint.
+
+    Args:
+        run: None on other ranks than the first.
+        folder: of the training run; where it goes on, its curves are there.
+        label: what figures and tables call the encoder.
+        artifact: keep the encoder in W&B at the end.
+    """
+
+    def __init__(self, run: wandb.Run | None, folder: str | Path, label: str, artifact: bool = False) -> None:
+        super().__init__(experiment=run, save_dir=folder)
+        self.folder = Path(folder)
+        self.label = label
+        self.artifact = artifact
+        self._path: list[dict[str, float]] = []
+        self._validated: dict[str, float] = {}
+        if run is None:
+            return
+        self._path = _path_so_far(self.folder)
+        for name in (STEP, "epoch"):
+            run.define_metric(name, hidden=True)
+        run.define_metric("*", step_metric=STEP, step_sync=True)
+        for name in _MEANS:
+            run.define_metric(name, step_metric=STEP, summary="mean")
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a point to curves, and with a validation the run's path so far through the plane of figure 2."""
+        validated = {name: float(value) for name, value in metrics.items() if name.startswith(OF_VALIDATION)}
+        shown: dict[str, Any] = dict(metrics)
+        if validated:
+            for name in validated.keys() - self._validated.keys():
+                self.experiment.define_metric(name, step_metric=STEP, summary="none")
+            steps = (step or 0) + 1 if step or self._path else 0  # counted as results.read does
+            self._validated = validated | {"best_step": steps}
+            point = [steps, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
+            if all(map(math.isfinite, point)):
+                self._path.append(dict(zip(_PATH, point, strict=True)))
+            table = wandb.Table(list(_PATH), [list(point.values()) for point in self._path])
+            title = "Alignment against uniformity, lower is better"
+            shown[PLANE] = wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)
+        super().log_metrics(shown, step)
+
+    def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
+        """Make the last validation the run's summary where it is the best so far: Lightning calls this on rank 0."""
+        if isinstance(checkpoint_callback, BestCheckpoint):
+            self.experiment.summary.update(self._validated)
+
+    def log_results(self, results: Mapping[str, Any], measured: SuiteResults) -> None:
+        """Add what the run has come to: tables, figures, a score a task, and where it is asked for, the encoder.
+
+        Args:
+            results: what train.py writes as results.json.
+            measured: what evaluate.py would measure of the encoder that the run has saved in its folder.
+        """
+        run = self.experiment
+        report = {"label": self.label, "encoder": str(self.folder / "encoder"), **asdict(measured)}
+        result = as_result(without_nan(report), self.folder)
+        paths = [RunPath(self.label, pd.DataFrame(self._path))] if self._path else []
+        _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
+        if self.artifact:
+            metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
+            encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
+            encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # where it is: no second copy
+            run.log_artifact(encoder, aliases=["best"])
+
+
+def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, **run: Any) -> Dashboard:
+    """The dashboard of a training run, on rank 0 with a W&B run.
+
+    Args:
+        save_dir: the training run's folder.
+        name: of the run, in W&B and in its tables and figures.
+        artifact: keep the encoder in W&B at the end.
+        run: see wandb_runs.start_run.
+    """
+    started = start_run(save_dir, name=name, job_type="train", **run) if is_first_process() else None
+    return Dashboard(started, save_dir, name, artifact)
+
+
+def log_evaluation(result: Result, tables: Sequence[Table], folder: str | Path, **run: Any) -> None:
+    """Log what evaluate.py has measured to the W&B run that trained the encoder, else to one of its own.
+
+    Args:
+        result: with the encoder's name; one in a training run's folder belongs to it.
+        tables: that are shown.
+        folder: of the evaluation.
+        run: see wandb_runs.start_run.
+    """
+    above = Path(result.encoder).absolute().parents[:2] if Path(result.encoder).exists() else []
+    trained = next((own for own in above if remembered_run(own)), None)
+    with closing_run():
+        started = start_run(trained or folder, name=result.label, job_type="evaluate", **run)
+        started.config.update({"evaluation": {"encoder": result.encoder, **result.settings}}, allow_val_change=True)
+        _log_panels(started, result, tables, encoder_figures([result]))
+        print(f"W&B      {where_to_look(started)}")
+
+
+def _path_so_far(folder: Path) -> list[dict[str, float]]:
+    try:
+        run = read(folder)
+    except UserError:  # nothing has been validated there
+        return []
+    return run.points.to_dict("records") if isinstance(run, RunPath) else []
+
+
+def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
+    panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
+    run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in figures.items()})
+    scores = {task.task: task.all.spearman for task in result.sts} | {t.task: t.accuracy for t in result.transfer}
+    run.summary.update({f"evaluation/{task}": score for task, score in scores.items()})
+
+
+def _table(table: Table) -> wandb.Table:
+    frame = table.frame.astype(object)
+    return wandb.Table([str(column) for column in frame], frame.where(frame.notna(), None).to_numpy().tolist())
+
+
+def _image(name: str, figure: Figure, caption: str) -> wandb.Image:
+    return wandb.Image(PIL.Image.open(io.BytesIO(figure_files(name, figure)[f"{name}.png"])), caption=caption)

@@ -1,0 +1,110 @@
+"""Runs of Weights & Biases: offline unless asked, never a prompt, and one for a folder, however often it goes on."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from simcse_pl.errors import Stopped, UserError, one_line
+from simcse_pl.files import written_whole
+from simcse_pl.resume import WANDB_FILE
+
+MODES = ("auto", "online", "offline")
+_FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
+
+
+def start_run(
+    folder: str | Path,
+    mode: str = "auto",
+    project: str = "simcse_pl",
+    name: str | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    tags: Sequence[str] = (),
+) -> wandb.Run:
+    """The W&B run of a folder: the one that it has had before, else a new one, which the folder remembers.
+
+    Args:
+        folder: gets the folder `wandb`, and the file that remembers.
+        mode: `online`, `offline`, or `auto`: what WANDB_MODE or `wandb offline` say, else online for a user who is
+            logged in (a key in the environment or in netrc), else offline.
+        project, name, group, job_type, tags: of a new run, as W&B has them.
+
+    Raises:
+        UserError: an unknown mode, `online` for nobody who is logged in, or a file that is damaged.
+    """
+    folder = Path(folder)
+    mode = _mode(mode)
+    before = remembered_run(folder)
+    new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
+    run = wandb.init(
+        dir=folder,
+        mode=mode,  # type: ignore[arg-type]
+        resume="allow",  # offline too: `wandb sync` then puts the parts of a run one behind the other
+        settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY),
+        **(before or new),
+    )
+    if not run.disabled:
+        place = {"id": run.id, "project": run.project, "entity": run.entity or None}
+        with written_whole(folder) as files:
+            (files / WANDB_FILE).write_text(json.dumps(place, indent=2) + "\n", encoding="utf-8")
+    return run
+
+
+def remembered_run(folder: Path) -> dict[str, Any] | None:
+    """What tells W&B which run is a folder's: `id`, `project` and `entity`; None where it has none.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / WANDB_FILE
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {name: content[name] for name in ("id", "project", "entity")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): remove it to begin a new W&B run") from error
+
+
+def where_to_look(run: wandb.Run) -> str:
+    """The address of a run's dashboard, or for an offline run the command that brings it there."""
+    return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
+
+
+@contextmanager
+def closing_run() -> Iterator[None]:
+    """End the W&B run at the end of the block, as failed after an exception; the next job starts one of its own.
+
+    One that was told to stop is preempted.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Stopped):
+            mark_preempted()
+        wandb.finish(exit_code=1)
+        raise
+    wandb.finish()
+
+
+def mark_preempted() -> None:
+    """Tell W&B that the run ends because it was told to, and will go on."""
+    if wandb.run is not None:
+        wandb.run.mark_preempting()
+
+
+def _mode(asked: str) -> str:
+    if asked not in MODES:
+        raise UserError(f"logger.wandb.mode={asked}: choose one of {', '.join(MODES)}")
+    said = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the latter of `wandb offline`'s file
+    if asked == "offline" or (asked == "auto" and said != "online"):
+        return asked if asked == "offline" else said
+    logged_in = wandb.login(prompt=False, verify=False)
+    if asked == "online" and not logged_in:
+        raise UserError("logger.wandb.mode=online: nobody is logged in; run `wandb login` or set WANDB_API_KEY")
+    return "online" if logged_in else "offline"
