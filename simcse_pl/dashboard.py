@@ -76,7 +76,7 @@ class Dashboard(WandbLogger):
             point = [steps, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
             if all(map(math.isfinite, point)):
                 self._path.append(dict(zip(_PATH, point, strict=True)))
-            table = wandb.Table(list(_PATH), [list(point.values()) for point in self._path])
+            table = wandb.Table(list(_PATH), [[point[name] for name in _PATH] for point in self._path])
             title = "Alignment against uniformity, lower is better"
             shown[PLANE] = wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)
         super().log_metrics(shown, step)
@@ -101,7 +101,8 @@ class Dashboard(WandbLogger):
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
             encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
-            encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # where it is: no second copy
+            for file in sorted((self.folder / "encoder").iterdir()):
+                encoder.add_file(str(file), policy="immutable")  # from where it is: no second copy
             run.log_artifact(encoder, aliases=["best"])
 
 
@@ -146,7 +147,10 @@ def _path_so_far(folder: Path) -> list[dict[str, float]]:
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in figures.items()})
+    images = {
+        name: figure for name, figure in figures.items() if name != "alignment_uniformity"
+    }  # of one, it says little
+    run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
     scores = {task.task: task.all.spearman for task in result.sts} | {t.task: t.accuracy for t in result.transfer}
     run.summary.update({f"evaluation/{task}": score for task, score in scores.items()})
 

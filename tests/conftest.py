@@ -21,6 +21,7 @@ for _sample in Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").
     (Path(_CACHE.name) / "simcse_pl").mkdir(exist_ok=True)  # slow to extract; the tests' own tokens are not kept
     shutil.copy(_sample, Path(_CACHE.name) / "simcse_pl")
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
+os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables until they are synced
 
 import pytest
 import torch

@@ -21,6 +21,7 @@ from simcse_pl.postprocess.saved import load
 from simcse_pl.postprocess.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle
+from tests.offline_wandb import offline_runs
 from tests.test_checkpoint import save
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
@@ -74,6 +75,19 @@ def evaluate(run_command, tmp_path):
 
 def results_of(folder):
     return json.loads((folder / "results.json").read_text())
+
+
+def test_it_is_in_wandb_where_it_is_asked_for(evaluate, make_model):
+    given = [f"encoder={make_model('bert')}", "pooling=cls", "label=small"]
+    done, folder = evaluate(*given, "wandb.mode=offline", "wandb.project=mine")
+    assert done.stdout.endswith(f"W&B      wandb sync {folder}/wandb\n")
+    (run,) = offline_runs(folder)
+    assert (run.started.project, run.started.job_type, run.started.display_name) == ("mine", "evaluate", "small")
+    results = results_of(folder)
+    assert run.table("evaluation/sts")["data"] == [["small", pytest.approx(100 * results["sts"][0]["all"]["spearman"])]]
+    assert run.image("evaluation/spectra").is_file() and run.config["evaluation"]["pooling"] == "cls"
+    done, folder = evaluate(*given, folder="without")
+    assert not (folder / "wandb").exists() and "W&B" not in done.stdout
 
 
 def errors_in(done):

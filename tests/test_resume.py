@@ -10,9 +10,11 @@ import pandas
 import pytest
 import torch
 
+from simcse_pl.dashboard import PLANE
 from simcse_pl.errors import UserError
-from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint, given_options
+from simcse_pl.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
 from tests.conftest import ROOT, SENTENCES, tiny
+from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
 
@@ -94,6 +96,26 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path):
     assert_same(tmp_path / "told_after_validation", whole)
 
 
+def test_in_wandb_it_goes_on_in_the_same_run(forked, tmp_path):
+    """Killed after a checkpoint, told to stop, and then left alone; and once more in another folder."""
+    first, other = ["resume=auto", "logger=wandb"], ["logger=wandb", f"resume={tmp_path}/run/checkpoints/last.ckpt"]
+    kills = [["training_step", 6], ["told", 3], None]
+    forked(*[("run", first, kill) for kill in kills], ("other", other, None))
+    killed, told, last = offline_runs(tmp_path / "run", killed=1)
+    (apart,) = offline_runs(tmp_path / "other")
+    assert killed.started.run_id == told.started.run_id == last.started.run_id != apart.started.run_id
+    assert [(run.exit, run.preempting) for run in (killed, told, last)] == [(None, False), (1, True), (0, False)]
+    curves = pandas.read_csv(tmp_path / "run" / "metrics.csv")
+    for name in ("train/loss", "val/spearman"):
+        expected = curves.loc[curves["step"] >= 4, ["step", name]].dropna()  # where the checkpoint was written
+        points = [[row["trainer/global_step"], row[name]] for row in told.history + last.history if name in row]
+        assert points == expected.to_numpy().tolist(), name
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    best = killed.summary | told.summary | last.summary  # as W&B puts them together
+    assert best["val/spearman"] == results["best"]["spearman"] and best["best_step"] == results["best_step"]
+    assert len(last.table(f"Custom Chart Tables/{PLANE}_table")["data"]) == curves["val/spearman"].count()
+
+
 def test_what_has_ended_is_not_run_again_and_what_differs_is_told(forked, tmp_path):
     (first, again, other, without) = forked(
         ("run", ["trainer.max_epochs=1"], None),
@@ -137,11 +159,25 @@ def test_curves_are_cut_where_the_checkpoint_was_written(tmp_path):
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n3,0.25\n"
 
 
+@pytest.mark.parametrize(("resume", "stays"), [("auto", True), ("last", True), ("other", False)])
+def test_only_what_goes_on_from_its_own_checkpoint_stays_in_its_wandb_run(tmp_path, resume, stays):
+    write_run(tmp_path / "run")
+    write_run(tmp_path / "other")
+    (tmp_path / "run" / WANDB_FILE).write_text("{}")
+    paths = {name: str(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("run", "other")}
+    if resume == "other":
+        (tmp_path / "run" / "metrics.csv").unlink()
+    find_checkpoint({"auto": "auto", "last": paths["run"]}.get(resume, paths["other"]), tmp_path / "run", [])
+    assert (tmp_path / "run" / WANDB_FILE).exists() == stays
+
+
 def test_nothing_to_go_on_from_is_a_run_from_the_start(tmp_path):
     assert find_checkpoint("auto", tmp_path, []) is None
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
     assert find_checkpoint("auto", tmp_path, []) is None
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n"
+    (tmp_path / WANDB_FILE).write_text("{}")
+    assert find_checkpoint("auto", tmp_path, []) is None and not (tmp_path / WANDB_FILE).exists()
 
 
 def test_a_trial_that_was_given_up_begins_anew(tmp_path):

@@ -15,7 +15,16 @@ from omegaconf import OmegaConf
 
 from simcse_pl.errors import UserError
 from simcse_pl.report.paper import ablation, ablation_names
-from simcse_pl.sweep import finished_job, in_sweep, job_arguments, row_names, sweep_group, with_row, with_values
+from simcse_pl.sweep import (
+    finished_job,
+    in_sweep,
+    job_arguments,
+    job_name,
+    row_names,
+    sweep_group,
+    with_row,
+    with_values,
+)
 from tests.conftest import ROOT, tiny
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
@@ -28,7 +37,7 @@ def composed():
 
     def compose_(*overrides):
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            given = [*overrides, "run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday"]
+            given = ["run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides]
             config = compose("train", given, return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         OmegaConf.set_struct(config, True)
@@ -161,6 +170,23 @@ def test_the_runs_of_a_sweep_are_one_group(composed):
     assert sweep_group(composed("hydra.mode=RUN")) is None
     HydraConfig.instance().cfg = None
     assert sweep_group(config) is None
+
+
+def test_a_jobs_name_tells_what_sets_it_apart(composed, tmp_path):
+    def sweep(*options):
+        given = {"hydra": {"overrides": {"task": ["run_dir=/tmp/run", "data.limit=100", *options]}}}
+        OmegaConf.save(OmegaConf.create(given), tmp_path / "multirun.yaml")
+
+    where = [f"hydra.sweep.dir={tmp_path}", "hydra.job.num=3"]
+    job = ["data.limit=100", "model.dropout=0.1", "seed=1"]
+    assert job_name(composed(*job)) == "minilm-nli_sample"
+    without = job_name(composed(*job, *where))
+    assert without == f"minilm-nli_sample run_dir=/tmp/run {' '.join(job)}", "all of it where no file tells them apart"
+    sweep("model.dropout=0.1,0.2", "seed=1,2")
+    assert job_name(composed(*job, *where)) == "minilm-nli_sample model.dropout=0.1 seed=1"
+    sweep("sweep=table_3_dropout", "seed=1,2")
+    row = composed("data.limit=100", "sweep=table_3_dropout", "seed=1", "sweep.row='fixed 0.1'", *where)
+    assert job_name(row) == "table_3_dropout seed=1 sweep.row=fixed 0.1"
 
 
 def write_job(folder: Path, results):

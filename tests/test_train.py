@@ -2,7 +2,6 @@
 
 import csv
 import json
-import struct
 from pathlib import Path
 
 import pandas
@@ -10,37 +9,20 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from wandb.proto import wandb_internal_pb2
 
+from simcse_pl.dashboard import PLANE
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from tests.conftest import SENTENCES, tiny
 from tests.evaluation.test_suite import write_bundle
+from tests.offline_wandb import offline_runs
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
     *("val/spearman", "val/alignment", "val/uniformity", "speed/sentences_per_second", "speed/waiting_for_data"),
+    *("geometry/gram_sum", "geometry/largest_eigenvalue", "geometry/nonnegative_cosines", "geometry/trace"),
 ]
-
-
-def wandb_history(folder):
-    """The rows of an offline run: LevelDB's log format, blocks of 32 KiB, after a header of 7 bytes."""
-    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
-    data, position, parts = path.read_bytes(), 7, b""
-    while position + 7 <= len(data):
-        left = 32768 - position % 32768
-        if left < 7:
-            position += left
-            continue
-        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
-        parts += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # whole, or the last part
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(parts)
-            parts = b""
-            yield record
 
 
 def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentences, make_model):
@@ -64,18 +46,26 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert results["best"]["spearman"] == pytest.approx(best)
     assert results["steps"] == 4 and results["best_step"] in (3, 4)
 
-    records = list(wandb_history(folder))
-    rows = [
-        {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in r.history.item}
-        for r in records
-        if r.HasField("history")
-    ]
+    (run,) = offline_runs(folder)
+    assert (run.started.display_name, run.started.job_type, run.exit) == ("minilm-text", "train", 0)
+    assert f"W&B          wandb sync {folder}/wandb" in done.stdout
     for name in CURVES:
-        logged = [row[name] for row in rows if name in row]
-        assert logged == pytest.approx(curves[name].dropna().tolist()), name
-    config = {item.key for r in records if r.HasField("config") for item in r.config.update}
-    assert {"model", "data", "objective", "optimizer", "trainer", "seed"} <= config
-    assert any(r.metric.name == "val/spearman" and r.metric.summary.max for r in records if r.HasField("metric"))
+        assert run.curve(name) == pytest.approx(curves[name].dropna().tolist()), name
+        assert name in run.metrics or run.metrics["*"].step_metric == "trainer/global_step"
+    assert run.config["data"]["batch_size"] == 4 and run.config["model"]["pooling"] == "mean"
+    assert run.config["choices"] == results["choices"] and run.config["seed"] == 42
+    best = {f"val/{name}": results["best"][name] for name in ("spearman", "alignment", "uniformity")}
+    best |= {"geometry/gram_sum": results["best"]["gram_sum"], "best_step": results["best_step"]}
+    assert {name: run.summary[name] for name in best} == pytest.approx(best)
+    assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
+    assert run.table("evaluation/sts")["data"][0][0] == "minilm-text"
+    assert run.summary["evaluation/sample"] == pytest.approx(results["test"]["spearman"], abs=0.02)  # in float32
+    assert run.table(f"Custom Chart Tables/{PLANE}_table")["data"] == [
+        [step, *(pytest.approx(validation[f"val/{name}"]) for name in ("uniformity", "alignment", "spearman"))]
+        for step, (_, validation) in zip((0, 3, 4), curves.dropna(subset="val/spearman").iterrows(), strict=True)
+    ]
+    assert all(run.image(f"evaluation/{name}").is_file() for name in ("training_paths", "spectra", "similarities"))
+    assert not any(artifact.type == "model" for artifact in run.artifacts)
 
     encoder = SentenceEncoder.from_pretrained(folder / "encoder")
     assert (encoder.pooling, encoder.head, encoder.backbone.config.num_hidden_layers) == ("mean", "mlp", 2)
@@ -102,6 +92,17 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert not curves[0].equals(curves[2])
     weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (sweep / "2", alone)]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+def test_a_sweep_is_a_group_in_wandb_and_its_jobs_are_runs_of_their_own(train, sentences, make_model):
+    common = ["data=text", f"data.train={sentences}", "data.limit=4", *tiny(make_model("bert"))]
+    _, sweep = train("-m", "seed=1,2", "logger.wandb.tags=[night]", *common, folder="night")
+    runs = [run for job in ("0", "1") for run in offline_runs(sweep / job)]
+    assert [run.started.display_name for run in runs] == ["minilm-text seed=1", "minilm-text seed=2"]
+    assert [run.started.run_group for run in runs] == ["night", "night"]
+    assert [list(run.started.tags) for run in runs] == [["night"], ["night"]]
+    assert [run.config["seed"] for run in runs] == [1, 2]
+    assert len({run.started.run_id for run in runs}) == 2 and all(run.exit == 0 for run in runs)
 
 
 def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_model):

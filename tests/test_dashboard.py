@@ -1,0 +1,182 @@
+"""What W&B shows of a run: read back from offline files, by their format alone."""
+
+import json
+import math
+
+import pandas
+import pytest
+import torch
+import wandb
+from PIL import Image
+from safetensors.torch import save_file
+
+from simcse_pl import dashboard
+from simcse_pl.callbacks import BestCheckpoint
+from simcse_pl.dashboard import log_evaluation, wandb_logger
+from simcse_pl.data.sts import load_sample
+from simcse_pl.evaluation.suite import Suite, evaluate_suite
+from simcse_pl.report.report import encoder_tables
+from simcse_pl.report.results import as_result
+from tests.offline_wandb import offline_runs
+
+PLANE = "Custom Chart Tables/geometry/alignment_against_uniformity_table"
+
+
+@pytest.fixture(autouse=True)
+def _finish():
+    yield
+    wandb.finish()
+
+
+def start(folder, **given):
+    return wandb_logger(folder, "my run", mode="offline", **given)
+
+
+def validate(logger, step, spearman, best=False):
+    """As Lightning does: the metrics, then the checkpoint where it is the best so far."""
+    metrics = {"val/spearman": spearman, "val/alignment": spearman / 2, "val/uniformity": -spearman}
+    logger.log_metrics(metrics | {"geometry/trace": 10.0 + step, "epoch": 0}, step)
+    if best:
+        logger.after_save_checkpoint(BestCheckpoint(logger.folder, monitor="val/spearman"))
+
+
+def test_every_metric_is_over_steps_and_in_its_group_and_the_best_is_the_summary(tmp_path):
+    logger = start(tmp_path)
+    logger.log_hyperparams({"seed": 3, "model": {"dropout": 0.1, "name": "bert"}})
+    validate(logger, 0, 0.25)
+    for step in (0, 1):
+        logger.log_metrics({"train/loss": 1.0 - step, "speed/sentences_per_second": 100.0 + step, "epoch": 0}, step)
+    validate(logger, 1, 0.75, best=True)
+    validate(logger, 3, 0.5)
+    wandb.finish()
+    (run,) = offline_runs(tmp_path)
+    assert run.started.job_type == "train" and run.started.display_name == "my run"
+    assert run.config["seed"] == 3 and run.config["model"] == {"dropout": 0.1, "name": "bert"}
+    assert run.curve("val/spearman") == [0.25, 0.75, 0.5] and run.curve("train/loss") == [1.0, 0.0]
+    assert run.curve("trainer/global_step") == [0, 0, 1, 1, 3]
+    best = {"val/spearman": 0.75, "val/alignment": 0.375, "val/uniformity": -0.75, "geometry/trace": 11, "best_step": 2}
+    assert best.items() <= run.summary.items()
+    assert run.summary["speed/sentences_per_second"] == {"mean": 100.5} and run.summary["train/loss"] == 0
+    assert run.metrics["*"].step_metric == run.metrics["val/spearman"].step_metric == "trainer/global_step"
+    assert {name for name, metric in run.metrics.items() if metric.options.hidden} == {"trainer/global_step", "epoch"}
+    panel = run.config["_wandb"]["visualize"]["geometry/alignment_against_uniformity"]["panel_config"]
+    assert panel["fieldSettings"] == {"x": "uniformity", "y": "alignment"}
+    assert run.table(PLANE) == {
+        "columns": ["step", "uniformity", "alignment", "spearman"],
+        "data": [[0, -0.25, 0.125, 0.25], [2, -0.75, 0.375, 0.75], [4, -0.5, 0.25, 0.5]],
+    }
+
+
+def test_a_run_that_goes_on_knows_its_path_and_keeps_its_best(tmp_path):
+    columns = "step,train/loss,val/spearman,val/alignment,val/uniformity\n"
+    (tmp_path / "metrics.csv").write_text(f"{columns}0,,0.25,0.125,-0.25\n0,1.5,,,\n1,,0.75,0.375,-0.75\n")
+    logger = start(tmp_path)
+    validate(logger, 3, 0.5)
+    wandb.finish()
+    (run,) = offline_runs(tmp_path)
+    assert [row[0] for row in run.table(PLANE)["data"]] == [0, 2, 4]
+    assert run.table(PLANE)["data"][1] == [2, -0.75, 0.375, 0.75]
+    assert "val/spearman" not in run.summary, "what the part before has said of the best stays"
+
+
+def test_what_is_no_number_is_on_no_path(tmp_path):
+    logger = start(tmp_path)
+    validate(logger, 0, math.nan)
+    validate(logger, 1, 0.5)
+    wandb.finish()
+    (run,) = offline_runs(tmp_path)
+    assert len(run.curve("val/spearman")) == 2 and len(run.table(PLANE)["data"]) == 1
+
+
+@pytest.fixture
+def results():
+    return {
+        "choices": {"model": "bert"},
+        "seed": 3,
+        "validation": "sample",
+        "best_step": 2,
+        "best": {"spearman": 0.75},
+        "test": {"spearman": math.nan},
+    }
+
+
+@pytest.fixture(scope="module")
+def measured():
+    def encode(sentences):
+        return torch.tensor([[len(text), text.count("e") + 1.0, text.count("a"), 5.0] for text in sentences])
+
+    task = load_sample("test")
+    return evaluate_suite(encode, Suite(sts=[task], geometry=task))
+
+
+@pytest.mark.parametrize("artifact", [False, True])
+def test_the_end_has_tables_figures_scores_and_the_encoder_where_it_is_asked_for(tmp_path, artifact, results, measured):
+    (tmp_path / "encoder").mkdir()
+    save_file({"weight": torch.ones(2)}, tmp_path / "encoder" / "model.safetensors")
+    logger = start(tmp_path, artifact=artifact)
+    validate(logger, 0, 0.25)
+    validate(logger, 1, 0.75, best=True)
+    logger.log_results(results, measured)
+    wandb.finish()
+    (run,) = offline_runs(tmp_path)
+    spearman = measured.sts[0].all.spearman
+    table = run.table("evaluation/sts")
+    assert table["columns"] == ["encoder", "sample"] and table["data"] == [["my run", pytest.approx(100 * spearman)]]
+    assert run.summary["evaluation/sample"] == pytest.approx(spearman)
+    geometry = run.table("evaluation/geometry")
+    assert geometry["data"][0][geometry["columns"].index("uniformity")] == pytest.approx(measured.geometry.uniformity)
+    for figure in ("training_paths", "spectra", "similarities"):
+        with Image.open(run.image(f"evaluation/{figure}")) as image:
+            assert min(image.size) > 300 and len(image.convert("L").getcolors()) > 10, figure
+    models = [own for own in run.artifacts if own.type == "model"]
+    assert len(models) == artifact
+    for model in models:
+        assert model.name == f"encoder-{run.started.run_id}" and set(model.aliases) == {"best", "latest"}
+        (file,) = model.manifest.contents
+        assert (file.path, file.local_path) == ("model.safetensors", str(tmp_path / "encoder" / "model.safetensors"))
+        assert json.loads(model.metadata) == results | {"test": {"spearman": None}}
+
+
+def test_other_ranks_start_no_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(dashboard, "is_first_process", lambda: False)
+    monkeypatch.setattr(dashboard, "start_run", lambda *_, **__: pytest.fail("a run on rank 1"))
+    wandb_logger(tmp_path, "my run")
+
+
+@pytest.mark.parametrize("encoder", ["run/encoder", "run/checkpoints/best.ckpt", "elsewhere/encoder", "owner/name"])
+def test_an_evaluation_goes_into_the_run_that_trained_the_encoder(encoder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("run/encoder", "run/checkpoints", "elsewhere/encoder", "evaluation"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "best.ckpt").touch()
+    start(tmp_path / "run", project="mine")
+    wandb.finish()
+    report = {"label": "small", "encoder": encoder, "settings": {"pooling": "cls"}}
+    report["sts"] = [{"task": "STS12", "all": {"spearman": 0.5}}, {"task": "STS-B", "all": {"spearman": 0.75}}]
+    report["transfer"] = [{"task": "MR", "accuracy": 0.625}]
+    result = as_result(report, "here")
+    log_evaluation(result, encoder_tables([result]), tmp_path / "evaluation", mode="offline", project="other")
+    (trained, *parts), own = offline_runs(tmp_path / "run"), offline_runs(tmp_path / "evaluation")
+    belongs = encoder.startswith("run/")
+    (run,) = parts if belongs else own
+    assert (run.started.run_id == trained.started.run_id) == belongs and len(own) == (not belongs)
+    assert run.started.project == ("mine" if belongs else "other")
+    assert run.table("evaluation/sts")["data"] == [["small", 50.0, 75.0, 62.5]]
+    assert run.table("evaluation/transfer") == {"columns": ["encoder", "MR"], "data": [["small", 62.5]]}
+    assert {name: run.summary[f"evaluation/{name}"] for name in ("STS12", "STS-B", "MR")} == {
+        "STS12": 0.5,
+        "STS-B": 0.75,
+        "MR": 0.625,
+    }
+    assert run.config["evaluation"] == {"encoder": encoder, "pooling": "cls"}
+    folder = tmp_path / ("run" if belongs else "evaluation")
+    assert capsys.readouterr().out == f"W&B      wandb sync {folder}/wandb\n" and run.exit == 0
+
+
+def test_a_table_keeps_words_numbers_and_what_is_missing(tmp_path):
+    frame = pandas.DataFrame({"": ["a", "b"], "pairs": pandas.Series([3, None], dtype="Int64"), "x": [math.nan, 0.5]})
+    logger = start(tmp_path)
+    logger.experiment.log({"evaluation/odd": dashboard._table(dashboard.Table("odd", "Odd", frame))})
+    wandb.finish()
+    (run,) = offline_runs(tmp_path)
+    assert run.table("evaluation/odd") == {"columns": ["", "pairs", "x"], "data": [["a", 3, None], ["b", None, 0.5]]}
