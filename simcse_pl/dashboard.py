@@ -26,10 +26,11 @@ from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, RunPath, as_result, read, without_nan
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.table import Table
-from simcse_pl.wandb_runs import closing_run, remembered_run, start_run, where_to_look
+from simcse_pl.wandb_runs import closing_run, remember, remembered_run, start_run, where_to_look
 
 STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"
+_BEST_STEP = "best_step"
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
 _PATH = ("step", "uniformity", "alignment", "spearman")
 
@@ -54,9 +55,13 @@ class Dashboard(WandbLogger):
         self.artifact = artifact
         self._path: list[dict[str, float]] = []
         self._validated: dict[str, float] = {}
+        self._best: dict[str, float] = {}
         if run is None:
             return
         self._path = _path_so_far(self.folder)
+        summary = run.summary._as_dict()  # which W&B has no public name for
+        if _BEST_STEP in summary:
+            self._best = {name: summary[name] for name in summary if name.startswith((*OF_VALIDATION, _BEST_STEP))}
         for name in (STEP, "epoch"):
             run.define_metric(name, hidden=True)
         run.define_metric("*", step_metric=STEP, step_sync=True)
@@ -67,24 +72,30 @@ class Dashboard(WandbLogger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to curves, and with a validation the run's path so far through the plane of figure 2."""
         validated = {name: float(value) for name, value in metrics.items() if name.startswith(OF_VALIDATION)}
-        shown: dict[str, Any] = dict(metrics)
-        if validated:
-            for name in validated.keys() - self._validated.keys():
-                self.experiment.define_metric(name, step_metric=STEP, summary="none")
-            steps = (step or 0) + 1 if step or self._path else 0  # counted as results.read does
-            self._validated = validated | {"best_step": steps}
-            point = [steps, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
-            if all(map(math.isfinite, point)):
-                self._path.append(dict(zip(_PATH, point, strict=True)))
-            table = wandb.Table(list(_PATH), [[point[name] for name in _PATH] for point in self._path])
-            title = "Alignment against uniformity, lower is better"
-            shown[PLANE] = wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)
-        super().log_metrics(shown, step)
+        if not validated:
+            super().log_metrics(metrics, step)
+            return
+        steps = (step or 0) + 1 if step or self._path else 0  # counted as results.read does
+        self._validated = validated | {_BEST_STEP: steps}
+        point = [steps, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
+        if all(map(math.isfinite, point)):
+            self._path.append(dict(zip(_PATH, point, strict=True)))
+        super().log_metrics({**metrics, **self._plane()}, step)
+        self.experiment.summary.update(self._best)  # whose place the last values have taken
+
+    def _plane(self) -> dict[str, Any]:
+        if not self._path:
+            return {}
+        table = wandb.Table(list(_PATH), [[point[name] for name in _PATH] for point in self._path])
+        title = "Alignment against uniformity, lower is better"
+        return {PLANE: wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)}
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
         """Make the last validation the run's summary where it is the best so far: Lightning calls this on rank 0."""
         if isinstance(checkpoint_callback, BestCheckpoint):
-            self.experiment.summary.update(self._validated)
+            self._best = self._validated
+            self.experiment.summary.update(self._best)
+            remember(self.experiment)
 
     def log_results(self, results: Mapping[str, Any], measured: SuiteResults) -> None:
         """Add what the run has come to: tables, figures, a score a task, and where it is asked for, the encoder.

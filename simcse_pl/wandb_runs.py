@@ -14,6 +14,7 @@ from simcse_pl.files import written_whole
 from simcse_pl.resume import WANDB_FILE
 
 MODES = ("auto", "online", "offline")
+_PLACE = ("id", "project", "entity")  # what tells W&B which run is meant
 _FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
 
 
@@ -46,17 +47,27 @@ def start_run(
         mode=mode,  # type: ignore[arg-type]
         resume="allow",  # offline too: `wandb sync` then puts the parts of a run one behind the other
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY),
-        **(before or new),
+        **({name: before[name] for name in _PLACE} if before else new),
     )
-    if not run.disabled:
-        place = {"id": run.id, "project": run.project, "entity": run.entity or None}
-        with written_whole(folder) as files:
-            (files / WANDB_FILE).write_text(json.dumps(place, indent=2) + "\n", encoding="utf-8")
+    if before:
+        run.summary.update(before["summary"])  # of which `wandb sync` keeps the last part's alone
+    remember(run)
     return run
 
 
+def remember(run: wandb.Run) -> None:
+    """Let a run's folder know the run and its summary so far."""
+    if run.disabled:
+        return
+    folder = Path(run.settings.root_dir)
+    summary = {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
+    content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary}
+    with written_whole(folder) as files:
+        (files / WANDB_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
 def remembered_run(folder: Path) -> dict[str, Any] | None:
-    """What tells W&B which run is a folder's: `id`, `project` and `entity`; None where it has none.
+    """What a folder knows of its run: `id`, `project`, `entity` and `summary`; None where it has none.
 
     Raises:
         UserError: the file is damaged.
@@ -66,7 +77,7 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return {name: content[name] for name in ("id", "project", "entity")}
+        return {name: content[name] for name in (*_PLACE, "summary")}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to begin a new W&B run") from error
 
@@ -87,15 +98,21 @@ def closing_run() -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, Stopped):
             mark_preempted()
-        wandb.finish(exit_code=1)
+        _finish(exit_code=1)
         raise
-    wandb.finish()
+    _finish(exit_code=0)
 
 
 def mark_preempted() -> None:
     """Tell W&B that the run ends because it was told to, and will go on."""
     if wandb.run is not None:
         wandb.run.mark_preempting()
+
+
+def _finish(exit_code: int) -> None:
+    if wandb.run is not None:
+        remember(wandb.run)
+        wandb.run.finish(exit_code)
 
 
 def _mode(asked: str) -> str:

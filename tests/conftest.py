@@ -130,16 +130,21 @@ def _quiet_and_seeded() -> Iterator[None]:
         yield
 
 
+def environment(**given: str) -> dict[str, str]:
+    """For a process of its own: without the user's settings, and without this process's part of W&B."""
+    left_out = ("SENTEVAL_DIR", "WANDB_API_KEY", "WANDB_MODE", "WANDB_SERVICE")
+    return {name: value for name, value in os.environ.items() if name not in left_out} | given
+
+
 @pytest.fixture
 def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a front door or a module in a process of its own, with its output folders under tmp_path."""
 
-    def run(*arguments: str | Path, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        clean = {k: v for k, v in os.environ.items() if k not in ("SENTEVAL_DIR", "WANDB_API_KEY", "WANDB_MODE")}
+    def run(*arguments: str | Path, status: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, *map(str, arguments)],
             cwd=ROOT,
-            env=clean | {"NETRC": str(tmp_path / "netrc")} | environment,
+            env=environment(**{"NETRC": str(tmp_path / "netrc")} | given),
             capture_output=True,
             text=True,
             timeout=600,

@@ -1,7 +1,6 @@
 """Runs that are killed and go on: their weights, curves and scores are those of a run that was never stopped."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import torch
 from simcse_pl.dashboard import PLANE
 from simcse_pl.errors import UserError
 from simcse_pl.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
-from tests.conftest import ROOT, SENTENCES, tiny
+from tests.conftest import ROOT, SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
@@ -65,7 +64,7 @@ def forked(tmp_path, make_model):
             text=True,
             timeout=600,
             check=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            env=environment(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), WANDB_MODE="offline"),
         )
         return json.loads(done.stdout)
 

@@ -1,7 +1,5 @@
 """Runs of W&B: offline unless somebody is logged in, never a prompt, one for a folder, and how they end."""
 
-import json
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,11 +8,13 @@ import pytest
 import wandb
 
 from simcse_pl import wandb_runs
+from simcse_pl.dashboard import PLANE, wandb_logger
 from simcse_pl.errors import Stopped, UserError
 from simcse_pl.resume import WANDB_FILE
 from simcse_pl.wandb_runs import closing_run, remembered_run, start_run, where_to_look
-from tests.conftest import ROOT
+from tests.conftest import ROOT, environment
 from tests.offline_wandb import offline_runs
+from tests.wandb_server import wandb_server
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +53,16 @@ def test_mode(asked, environment, file, logged_in, expected, monkeypatch, tmp_pa
     assert given.items() <= asked_for.items() and "id" not in asked_for
 
 
-def test_wandb_offline_is_heeded_by_who_is_logged_in(tmp_path):
-    """`wandb offline` writes this file into the folder that it is called in."""
-    (tmp_path / "wandb").mkdir()
-    (tmp_path / "wandb" / "settings").write_text("[default]\nmode = offline\n")
-    clean = {name: value for name, value in os.environ.items() if name != "WANDB_MODE"}
-    key = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
-    asked = "from simcse_pl.wandb_runs import _mode; print(_mode('auto'))"
-    done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, env=clean | key, capture_output=True, text=True)
-    assert done.stdout == "offline\n", done.stderr
+def run_script(script, *arguments, cwd, status=0, **given):
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=cwd,
+        env=environment(PYTHONPATH=str(ROOT), **given),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stderr
 
 
 def test_online_needs_somebody_who_is_logged_in(monkeypatch, tmp_path):
@@ -83,6 +84,7 @@ def test_a_folder_goes_on_in_its_run_and_no_two_share_one(tmp_path):
         run.log({"step": step})
         with closing_run():
             pass
+        offline_runs(tmp_path / folder)  # has ended: in one process W&B takes its name no sooner
     before, after = offline_runs(tmp_path / "first")
     (other,) = offline_runs(tmp_path / "second")
     assert before.started.run_id == after.started.run_id != other.started.run_id
@@ -112,13 +114,34 @@ def test_a_run_that_is_told_to_stop_is_preempted_and_another_has_failed(tmp_path
     assert wandb.run is None, "the next job starts one of its own"
 
 
-def test_what_was_logged_a_moment_ago_survives_a_kill(tmp_path):
+def test_from_wandb_offline_to_the_dashboard(tmp_path):
+    """With the real commands: a run that was killed and went on is one run on the server that it is synced to."""
+    address_of_nobody, key = "http://127.0.0.1:9", "a" * 40
+    cli = "from wandb.cli.cli import cli; cli(sys.argv[1:])"
+    run_script(f"import sys; {cli}", "offline", cwd=tmp_path)
     script = (
-        "import os, signal, sys, time; from simcse_pl.wandb_runs import start_run; "
-        "start_run(sys.argv[1], 'offline').log({'loss': 0.5}); time.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, time; from simcse_pl.dashboard import BestCheckpoint, wandb_logger; "
+        "logger = wandb_logger('.', 'my run', project='mine'); "
+        "validated = {'val/alignment': 0.5, 'val/uniformity': -2.0}; "
+        "logger.log_metrics({'val/spearman': 0.25}, 0); logger.log_metrics({'val/spearman': 0.75, **validated}, 3); "
+        "logger.after_save_checkpoint(BestCheckpoint('.', monitor='val/spearman')); "
+        "logger.log_metrics({'train/loss': 0.5}, 5); time.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == -9, done.stderr
-    (run,) = offline_runs(tmp_path, killed=1)
-    assert run.exit is None and run.curve("loss") == [0.5]
-    assert json.loads((tmp_path / WANDB_FILE).read_text())["id"] == run.started.run_id
+    run_script(script, cwd=tmp_path, status=-9, WANDB_API_KEY=key, WANDB_BASE_URL=address_of_nobody)
+    logger = wandb_logger(tmp_path, "my run", mode="offline", project="mine")
+    logger.log_metrics({"train/loss": 0.5}, 5)
+    logger.log_metrics({"val/spearman": 0.5}, 7)
+    with closing_run():
+        pass
+    killed, last = offline_runs(tmp_path, killed=1)
+    assert (killed.exit, last.exit) == (None, 0)
+    with wandb_server() as (address, runs):
+        run_script(f"import sys; {cli}", "sync", "wandb", cwd=tmp_path, WANDB_API_KEY=key, WANDB_BASE_URL=address)
+    (run,) = (run for run in runs.values() if run["known"])
+    assert [row["_step"] for row in run["history"]] == list(range(5))
+    assert [row["trainer/global_step"] for row in run["history"]] == [0, 3, 5, 5, 7]
+    assert [row.get("val/spearman") for row in run["history"]] == [0.25, 0.75, None, None, 0.5]
+    best = {"val/spearman": 0.75, "val/alignment": 0.5, "val/uniformity": -2.0, "best_step": 4}
+    assert {name: run["summary"].get(name) for name in best} == best
+    assert run["summary"][f"Custom Chart Tables/{PLANE}_table"]["_type"] == "table-file", "that of the first part"
+    assert len(list(tmp_path.glob("wandb/offline-run-*/*.synced"))) == 2
