@@ -134,10 +134,12 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
 
 def test_two_processes_train_what_one_does(train, sentences, make_model):
     """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
-    common = ["data=text", f"data.train={sentences}", "logger=csv", "model.dropout=0.0", "trainer.precision=32-true"]
+    common = ["data=text", f"data.train={sentences}", "model.dropout=0.0", "trainer.precision=32-true"]
     common += tiny(make_model("bert"))
-    _, one = train(*common, folder="one")
+    _, one = train("logger=csv", *common, folder="one")
     done, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
+    (run,) = offline_runs(two)  # of rank 0 alone
+    assert run.exit == 0 and len(run.curve("val/spearman")) == 3
     results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
     for stage in ("before", "best", "test"):
         assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=5e-4), (
