@@ -15,6 +15,7 @@ COMMANDS = {
     "export": "an encoder, for sentence-transformers, ONNX or the hub",
     "mteb": "measure an encoder on tasks of MTEB",
     "info": "what an encoder is",
+    "serve": "a local page to search sentences, two encoders side by side",
 }
 
 

@@ -1,5 +1,6 @@
 """Small models with random weights, their tokenizers trained here, and where real data is."""
 
+import contextlib
 import logging
 import os
 import runpy
@@ -197,6 +198,37 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
         return done, tmp_path / folder
 
     return run
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """A browser without a window, driven by selenium."""
+    pytest.importorskip("selenium")
+    driver = shutil.which("chromedriver")
+    if driver is None:
+        pytest.skip("chromedriver is not installed")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield chrome
+    chrome.quit()
+
+
+@contextlib.contextmanager
+def serving(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`python -m simcse_pl serve` in a process of its own, and the address that it says it listens on."""
+    command = [sys.executable, "-m", "simcse_pl", "serve", *map(str, arguments), "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        try:
+            address = process.stdout.readline().strip()
+            assert address, process.stderr.read()
+            yield process, address
+        finally:
+            process.kill()
 
 
 def tiny(folder: Path) -> list[str]:

@@ -17,10 +17,17 @@ STANDARD = "-"  # standard input, or standard output
 AT_A_TIME = 4096  # sentences: like lengths among them are encoded together
 
 
-def add_encoder(parser: argparse.ArgumentParser, computes: bool = True) -> None:
-    """The arguments that say which encoder and, for a command that encodes with it, how it computes."""
+def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: str | None = None) -> None:
+    """The arguments that say which encoder and, for a command that encodes with it, how it computes.
+
+    Args:
+        parser: takes them.
+        computes: whether the command encodes.
+        nargs: argparse's, for several encoders.
+    """
     parser.add_argument(
         "encoder",
+        nargs=nargs,
         metavar="ENCODER",
         help="the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a hub name, "
         "package:NAME, or word vectors",

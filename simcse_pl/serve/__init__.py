@@ -1,0 +1,1 @@
+"""The local search page, and the JSON endpoint that it asks."""
