@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ def write_card(
     Raises:
         UserError: two results with one label, or one that names a row that the paper does not have.
     """
-    figures = encoder_figures(results, [run.path] if run else [])
+    figures = encoder_figures(results, [replace(run.path, label=name)] if run else [])
     if figures:
         (folder / "figures").mkdir()
     for title, figure in figures.items():
