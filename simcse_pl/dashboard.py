@@ -112,8 +112,7 @@ class Dashboard(WandbLogger):
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
             encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
-            for file in sorted((self.folder / "encoder").iterdir()):
-                encoder.add_file(str(file), policy="immutable")  # from where it is: no second copy
+            encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # from where it is: no second copy
             run.log_artifact(encoder, aliases=["best"])
 
 
