@@ -26,7 +26,7 @@ from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, RunPath, as_result, read, without_nan
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.table import Table
-from simcse_pl.wandb_runs import closing_run, remember, remembered_run, start_run, where_to_look
+from simcse_pl.wandb_runs import closing_run, remember, remembered_run, start_run, summary_of, where_to_look
 
 STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"
@@ -59,7 +59,7 @@ class Dashboard(WandbLogger):
         if run is None:
             return
         self._path = _path_so_far(self.folder)
-        summary = run.summary._as_dict()  # which W&B has no public name for
+        summary = summary_of(run)
         if _BEST_STEP in summary:
             self._best = {name: summary[name] for name in summary if name.startswith((*OF_VALIDATION, _BEST_STEP))}
         for name in (STEP, "epoch"):

@@ -60,8 +60,7 @@ def remember(run: wandb.Run) -> None:
     if run.disabled:
         return
     folder = Path(run.settings.root_dir)
-    summary = {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
-    content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary}
+    content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary_of(run)}
     with written_whole(folder) as files:
         (files / WANDB_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -82,8 +81,18 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to begin a new W&B run") from error
 
 
+def summary_of(run: wandb.Run) -> dict[str, Any]:
+    """A run's summary as plain values, but for W&B's own."""
+    if run.disabled:
+        return {}
+    summary = run.summary._as_dict()  # which has no public name
+    return {name: value for name, value in summary.items() if not name.startswith("_")}
+
+
 def where_to_look(run: wandb.Run) -> str:
     """The address of a run's dashboard, or for an offline run the command that brings it there."""
+    if run.disabled:
+        return "disabled"
     return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
 
 
@@ -95,10 +104,12 @@ def closing_run() -> Iterator[None]:
     """
     try:
         yield
-    except BaseException as error:
-        if isinstance(error, Stopped):
-            mark_preempted()
+    except Stopped:
+        mark_preempted()
         _finish(exit_code=1)
+        raise
+    except BaseException:
+        wandb.finish(exit_code=1)
         raise
     _finish(exit_code=0)
 

@@ -17,7 +17,7 @@ from simcse_pl.data.sts import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.report.report import encoder_tables
 from simcse_pl.report.results import as_result
-from simcse_pl.wandb_runs import closing_run
+from simcse_pl.wandb_runs import closing_run, where_to_look
 from tests.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"
@@ -143,6 +143,19 @@ def test_the_end_has_tables_figures_scores_and_the_encoder_where_it_is_asked_for
         (file,) = model.manifest.contents
         assert (file.path, file.local_path) == ("model.safetensors", str(tmp_path / "encoder" / "model.safetensors"))
         assert json.loads(model.metadata) == results | {"test": {"spearman": None}}
+
+
+def test_disabled_it_does_nothing(tmp_path, monkeypatch, results, measured):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    (tmp_path / "encoder").mkdir()
+    logger = wandb_logger(tmp_path, "my run", artifact=True)
+    validate(logger, 0, 0.25)
+    validate(logger, 1, 0.75, best=True)
+    logger.log_results(results, measured)
+    with closing_run():
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+    assert where_to_look(logger.experiment) == "disabled"
 
 
 def test_other_ranks_start_no_run(monkeypatch, tmp_path):
