@@ -233,29 +233,50 @@ def without_nan(value: Any) -> Any:
 
 
 def _read_run(folder: Path) -> RunPath:
-    """The rows of Lightning's CSVLogger that belong to a validation.
-
-    It counts the steps from 0, so that what was validated after step 250 stands at 249; the validation before
-    training, which is the first row, stands at 0.
-    """
-    file = folder / CURVES_FILE
-    try:
-        curves = pd.read_csv(file)
-    except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+    """The rows of the curves that belong to a validation."""
+    file, curves = folder / CURVES_FILE, read_curves(folder)
     if missing := sorted(set(_PATH_COLUMNS) - {"val/spearman"} - set(curves.columns)):
         raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
     points = curves.reindex(columns=list(_PATH_COLUMNS)).rename(columns=_PATH_COLUMNS)
-    try:
-        points = points.astype(float).dropna(subset=["step", "alignment", "uniformity"]).reset_index(drop=True)
-    except ValueError as error:
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+    points = points.dropna(subset=["step", "alignment", "uniformity"]).reset_index(drop=True)
     if points.empty:
         raise UserError(f"{file} has no validation with alignment and uniformity in it")
-    points["step"] = points["step"].astype(int) + 1
-    if points.loc[0, "step"] == 1:
-        points.loc[0, "step"] = 0
-    return RunPath("/".join(folder.absolute().parts[-2:]), points)
+    points["step"] = steps_done(points["step"], validations=True)
+    return RunPath(run_label(folder), points)
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    """The rows of a training run's curves as they stand in its file, all of them numbers.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    file = folder / CURVES_FILE
+    try:
+        return pd.read_csv(file).astype(float)
+    except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
+        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+
+
+def steps_done(steps: pd.Series, validations: bool) -> pd.Series:
+    """How many optimizer steps were done at each row of some curves.
+
+    Lightning's CSVLogger counts the steps from 0, so that what was logged after step 250 stands at 249; the validation
+    before training, which is the first, stands at 0.
+
+    Args:
+        steps: as the file has them.
+        validations: whether the rows are those.
+    """
+    done = steps.astype(int) + 1
+    if validations and done.iloc[0] == 1:
+        done.iloc[0] = 0
+    return done
+
+
+def run_label(folder: Path) -> str:
+    """What a training run is called whom nobody has given a name: its folder, and the one that it is in."""
+    return "/".join(folder.absolute().parts[-2:])
 
 
 def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:

@@ -51,8 +51,9 @@ class SpreadTable(Table):
         """Title, rows and notes; numbers in full precision, null where there is none."""
         return self._unfolded().json()
 
-    def _numeric(self, column: str) -> bool:
-        return super()._numeric(column) or self._holds_spreads(column)
+    def numeric(self, column: str) -> bool:
+        """Whether a column is of numbers or spreads, which stand to the right."""
+        return super().numeric(column) or self._holds_spreads(column)
 
     def _holds_spreads(self, column: str) -> bool:
         return any(isinstance(cell, Spread) for cell in self.frame[column])

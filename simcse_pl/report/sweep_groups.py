@@ -10,7 +10,7 @@ from simcse_pl.report.paper import Ablation, ablation
 from simcse_pl.report.results import shared_tasks
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.spread import Spread, spread
-from simcse_pl.report.sweep_runs import Job, Sweep, TrainingRun
+from simcse_pl.report.sweep_runs import Job, Sweep, TrainingRun, differing
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
 _ROW = "sweep.row"
@@ -109,8 +109,7 @@ class Groups:
 def grouped(sweep: Sweep) -> Groups:
     """The groups of a sweep: by its rows and columns where it has them, and by the options that differ besides."""
     paper = ablation(sweep.table) if sweep.table else None
-    names = keys_of(job.options for job in sweep.jobs)
-    options = [n for n in names if n not in _NO_COLUMN and len({job.value(n) for job in sweep.jobs}) > 1]
+    options = [name for name in differing(sweep.jobs) if name not in _NO_COLUMN]
     rows = {job.name: _row(job, paper) for job in sweep.jobs}
     columns = _columns(sweep, options)
     placed = sweep.jobs

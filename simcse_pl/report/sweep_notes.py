@@ -7,7 +7,7 @@ from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.report.paper import ablation_names, published
 from simcse_pl.report.score_tables import failure_notes
 from simcse_pl.report.sweep_groups import Groups
-from simcse_pl.report.sweep_runs import Job, Sweep
+from simcse_pl.report.sweep_runs import Job, Sweep, differing
 
 
 def sweep_notes(groups: Groups) -> list[str]:
@@ -113,7 +113,8 @@ def _gaps(groups: Groups) -> list[str]:
 
 def _told(job: Job, sweep: Sweep) -> str:
     """A job's folder, and how it differs from others."""
-    options = [f"{n}={job.value(n)}" for n in job.options if len({other.value(n) for other in sweep.jobs}) > 1]
+    varied = differing(sweep.jobs)
+    options = [f"{name}={job.value(name)}" for name in job.options if name in varied]
     return " ".join([job.name, *([f"({' '.join(options)})"] if options else [])])
 
 

@@ -1,7 +1,7 @@
 """Sweeps of train.py: what their jobs left in their folders, and which jobs make one sweep."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from yaml import YAMLError
 import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.report.results import CURVES_FILE, read_json, validated
+from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.tables import RESULTS_FILE, job_folders
 
 
@@ -55,6 +56,7 @@ class TrainingRun(_Shape):
     before: Scores = Scores()
     validation: str = "dev"
     steps: int | None = None
+    best_step: int | None = None
     choices: Mapping[str, str | None] | None = None
     overrides: list[str] | None = None
     seed: int | None = None
@@ -70,6 +72,7 @@ class Job:
 
     Args:
         name: of its folder.
+        folder: that it wrote to.
         options: that it was given, or a search chose for it, by name; the seed is among them.
         choices: of each of Hydra's groups.
         seed: None where nothing says which.
@@ -77,6 +80,7 @@ class Job:
     """
 
     name: str
+    folder: Path
     options: Mapping[str, str]
     choices: Mapping[str, str | None]
     seed: int | None
@@ -116,6 +120,12 @@ class Sweep:
         return [job.run for job in self.jobs if job.run]
 
 
+def differing(jobs: Sequence[Job]) -> list[str]:
+    """The options that are not the same in all jobs, in the order in which they were first given."""
+    names = keys_of(job.options for job in jobs)
+    return [name for name in names if len({job.value(name) for job in jobs}) > 1]
+
+
 def is_sweep(path: str | Path) -> bool:
     """Whether a folder holds jobs, each in a folder named by its number, and is not a run itself."""
     path = Path(path)
@@ -136,7 +146,7 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
     for label, path in folders.items():
         folder = Path(path)
         prefix = f"{label}/" if len(folders) > 1 else ""
-        jobs = [_job(job, prefix) for job in job_folders(folder)]
+        jobs = [read_job(job, prefix + job.name) for job in job_folders(folder)]
         finished = [job for job in jobs if job.run]
         if not finished:
             raise UserError(f"no job of {folder} has a {RESULTS_FILE}: all have failed, or none has ended yet")
@@ -155,13 +165,18 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
     return list(sweeps.values())
 
 
-def _job(folder: Path, prefix: str) -> Job:
+def read_job(folder: Path, name: str) -> Job:
+    """One job, or a run that is none of a sweep's.
+
+    Raises:
+        UserError: a file is damaged or is not train.py's.
+    """
     run = _run(folder / RESULTS_FILE)
     record = _hydras_record(folder / "config") if run is None or run.overrides is None else run.model_dump()
     options = dict(map(_option, record["overrides"]))
     if run and run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
-    return Job(prefix + folder.name, options, record["choices"] or {}, record["seed"], run)
+    return Job(name, folder, options, record["choices"] or {}, record["seed"], run)
 
 
 def _run(file: Path) -> TrainingRun | None:

@@ -41,14 +41,15 @@ class Table:
     decimals: int | Mapping[str, int] = 2
     notes: list[str] = field(default_factory=list)
 
-    def _numeric(self, column: str) -> bool:
+    def numeric(self, column: str) -> bool:
+        """Whether a column is of numbers, which stand to the right."""
         return bool(pd.api.types.is_numeric_dtype(self.frame[column]))
 
-    def _shown(self) -> pd.DataFrame:
+    def shown(self) -> pd.DataFrame:
         """Every cell as a reader sees it."""
         decimals = dict.fromkeys(self.frame, self.decimals) if isinstance(self.decimals, int) else self.decimals
         columns = {
-            name: [_NOTHING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self._numeric(name) else v for v in values]
+            name: [_NOTHING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self.numeric(name) else v for v in values]
             for name, values in self.frame.items()
         }
         return pd.DataFrame(columns, dtype=str)
@@ -57,9 +58,9 @@ class Table:
         """For the terminal."""
         caption = Text("\n".join(self.notes), style="dim") if self.notes else None
         table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
-        shown = self._shown()
+        shown = self.shown()
         for column, cells in shown.items():
-            if self._numeric(column):  # a number is never broken; its heading is, between words where it can be
+            if self.numeric(column):  # a number is never broken; its heading is, between words where it can be
                 heading = textwrap.fill(column, _HEADING, break_long_words=False, break_on_hyphens=False)
                 table.add_column(Text(heading), justify="right", overflow="fold", min_width=max(map(len, cells)))
             else:
@@ -70,8 +71,8 @@ class Table:
 
     def markdown(self) -> str:
         """A pipe table between its title and its notes."""
-        shown = self._shown().map(_one_line).map(lambda cell: cell.replace("|", "\\|"))
-        alignment = ["right" if self._numeric(column) else "left" for column in shown]
+        shown = self.shown().map(_one_line).map(lambda cell: cell.replace("|", "\\|"))
+        alignment = ["right" if self.numeric(column) else "left" for column in shown]
         shown.columns = [_one_line(column).replace("|", "\\|") for column in shown]
         table = shown.to_markdown(index=False, disable_numparse=True, colalign=alignment)
         return "\n\n".join([f"**{self.title}**", table, *map(_one_line, self.notes)]) + "\n"
@@ -88,8 +89,8 @@ class Table:
 
     def latex(self) -> str:
         """A table environment that needs the package booktabs; the notes are comments above it."""
-        shown = self._shown().map(_one_line).map(_latex)
-        numeric = [self._numeric(column) for column in shown]
+        shown = self.shown().map(_one_line).map(_latex)
+        numeric = [self.numeric(column) for column in shown]
         # Sentences must be broken into lines; labels beside numbers must not.
         words = "l" if any(numeric) else f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"
         columns = ["r" if number else words for number in numeric]
