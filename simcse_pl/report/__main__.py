@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import sys
 
 from matplotlib.figure import Figure
 
@@ -71,8 +72,19 @@ def of_sweeps(folders: dict[str, str]) -> tuple[list[Table], dict[str, Figure]]:
 
 
 def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m simcse_pl.report", description=__doc__)
+    """The command line; with `html` as its first word, that of the page."""
+    if sys.argv[1:2] == ["html"]:
+        from simcse_pl.report.html import command  # alone: encoders come with it
+
+        command.main(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m simcse_pl.report",
+        usage="%(prog)s FOLDER [FOLDER ...] [options]\n       %(prog)s html RUN_OR_SWEEP [RUN_OR_SWEEP ...] [options]",
+        description=__doc__,
+        epilog="html writes one page instead, with curves to zoom and compare; `html --help` tells its options. "
+        "A folder that is called html is ./html.",
+    )
     parser.add_argument(
         "folders",
         nargs="+",
