@@ -176,6 +176,24 @@ def mistake_in(
     logging.root.setLevel(level)
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, with a log of its console and of its network; its window is 1280 x 1000."""
+    pytest.importorskip("selenium")
+    program = shutil.which("chromedriver")
+    if program is None:
+        pytest.skip("no chromedriver is installed")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(program))
+    yield driver
+    driver.quit()
+
+
 @pytest.fixture
 def sentences(tmp_path: Path) -> Path:
     """A file of SENTENCES."""

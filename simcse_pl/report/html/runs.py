@@ -89,9 +89,9 @@ def _curves(folder: Path) -> Mapping[str, Curves]:
 def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
     """Model and data where they are the same in all runs, and the options that all were given alike."""
     jobs = [run.job for run in runs]
-    varied = differing(jobs)
-    names = keys_of([{"model": "", "data": ""}, *(job.options for job in jobs)])
-    values = {name: {job.value(name) for job in jobs} for name in names if name not in varied}
+    groups = [name for name in ("model", "data") if all(name in job.choices for job in jobs)]
+    names = keys_of([dict.fromkeys(groups), *(job.options for job in jobs)])
+    values = {name: {job.value(name) for job in jobs} for name in names}
     return {name: own.pop() for name, own in values.items() if len(own) == 1}
 
 

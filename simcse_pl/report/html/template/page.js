@@ -129,10 +129,9 @@ function curveTraces(chart, palette) {
         opacity,
         line: { color: palette[place], width: 1.4, dash: dash(place) },
         marker: { size: 4 },
-        text: about(runs[place]),
-        meta: place,
+        meta: [place, about(runs[place])],
         hoverinfo: opacity < 1 ? "skip" : undefined,
-        hovertemplate: "%{text}<br>step %{x:d}<br><b>%{y:.5g}</b><extra></extra>",
+        hovertemplate: "%{meta[1]}<br>step %{x:d}<br><b>%{y:.5g}</b><extra></extra>",
       });
     }
   }
@@ -195,9 +194,9 @@ function drawPath(palette) {
         line: { color: palette[place], width: kept.map((_, k) => (k === 0 ? 2 : 0)) },
         opacity: 1,
       },
-      meta: place,
-      text: kept.map((i) => `${about(runs[place])}<br>step ${curves.steps[i]}` + (dev(i) == null ? "" : `<br>dev <b>${(100 * dev(i)).toFixed(2)}</b>`)),
-      hovertemplate: "%{text}<br>uniformity %{x:.3f}<br>alignment %{y:.3f}<extra></extra>",
+      meta: [place, about(runs[place])],
+      text: kept.map((i) => `step ${curves.steps[i]}` + (dev(i) == null ? "" : `<br>dev <b>${(100 * dev(i)).toFixed(2)}</b>`)),
+      hovertemplate: "%{meta[1]}<br>%{text}<br>uniformity %{x:.3f}<br>alignment %{y:.3f}<extra></extra>",
     });
   }
   const path = document.getElementById("path");
