@@ -100,24 +100,26 @@ def runs_table(runs: Sequence[Run]) -> Table:
     jobs = [run.job for run in runs]
     columns: dict[str, Sequence[object]] = {"run": [run.label for run in runs]}
     columns |= {name: [job.value(name) for job in jobs] for name in differing(jobs)}
+    results = [job.run or TrainingRun(best=Scores(), test=Scores()) for job in jobs]
+    numbers: dict[str, list[float | int | None]] = {
+        "dev": [100 * own.best.spearman for own in results],
+        "test": [100 * own.test.spearman for own in results],
+        "before": [100 * own.before.spearman for own in results],
+        "alignment": [own.best.alignment for own in results],
+        "uniformity": [own.best.uniformity for own in results],
+        "best step": [own.best_step for own in results],
+        "steps": [own.steps for own in results],
+    }
+    columns |= {
+        name: pd.Series(own, dtype=float).replace([math.inf, -math.inf], math.nan) for name, own in numbers.items()
+    }
     states = [run.state for run in runs]
     if set(states) != {"ended"}:
         columns["state"] = states
-    results = [job.run or TrainingRun(best=Scores(), test=Scores()) for job in jobs]
-    numbers: dict[str, list[float | int | None]] = {
-        "steps": [own.steps for own in results],
-        "best step": [own.best_step for own in results],
-        "before": [100 * own.before.spearman for own in results],
-        "dev": [100 * own.best.spearman for own in results],
-        "test": [100 * own.test.spearman for own in results],
-        "alignment": [own.best.alignment for own in results],
-        "uniformity": [own.best.uniformity for own in results],
-    }
-    frame = pd.DataFrame(columns | {name: pd.Series(own, dtype=float) for name, own in numbers.items()})
-    frame = frame.replace([math.inf, -math.inf], math.nan)
     validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run)) or "not measured yet"
     notes = [
-        f"Spearman x 100; dev: {validations}, which the checkpoint is chosen by; alignment and uniformity are of dev",
+        f"Spearman x 100; dev: {validations}, which the checkpoint is chosen by; "
+        "before: dev before training; alignment and uniformity are of dev",
         *failure_notes({run.label: run.job.run.failed for run in runs if run.job.run}),
     ]
-    return Table("runs", "Runs", frame, {name: _DECIMALS.get(name, 2) for name in frame}, notes)
+    return Table("runs", "Runs", pd.DataFrame(columns), {name: _DECIMALS.get(name, 2) for name in columns}, notes)

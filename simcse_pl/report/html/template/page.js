@@ -14,6 +14,7 @@ const chosen = {
 };
 
 const MOST_POINTS = 20000; // of a chart; beyond, curves are thinned to the extremes of short stretches
+const MOST_MARKERS = 300; // of a chart; they take the browser longer than lines
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const NO_COLOUR = "#9aa2ab";
 const INK = "#1f2328";
@@ -123,7 +124,7 @@ function curveTraces(chart, palette) {
       const kept = points(curves.steps, values, MOST_POINTS / own.length);
       traces.push({
         type: "scatter",
-        mode: kept.length > 60 ? "lines" : "lines+markers",
+        mode: kept.length > 1 && kept.length * own.length > MOST_MARKERS ? "lines" : "lines+markers",
         x: kept.map((i) => curves.steps[i]),
         y: kept.map((i) => values[i]),
         opacity,
@@ -180,6 +181,7 @@ function drawPath(palette) {
     const curves = runs[place].curves.val;
     const [alignment, uniformity] = ["val/alignment", "val/uniformity"].map((name) => curves?.metrics[name]);
     const kept = (curves?.steps ?? []).flatMap((_, i) => (alignment?.[i] != null && uniformity?.[i] != null ? [i] : []));
+    if (!kept.length) continue;
     const last = kept.length - 1;
     const dev = (i) => curves.metrics["val/spearman"]?.[i];
     traces.push({
@@ -215,6 +217,7 @@ function drawParallel(palette) {
     const before = new Map((chart.data?.[0].dimensions ?? []).map((own) => [own.name, own]));
     const order = before.size ? [...before.keys()] : axes.map((axis) => axis.label);
     const fresh = !chart.data;
+    if (fresh) chart.style.minWidth = `${7 * axes.length}rem`; // it scrolls where a screen is narrower
     const colour = lines.map((i) => palette[place.get(jobs[i])]);
     const trace = {
       type: "parcoords",
