@@ -144,6 +144,7 @@ const layout = (more) => ({
   showlegend: false,
   hovermode: "closest",
   dragmode: DRAG,
+  uirevision: "kept", // the button that is pressed
   hoverlabel: { bgcolor: "#fff", bordercolor: LINE, font: { ...FONT, size: 12 }, align: "left" },
   modebar: { bgcolor: "rgba(255,255,255,0.8)", color: NO_COLOUR, activecolor: INK },
   ...more,
