@@ -116,10 +116,12 @@ def runs_table(runs: Sequence[Run]) -> Table:
     states = [run.state for run in runs]
     if set(states) != {"ended"}:
         columns["state"] = states
-    validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run)) or "not measured yet"
+    validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run))
+    about = f"Spearman x 100; dev: {validations}, which the checkpoint is chosen by; before: dev before training; "
     notes = [
-        f"Spearman x 100; dev: {validations}, which the checkpoint is chosen by; "
-        "before: dev before training; alignment and uniformity are of dev",
+        about + "alignment and uniformity are of dev"
+        if validations
+        else "no run has come to its end, where its scores are",
         *failure_notes({run.label: run.job.run.failed for run in runs if run.job.run}),
     ]
     return Table("runs", "Runs", pd.DataFrame(columns), {name: _DECIMALS.get(name, 2) for name in columns}, notes)

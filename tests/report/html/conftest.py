@@ -97,7 +97,8 @@ class Page:
 
     def click(self, selector):
         """Click the first element of a kind."""
-        self.run("document.querySelector(arguments[0]).click()", selector)
+        click = "new MouseEvent('click', {bubbles: true})"  # what is drawn has no click() of its own
+        self.run(f"document.querySelector(arguments[0]).dispatchEvent({click})", selector)
         self.settle()
 
     def charts(self):

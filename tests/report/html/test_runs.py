@@ -57,7 +57,7 @@ def test_a_run_that_goes_on_has_curves_and_no_scores(write_curves, tmp_path):
     (run,), _ = read_runs({"mine": write_curves(tmp_path / "run")})
     table = runs_table([run])
     assert (table.shown().loc[0, "state"], table.shown().loc[0, "dev"]) == ("failed, or not at its end", "–")
-    assert "dev: not measured yet" in table.notes[0]
+    assert table.notes == ["no run has come to its end, where its scores are"]
     assert options_in_common([run]) == {}
 
 

@@ -1,0 +1,138 @@
+// Curves by step, and the path through alignment and uniformity.
+
+/** An exponential moving average that begins at the first value; where there is no number it goes on after it. */
+function smoothed(values, weight) {
+  let sum = 0;
+  let mass = 0;
+  return values.map((value) => {
+    if (value === null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    mass = weight * mass + 1 - weight;
+    return sum / mass;
+  });
+}
+
+/** Which points to draw: those in the range and one beyond each end, at most so many. */
+function points(steps, values, most) {
+  let [first, last] = [0, steps.length - 1];
+  if (chosen.range) {
+    while (first < last && steps[first + 1] < chosen.range[0]) first++;
+    while (last > first && steps[last - 1] > chosen.range[1]) last--;
+  }
+  const count = last - first + 1;
+  if (count <= most) return Array.from({ length: count }, (_, i) => first + i);
+  const stretches = Math.max(1, Math.floor(most / 2));
+  const kept = new Set([first, last]);
+  for (let stretch = 0; stretch < stretches; stretch++) {
+    const [from, to] = [stretch, stretch + 1].map((k) => first + Math.floor((k * count) / stretches));
+    let [lowest, highest] = [from, from];
+    for (let i = from; i < to; i++) {
+      if (values[i] === null) kept.add(i);
+      else {
+        if (values[lowest] === null || values[i] < values[lowest]) lowest = i;
+        if (values[highest] === null || values[i] > values[highest]) highest = i;
+      }
+    }
+    kept.add(lowest).add(highest);
+  }
+  return [...kept].sort((a, b) => a - b);
+}
+
+function curveTraces(chart, palette) {
+  const own = shown().filter((place) => runs[place].curves[chart.dataset.group]?.metrics[chart.dataset.metric]);
+  const smooth = "noisy" in chart.dataset && chosen.smoothing > 0;
+  const traces = [];
+  for (const place of own) {
+    const curves = runs[place].curves[chart.dataset.group];
+    const measured = curves.metrics[chart.dataset.metric];
+    const layers = smooth ? [[measured, 0.18], [smoothed(measured, chosen.smoothing), 1]] : [[measured, 1]];
+    for (const [values, opacity] of layers) {
+      const kept = points(curves.steps, values, MOST_POINTS / own.length);
+      traces.push({
+        type: "scatter",
+        mode: kept.length > 1 && kept.length * own.length > MOST_MARKERS ? "lines" : "lines+markers",
+        x: kept.map((i) => curves.steps[i]),
+        y: kept.map((i) => values[i]),
+        opacity,
+        line: { color: palette[place], width: 1.4, dash: dash(place) },
+        marker: { size: 4 },
+        meta: [place, about(runs[place])],
+        hoverinfo: opacity < 1 ? "skip" : undefined,
+        hovertemplate: "%{meta[1]}<br>step %{x:d}<br><b>%{y:.5g}</b><extra></extra>",
+      });
+    }
+  }
+  return traces;
+}
+
+const layout = (more) => ({
+  font: FONT,
+  showlegend: false,
+  hovermode: "closest",
+  dragmode: DRAG,
+  uirevision: "kept", // the button that is pressed
+  hoverlabel: { bgcolor: "#fff", bordercolor: LINE, font: { ...FONT, size: 12 }, align: "left" },
+  modebar: { bgcolor: "rgba(255,255,255,0.8)", color: NO_COLOUR, activecolor: INK },
+  ...more,
+});
+
+function drawCurves(palette) {
+  for (const chart of document.querySelectorAll(".curves")) {
+    const fresh = !chart.data;
+    Plotly.react(
+      chart,
+      curveTraces(chart, palette),
+      layout({
+        margin: { l: 52, r: 12, t: 34, b: 30 },
+        xaxis: { range: [...(chosen.range ?? WHOLE)], gridcolor: LINE, zeroline: false, uirevision: String(chosen.range) + chosen.zooms },
+        yaxis: { autorange: true, gridcolor: LINE, zeroline: false, nticks: 6, uirevision: chosen.zooms },
+      }),
+      CONFIG,
+    );
+    if (fresh) chart.on("plotly_relayout", follow);
+  }
+}
+
+/** What is zoomed in one chart is zoomed in all. */
+function follow(change) {
+  const range = change["xaxis.range"] ?? ("xaxis.range[0]" in change ? [change["xaxis.range[0]"], change["xaxis.range[1]"]] : null);
+  if (range) chosen.range = [...range];
+  else if (change["xaxis.autorange"]) showWhole();
+  draw();
+}
+
+function showWhole() {
+  chosen.range = null;
+  chosen.zooms++;
+}
+
+function drawPath(palette) {
+  const traces = [];
+  for (const place of shown()) {
+    const curves = runs[place].curves.val;
+    const [alignment, uniformity] = ["val/alignment", "val/uniformity"].map((name) => curves?.metrics[name]);
+    const kept = (curves?.steps ?? []).flatMap((_, i) => (alignment?.[i] != null && uniformity?.[i] != null ? [i] : []));
+    if (!kept.length) continue;
+    const last = kept.length - 1;
+    const dev = (i) => curves.metrics["val/spearman"]?.[i];
+    traces.push({
+      type: "scatter",
+      mode: "lines+markers",
+      x: kept.map((i) => uniformity[i]),
+      y: kept.map((i) => alignment[i]),
+      line: { color: palette[place], width: 1.4, dash: dash(place) },
+      marker: {
+        size: kept.map((_, k) => (k === 0 || k === last ? 11 : 5)),
+        color: kept.map((_, k) => (k === 0 ? "#fff" : palette[place])),
+        line: { color: palette[place], width: kept.map((_, k) => (k === 0 ? 2 : 0)) },
+        opacity: 1,
+      },
+      meta: [place, about(runs[place])],
+      text: kept.map((i) => `step ${curves.steps[i]}` + (dev(i) == null ? "" : `<br>dev <b>${(100 * dev(i)).toFixed(2)}</b>`)),
+      hovertemplate: "%{meta[1]}<br>%{text}<br>uniformity %{x:.3f}<br>alignment %{y:.3f}<extra></extra>",
+    });
+  }
+  const path = document.getElementById("path");
+  const axis = (title) => ({ title: { text: title }, gridcolor: LINE, zeroline: false, automargin: true, uirevision: "own" });
+  Plotly.react(path, traces, layout({ margin: { l: 60, r: 20, t: 34, b: 50 }, xaxis: axis("uniformity"), yaxis: axis("alignment") }), CONFIG);
+}
