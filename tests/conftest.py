@@ -176,24 +176,6 @@ def mistake_in(
     logging.root.setLevel(level)
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium without a window, with a log of its console and of its network; its window is 1280 x 1000."""
-    pytest.importorskip("selenium")
-    program = shutil.which("chromedriver")
-    if program is None:
-        pytest.skip("no chromedriver is installed")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(program))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def sentences(tmp_path: Path) -> Path:
     """A file of SENTENCES."""
@@ -220,7 +202,7 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    """A browser without a window, driven by selenium."""
+    """A browser without a window, driven by selenium, with a log of what it asks of a network."""
     pytest.importorskip("selenium")
     driver = shutil.which("chromedriver")
     if driver is None:
@@ -230,6 +212,7 @@ def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
         options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
     chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
     yield chrome
     chrome.quit()

@@ -241,12 +241,9 @@ def _plotly():
 def test_a_phone_shows_the_page_without_scrolling_sideways(open_page, write_large_sweep, browser):
     phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        page = open_page(write_large_sweep())
-        assert page.run("return document.documentElement.scrollWidth") <= 390
-        assert max(page.run("return [...document.querySelectorAll('.curves')].map(c => c._fullLayout.width)")) <= 390
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page = open_page(write_large_sweep())
+    assert page.run("return document.documentElement.scrollWidth") <= 390
+    assert max(page.run("return [...document.querySelectorAll('.curves')].map(c => c._fullLayout.width)")) <= 390
 
 
 def test_runs_without_curves_scores_or_coordinates_are_a_page_too(open_page, write_sweep, job):
