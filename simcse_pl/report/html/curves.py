@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from simcse_pl.callbacks import OF_VALIDATION
 from simcse_pl.report.results import steps_done
 from simcse_pl.report.score_tables import keys_of
 
 _ROWS_ALONE = ("epoch", "step")
-_GROUPS = ("val", "train", "speed")
+_GROUPS = ("val", "geometry", "train", "speed")
 _FIRST = ("val/spearman", "val/alignment", "val/uniformity", "train/loss")
 _DIGITS = 6
 
@@ -43,11 +44,11 @@ class MetricGroup:
     @property
     def noisy(self) -> bool:
         """Whether a point is of one batch alone, so that smoothing helps."""
-        return self.name != "val"
+        return not _of_validation(self.name)
 
 
 def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
-    """The curves by what their metrics begin with: train, val, speed, test.
+    """The curves by what their metrics begin with: train, val, geometry, speed, test.
 
     Args:
         rows: see `results.read_curves`; without a column of steps there are no curves.
@@ -63,7 +64,7 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
         own = rows.dropna(subset=["step"]).dropna(subset=names, how="all")  # one that is no number is among others
         if len(own):
             metrics = {name: [_shown(value) for value in own[name]] for name in names}
-            found[group] = Curves(steps_done(own["step"], validations=group == "val").tolist(), metrics)
+            found[group] = Curves(steps_done(own["step"], _of_validation(group)).tolist(), metrics)
     return found
 
 
@@ -82,6 +83,10 @@ def metric_groups(runs: Iterable[Mapping[str, Curves]]) -> list[MetricGroup]:
 
 def _group(metric: str) -> str:
     return metric.partition("/")[0]
+
+
+def _of_validation(group: str) -> bool:
+    return f"{group}/" in OF_VALIDATION
 
 
 def _rank(metric: str) -> tuple[int, str]:

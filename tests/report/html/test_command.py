@@ -28,7 +28,7 @@ def test_a_real_run_becomes_a_page_with_all_it_measured(
     page = Page(browser, output)
     points = "return [...document.querySelectorAll('.curves')].map(c => [c.dataset.metric, c.data[0].x, c.data[0].y])"
     curves = {metric: (steps, values) for metric, steps, values in page.run(points)}
-    assert {"train/loss", "val/spearman", "val/alignment", "val/uniformity", "val/gram_sum"} <= curves.keys()
+    assert {"train/loss", "val/spearman", "val/alignment", "val/uniformity", "geometry/gram_sum"} <= curves.keys()
     assert curves["train/loss"][0] == list(range(1, 17))
     with (run / "metrics.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["val/spearman"]]

@@ -22,6 +22,12 @@ def test_what_is_logged_together_is_one_group_and_steps_are_those_that_were_done
     assert found["val"].metrics["val/uniformity"] == pytest.approx([-1.5, -1.51639, -1.53225])
 
 
+def test_what_is_measured_at_validations_begins_before_training():
+    found = of("step,val/spearman,geometry/trace,train/loss\n0,0.5,660,\n0,,,1.5\n4,0.6,660,\n")
+    assert found["geometry"].steps == found["val"].steps == [0, 5]
+    assert found["train"].steps == [1]
+
+
 def test_a_loss_that_is_no_number_is_a_gap_at_its_step_and_not_left_out():
     found = of("step,train/loss,train/lr,val/spearman\n0,,,0.5\n0,1.5,0.1,\n1,nan,0.1,\n2,inf,0.1,\n3,0.5,0.1,\n")
     assert found["train"].steps == [1, 2, 3, 4]
@@ -42,13 +48,14 @@ def test_a_file_of_nothing_but_names_or_without_steps_has_no_curves():
 
 def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_no_curve():
     one = of("step,train/b,train/loss,train/a,test/spearman,own,val/uniformity\n0,1,1,1,,1,1\n1,1,1,1,,1,1\n2,,,,1,,\n")
-    two = of("step,val/spearman,val/x,speed/s\n0,1,1,1\n1,1,,1\n")
+    two = of("step,val/spearman,val/x,speed/s,geometry/trace\n0,1,1,1,1\n1,1,,1,1\n")
     groups = metric_groups([one, two, {}])
     assert [(group.name, group.metrics) for group in groups] == [
         ("val", ["val/spearman", "val/uniformity"]),
+        ("geometry", ["geometry/trace"]),
         ("train", ["train/loss", "train/a", "train/b"]),
         ("speed", ["speed/s"]),
         ("own", ["own"]),
     ]
-    assert [group.noisy for group in groups] == [False, True, True, True]
+    assert [group.noisy for group in groups] == [False, False, True, True, True]
     assert metric_groups([]) == metric_groups([{}]) == []
