@@ -1,6 +1,5 @@
 """python -m simcse_pl export, as a user runs it: what train.py trained, in every tool; and what is refused."""
 
-import json
 import shutil
 import sys
 
@@ -10,7 +9,12 @@ from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl import SimCSE
 from simcse_pl.__main__ import main
+from simcse_pl.commands.info import describe
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from tests.conftest import SENTENCES, tiny
@@ -24,6 +28,25 @@ def saved(make_model, tmp_path):
     return tmp_path / "saved"
 
 
+@pytest.fixture
+def export(monkeypatch, capsys):
+    """Run the command in this process: what it printed, and its errors where it ends with a status."""
+
+    def run(*arguments, status=None):
+        monkeypatch.setattr(sys, "argv", ["simcse_pl", "export", *map(str, arguments)])
+        if status is None:
+            main()
+        else:
+            with pytest.raises(SystemExit) as exit_:
+                main()
+            assert exit_.value.code == status
+        printed = capsys.readouterr()
+        return printed.out, printed.err
+
+    return run
+
+
+@pytest.mark.slow
 def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_model, sentences, tmp_path):
     """The README's own way: train, export with whitening, ONNX and 8 bits; four tools read the folder."""
     onnxruntime, library = pytest.importorskip("onnxruntime"), pytest.importorskip("sentence_transformers")
@@ -61,7 +84,7 @@ def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_mo
 
 
 def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
-    saved, make_model, tmp_path, monkeypatch, capsys
+    saved, make_model, export, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("simcse_pl.export.hub.get_token", lambda: None)
     full, flow, wide = tmp_path / "full", tmp_path / "flow", tmp_path / "wide"
@@ -83,33 +106,28 @@ def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
         ([make_model("bert"), new], "does not say how it is pooled"),
         ([tmp_path / "nothing", new], "nothing"),
     ):
-        monkeypatch.setattr(sys, "argv", ["simcse_pl", "export", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        printed = capsys.readouterr()
-        (line,) = printed.err.splitlines()
-        assert exit_.value.code == 2 and line.startswith("error: ") and message in line
-        assert not new.exists() and printed.out == ""
+        printed, error = export(*arguments, status=2)
+        (line,) = error.splitlines()
+        assert line.startswith("error: ") and message in line
+        assert not new.exists() and printed == ""
     assert [path.name for path in full.iterdir()] == ["notes.txt"]
 
 
-def test_what_was_exported_can_be_exported_again_but_not_processed_twice(saved, run_command, tmp_path):
+def test_what_was_exported_can_be_exported_again_but_not_processed_twice(saved, export, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
     RemoveComponents(1).fit(SentenceEncoder.from_pretrained(saved).encode(TEXTS)).save(tmp_path / "postprocess")
-    run_command("-m", "simcse_pl", "export", saved, once, "--postprocess", tmp_path / "postprocess")
-    run_command("-m", "simcse_pl", "export", once, twice)
+    assert export(saved, once, "--postprocess", tmp_path / "postprocess")[0].strip() == str(once)
+    export(once, twice)
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))
-    again = ["export", once, tmp_path / "third", "--postprocess", tmp_path / "postprocess"]
-    assert "has one already (remove_components)" in run_command("-m", "simcse_pl", *again, status=2).stderr
-    about = json.loads(run_command("-m", "simcse_pl", "info", once, "--json").stdout)
-    assert about["postprocess"] == "remove_components"
+    error = export(once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2)[1]
+    assert "has one already (remove_components)" in error
+    assert describe(SimCSE(once).encoder)["postprocess"] == "remove_components"
     shutil.rmtree(once / "1_Pooling")
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))  # ours needs no module of theirs
 
 
-def test_an_encoder_with_post_processing_is_not_trained_on(saved, train, run_command, sentences, tmp_path):
-    RemoveComponents(1).fit(SentenceEncoder.from_pretrained(saved).encode(TEXTS)).save(tmp_path / "postprocess")
-    run_command("-m", "simcse_pl", "export", saved, tmp_path / "once", "--postprocess", tmp_path / "postprocess")
-    options = ["data=text", f"data.train={sentences}", f"model.name={tmp_path / 'once'}", "model.num_layers=null"]
-    done, _ = train(*options, "model.pooling=null", "model.max_length=null", "data.max_length=20", status=2)
-    assert "error: this encoder has a post-processing" in done.stderr
+def test_an_encoder_with_post_processing_is_not_trained_on(saved):
+    encoder = SentenceEncoder.from_pretrained(saved)
+    encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
+    with pytest.raises(UserError, match="this encoder has a post-processing"):
+        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))

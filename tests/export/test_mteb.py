@@ -25,6 +25,7 @@ def bundle(tmp_path):
     return tmp_path / "bundle"
 
 
+@pytest.mark.slow
 def test_the_command_gives_the_score_that_scipy_does(run_command, bundle, tmp_path):
     given = ["mteb", MINILM, "STSBenchmark", "--senteval-dir", bundle, "--out", tmp_path / "results"]
     done = run_command("-m", "simcse_pl", *given)

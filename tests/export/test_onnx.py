@@ -27,8 +27,8 @@ def run(path, tokenizer, sentences):
     ("architecture", "pooling", "head", "normalize"),
     [
         ("bert", "cls", "mlp", True),
-        ("roberta", "first_last", "mlp_train_only", False),
-        ("modernbert", "max", "none", True),
+        pytest.param("roberta", "first_last", "mlp_train_only", False, marks=pytest.mark.slow),
+        pytest.param("modernbert", "max", "none", True, marks=pytest.mark.slow),
     ],
 )
 def test_any_batch_and_length_gives_the_encoders_vectors(architecture, pooling, head, normalize, make_model, tmp_path):
@@ -67,6 +67,7 @@ def test_a_graph_that_differs_is_not_kept(make_model, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_weights_too_large_for_one_file_stand_beside_it(make_model, tmp_path, monkeypatch):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
     monkeypatch.setattr(onnx, "_LARGEST_FILE", 1000)
