@@ -157,9 +157,8 @@ def _path_so_far(folder: Path) -> list[dict[str, float]]:
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    images = {
-        name: figure for name, figure in figures.items() if name != "alignment_uniformity"
-    }  # of one, it says little
+    # A plane with one point alone says little.
+    images = {name: figure for name, figure in figures.items() if name != "alignment_uniformity"}
     run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
     scores = {task.task: task.all.spearman for task in result.sts} | {t.task: t.accuracy for t in result.transfer}
     run.summary.update({f"evaluation/{task}": score for task, score in scores.items()})

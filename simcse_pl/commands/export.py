@@ -1,11 +1,13 @@
 """Write an encoder as a folder that sentence-transformers and transformers load, with a model card; to share, too."""
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from rich.console import Console
 
 from simcse_pl.commands.common import add_encoder
+from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import SETTINGS_FILE
 from simcse_pl.errors import UserError, one_line
@@ -16,7 +18,6 @@ from simcse_pl.files import written_whole
 from simcse_pl.load import load_encoder
 from simcse_pl.postprocess.saved import load as load_postprocess
 from simcse_pl.report.results import Result, read
-from simcse_pl.sample import sts_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,11 +53,12 @@ def run(arguments: argparse.Namespace) -> None:
             encoder.save_pretrained(new)
             if arguments.onnx or arguments.int8:
                 with console.status("writing ONNX, and comparing it with the encoder"):
-                    write_onnx(encoder, new / "onnx", sts_sentences(), arguments.int8)
+                    write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
             repository, about = arguments.push_to_hub, (arguments.license, arguments.language)
             write_card(new, folder.absolute().name, encoder, trained, results, repository, *about)
     except BaseException as error:
-        folder.rmdir()  # it was empty, or not there
+        with contextlib.suppress(OSError):  # it cannot even be made, perhaps
+            folder.rmdir()  # it was empty, or not there
         if isinstance(error, OSError):
             raise UserError(f"cannot write to {folder}: {one_line(error)}") from error
         raise

@@ -47,6 +47,11 @@ class StsTask:
         """All subsets, one after the other."""
         return [pair for subset in self.subsets.values() for pair in subset]
 
+    @property
+    def sentences(self) -> list[str]:
+        """Those of all pairs, in their order."""
+        return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
+
 
 def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
     """One of `STS_TASKS` from a SentEval bundle (its data/downstream).

@@ -31,7 +31,7 @@ def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int
         tasks: the splits `train`, `dev` and `test`.
         seed: of the weights and the order of batches.
     """
-    sentences = sorted({s for task in tasks.values() for pair in task.pairs for s in (pair.first, pair.second)})
+    sentences = sorted({sentence for task in tasks.values() for sentence in task.sentences})
     row = {sentence: i for i, sentence in enumerate(sentences)}
     vectors = encode(sentences).float()
 

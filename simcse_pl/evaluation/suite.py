@@ -50,7 +50,7 @@ class Suite:
         """The distinct sentences of all tasks; a corpus to search is none of them."""
         related = [task for splits in self.relatedness.values() for task in splits.values()]
         scored = [*self.sts, *related, *([self.geometry] if self.geometry else [])]
-        of_pairs = {sentence for task in scored for pair in task.pairs for sentence in (pair.first, pair.second)}
+        of_pairs = {sentence for task in scored for sentence in task.sentences}
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
         return sorted(of_pairs.union(*(example.sentences for example in examples)))
 

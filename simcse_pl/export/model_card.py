@@ -10,14 +10,12 @@ import jinja2
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError, one_line
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import CURVES_FILE, Result, RunPath, read, read_json, validated
 from simcse_pl.report.style import figure_files
-from simcse_pl.report.sweep_runs import TrainingRun
+from simcse_pl.report.sweep_runs import TrainingRun, read_yaml
 from simcse_pl.report.tables import RESULTS_FILE
 
 CARD_FILE = "README.md"
@@ -79,10 +77,7 @@ def trained_by(encoder: str) -> TrainedBy | None:
     run = read(folder)
     assert isinstance(run, RunPath)  # the curves are there
     options = " ".join(str(_public(option)) for option in scores.overrides or [])
-    try:
-        config = OmegaConf.to_container(OmegaConf.load(folder / _CONFIG))
-    except (OmegaConfBaseException, yaml.YAMLError, OSError) as error:
-        raise UserError(f"{folder / _CONFIG} is damaged: {one_line(error)}") from error
+    config = OmegaConf.to_container(read_yaml(folder / _CONFIG))
     return TrainedBy(run, scores, f"python train.py {options}".rstrip(), _public(config))
 
 

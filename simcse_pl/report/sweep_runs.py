@@ -190,7 +190,7 @@ def _run(file: Path) -> TrainingRun | None:
 
 def _hydras_record(folder: Path) -> dict[str, Any]:
     """Options, choices of groups and seed, from what Hydra writes before a job starts."""
-    overrides, hydra, config = (_yaml(folder / f"{name}.yaml") for name in ("overrides", "hydra", "config"))
+    overrides, hydra, config = (read_yaml(folder / f"{name}.yaml") for name in ("overrides", "hydra", "config"))
     choices = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
     seed = OmegaConf.select(config, "seed")
     return {
@@ -200,8 +200,12 @@ def _hydras_record(folder: Path) -> dict[str, Any]:
     }
 
 
-def _yaml(file: Path) -> Any:
-    """A file's content; nothing where there is no such file."""
+def read_yaml(file: Path) -> Any:
+    """What a file of Hydra's holds, nothing resolved; nothing where there is no such file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     try:
         return OmegaConf.load(file) if file.is_file() else OmegaConf.create()
     except (YAMLError, OSError, ValueError) as error:
@@ -216,7 +220,7 @@ def _option(override: str) -> tuple[str, str]:
 def _missing(folder: Path) -> list[str]:
     """The jobs that were planned, numbered from 0 on, and have no folder."""
     present = {int(job.name) for job in job_folders(folder)}
-    planned = max(max(present) + 1, _planned(_yaml(folder / "multirun.yaml")))
+    planned = max(max(present) + 1, _planned(read_yaml(folder / "multirun.yaml")))
     return [str(number) for number in range(planned) if number not in present]
 
 

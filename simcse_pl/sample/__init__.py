@@ -15,12 +15,6 @@ def path(name: str) -> str:
     return str(Path(__file__).parent / name)
 
 
-def sts_sentences() -> list[str]:
-    """The sentences of sts_test.tsv."""
-    with open(path("sts_test.tsv"), encoding="utf-8", newline="") as file:
-        return [row[side] for row in csv.DictReader(file, delimiter="\t") for side in ("sentence1", "sentence2")]
-
-
 def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False) -> str:
     """The path of nli.csv's premises, each with one hypothesis a row; written once, kept in the user's cache.
 

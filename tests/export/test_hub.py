@@ -1,8 +1,7 @@
 """Pushing to the hub: what is missing is told at once, and the whole folder goes up."""
 
-from types import SimpleNamespace
-
 import pytest
+from huggingface_hub import RepoUrl
 
 from simcse_pl.errors import UserError
 from simcse_pl.export import hub
@@ -16,7 +15,7 @@ class Api:
 
     def create_repo(self, name, **options):
         self.calls.append((name, options))
-        return SimpleNamespace(repo_id=f"me/{name}", __str__=None)
+        return RepoUrl(f"https://huggingface.co/me/{name}")
 
     def upload_folder(self, repo_id, folder_path, commit_message):
         if not list(folder_path.iterdir()):
@@ -43,7 +42,7 @@ def test_the_folder_is_uploaded_whole(tmp_path, monkeypatch):
     api = Api()
     monkeypatch.setattr(hub, "HfApi", lambda: api)
     (tmp_path / "README.md").write_text("card")
-    hub.push(tmp_path, "encoder", private=True)
+    assert hub.push(tmp_path, "encoder", private=True) == "https://huggingface.co/me/encoder"
     assert api.calls == [("encoder", {"private": True, "exist_ok": True}), ("me/encoder", ["README.md"])]
     (tmp_path / "README.md").unlink()
     with pytest.raises(UserError, match="is written, but the hub did not take it: no space"):

@@ -1,5 +1,6 @@
 """The model card: what the hub reads of it, scores beside the paper's, the recipe without the machine's folders."""
 
+import json
 import re
 
 import pytest
@@ -34,7 +35,7 @@ def run(tmp_path):
         "objective": "${objective_of_sweep}",
     }
     results = {"best": scores, "test": scores, "before": scores, "validation": "STS-B", "steps": 10}
-    (folder / "results.json").write_text(__import__("json").dumps(results | {"overrides": overrides}))
+    (folder / "results.json").write_text(json.dumps(results | {"overrides": overrides}))
     (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
     (folder / "metrics.csv").write_text(
         "step,val/alignment,val/uniformity,val/spearman\n0,0.2,-1,0.4\n9,0.25,-1.5,0.5\n"

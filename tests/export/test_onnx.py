@@ -1,5 +1,7 @@
 """The ONNX graphs: the encoder's vectors at any batch and length, and what is not kept."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,6 @@ def test_weights_too_large_for_one_file_stand_beside_it(make_model, tmp_path, mo
 
 def test_missing_packages_are_told_in_a_line(make_model, tmp_path, monkeypatch):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
-    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install 'simcse_pl\[onnx\]'"):
         write_onnx(encoder, tmp_path, SENTENCES)

@@ -74,8 +74,7 @@ def read_corpus(path: str | None) -> Corpus:
         UserError: no such file, a damaged one, or fewer than two sentences.
     """
     if path is None:
-        sentences = [sentence for pair in load_sample("test").pairs for sentence in (pair.first, pair.second)]
-        return Corpus("the project's sample", list(dict.fromkeys(sentences)))
+        return Corpus("the project's sample", list(dict.fromkeys(load_sample("test").sentences)))
     sentences = list(dict.fromkeys(read_sentences(path)))
     if len(sentences) < 2:
         raise UserError(f"{path} has one sentence alone: a neighbour takes two")
