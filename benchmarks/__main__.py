@@ -36,6 +36,7 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
         ([*short, "2", *rows], ["train_triplets"]),
         (["encode", "--rounds", "2", "--sentences", "512"], ["encode"]),
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
+        (["search"], ["index", "search_one", "search"]),
         (["data"], ["data", "data_first_step"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]

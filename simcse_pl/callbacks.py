@@ -10,7 +10,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.distributed import rank, world_size
-from simcse_pl.metrics import Uniformity, gram_bound
+from simcse_pl.geometry import gram_bound
+from simcse_pl.metrics import Uniformity
 
 OF_VALIDATION = ("val/", "geometry/")  # how the names of what is measured at a validation begin
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -15,7 +14,6 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
 from simcse_pl.encoder_files import Saved, Settings, parse_settings
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import written_whole
 
 ENTRY = "simcse_pl.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -40,23 +38,6 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
         tokenizer.save_pretrained(folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(Path(folder).iterdir())}
     return {"settings": asdict(settings), "files": files}
-
-
-class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and moves it there, so that a kill or a full disk leaves the one before."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Lightning calls this on rank 0.
-
-        Raises:
-            UserError: it cannot be written.
-        """
-        path = Path(path)
-        try:
-            with written_whole(path.parent) as new:
-                torch.save(checkpoint, new / path.name)
-        except (OSError, RuntimeError) as error:  # torch's own writer raises the latter when the disk is full
-            raise UserError(f"cannot write {path}: {one_line(error)}; the checkpoint before is whole") from error
 
 
 def read_checkpoint(

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning.utilities import rank_zero_only
+from lightning_utilities.core.rank_zero import rank_zero_only  # what Lightning sets, without its import
 from torch import Tensor
 
 

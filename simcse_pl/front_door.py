@@ -10,15 +10,12 @@ from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.errors import USER_ERROR_STATUS, UserError, one_line
 
 T = TypeVar("T")
-
-_MISTAKES = (UserError, MisconfigurationException)  # the latter: a device that is not there, say
 
 # What libraries warn of that is as it should be here.
 _EXPECTED = (
@@ -50,7 +47,7 @@ def errors_in_one_line(task: Callable[[DictConfig], T]) -> Callable[[DictConfig]
                 raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
             return task(config)
         except Exception as error:
-            mistake = next((cause for cause in _causes(error) if isinstance(cause, _MISTAKES)), None)
+            mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
             goes_on = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
             if mistake is not None:
                 print(f"error: {one_line(mistake)}", file=sys.stderr)
@@ -72,6 +69,11 @@ def _missing(node: Any, name: str = "") -> Iterator[str]:
     elif isinstance(node, dict):
         for key, value in node.items():
             yield from _missing(value, f"{name}.{key}" if name else str(key))
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Lightning's are known by their name: its import takes seconds, and evaluate.py does without it."""
+    return isinstance(error, UserError) or type(error).__name__ == "MisconfigurationException"  # no such device, say
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

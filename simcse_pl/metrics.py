@@ -1,123 +1,13 @@
-"""Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper) and isotropy, as torchmetrics."""
+"""What validation measures over many batches and ranks, as torchmetrics: alignment, uniformity, Spearman."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric, SpearmanCorrCoef
 from torchmetrics.utilities import dim_zero_cat
 
-_ROWS_AT_A_TIME = 2048
-
-
-def alignment(x: Tensor, y: Tensor) -> Tensor:
-    """How close positives are: E ||f(x) - f(y)||^2 over pairs of positives (equation 2). Smaller is better.
-
-    Args:
-        x, y: [n, dim], row i of one the positive of row i of the other; they are normalized here.
-
-    Returns:
-        A scalar in [0, 4]; not a number where n is 0.
-    """
-    return (F.normalize(x, dim=-1) - F.normalize(y, dim=-1)).square().sum(dim=-1).mean()
-
-
-def uniformity(x: Tensor) -> Tensor:
-    """How evenly embeddings cover the sphere: log E exp(-2 ||f(x) - f(y)||^2) (equation 3). Smaller is better.
-
-    The mean is over all n (n - 1) / 2 pairs of different rows, taken in blocks, so that memory grows with n.
-
-    Args:
-        x: [n, dim]; normalized here.
-
-    Returns:
-        A scalar in [-8, 0]; not a number where n is below 2.
-    """
-    x = F.normalize(x, dim=-1)
-    n = len(x)
-    total = torch.zeros((), device=x.device)
-    for start in range(0, n, _ROWS_AT_A_TIME):
-        rows = x[start : start + _ROWS_AT_A_TIME]
-        squared_distances = (2 - 2 * rows @ x[start:].T).clamp(min=0)
-        total += torch.exp(-2 * squared_distances).triu(diagonal=1).sum()
-    return (total / (n * (n - 1) / 2) if n > 1 else total * torch.nan).log().to(x.dtype)
-
-
-def singular_spectrum(x: Tensor) -> Tensor:
-    """The singular values of the embedding matrix, its rows normalized, over the largest (Appendix F).
-
-    Args:
-        x: [n, dim]; normalized here.
-
-    Returns:
-        [min(n, dim)] in float64, descending from 1.
-    """
-    values: Tensor = torch.linalg.svdvals(F.normalize(x.double(), dim=-1))
-    return values / values[0]
-
-
-def effective_rank(spectrum: Tensor) -> Tensor:
-    """How many directions a spectrum spreads over: exp of the entropy of its shares (Roy and Vetterli 2007).
-
-    Args:
-        spectrum: singular values [k], of any scale.
-
-    Returns:
-        A scalar in [1, k].
-    """
-    entropy: Tensor = torch.special.entr(spectrum / spectrum.sum()).sum()
-    return entropy.exp()
-
-
-def principal_variances(x: Tensor) -> Tensor:
-    """The variance along each principal component, [dim] in float64, descending; not numbers where n is below 2."""
-    variances: Tensor = torch.linalg.eigvalsh(torch.cov(x.double().T).view(x.shape[1], -1))
-    return variances.flip(0).clamp(min=0)
-
-
-def isoscore(variances: Tensor) -> Tensor:
-    """How evenly variance is spread over all dimensions (Rudman et al. 2022): 0 is one direction, 1 all alike.
-
-    Their five steps come down to (r - 1) / (dim - 1) with r = (sum v)^2 / sum v^2, the participation ratio.
-
-    Args:
-        variances: along the principal components [dim]; dim must be 2 or more.
-    """
-    return (variances.sum().square() / variances.square().sum() - 1) / (len(variances) - 1)
-
-
-@dataclass(frozen=True)
-class GramBound:
-    """What section 5 of the paper argues with: W holds n embeddings of length 1, and W W^T their cosines.
-
-    Where all cosines are 0 or more, Sum(W W^T) is an upper bound of the largest eigenvalue (Merikoski 1984); the trace,
-    n, is the sum of all eigenvalues. Sum(W W^T) / n is always a lower bound, the Rayleigh quotient of equal weights.
-
-    Args:
-        gram_sum: the sum of all entries.
-        largest_eigenvalue: of W W^T.
-        trace: n, but for rows of zeros.
-        nonnegative: the share of entries that are 0 or more.
-    """
-
-    gram_sum: float
-    largest_eigenvalue: float
-    trace: float
-    nonnegative: float
-
-
-def gram_bound(x: Tensor) -> GramBound:
-    """Sum(W W^T), the largest eigenvalue and the trace of the embeddings x [n, dim], normalized here."""
-    w = F.normalize(x.double(), dim=-1)
-    nonnegative = sum(int((rows @ w.T >= 0).sum()) for rows in w.split(_ROWS_AT_A_TIME))
-    return GramBound(
-        gram_sum=float(w.sum(dim=0).square().sum()),
-        largest_eigenvalue=float(torch.linalg.eigvalsh(w.T @ w)[-1]),
-        trace=float(w.square().sum()),
-        nonnegative=nonnegative / len(w) ** 2,
-    )
+from simcse_pl.geometry import alignment, uniformity
 
 
 class SpearmanCorrelation(SpearmanCorrCoef):

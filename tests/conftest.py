@@ -5,6 +5,7 @@ import logging
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has commands ignore it
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads this when it is imported
 os.environ["WANDB_MODE"] = "offline"
 if "PYTEST_XDIST_WORKER" in os.environ:  # a core is a worker's, and its commands'
@@ -30,7 +32,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
-ROOT = Path(__file__).parent.parent
+from tests.forks import ROOT, SECONDS, Forks, forks
 
 SENTENCES = [
     "A man is playing a guitar on the street.",
@@ -137,19 +139,30 @@ def environment(**given: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in left_out} | given
 
 
-@pytest.fixture
-def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a front door or a module in a process of its own, with its output folders under tmp_path."""
+@pytest.fixture(scope="session")
+def forks_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What forks the processes that `run_command` runs."""
+    with forks(tmp_path_factory.mktemp("forks")) as one:
+        yield one
 
-    def run(*arguments: str | Path, status: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, *map(str, arguments)],
-            cwd=ROOT,
-            env=environment(**{"NETRC": str(tmp_path / "netrc")} | given),
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+
+@pytest.fixture
+def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a front door or a module in a process of its own, with its output folders under tmp_path.
+
+    The process has the libraries from the start, unless it is to be a `fresh` one, has variables of its own, which
+    libraries read when they are imported, or is not a script or a module.
+    """
+
+    def run(
+        *arguments: str | Path, status: int = 0, fresh: bool = False, **given: str
+    ) -> subprocess.CompletedProcess[str]:
+        own = environment(**{"NETRC": str(tmp_path / "netrc")} | given)
+        if fresh or given or arguments[0] in ("-c", "-X"):
+            command = [sys.executable, *map(str, arguments)]
+            done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=SECONDS)
+        else:
+            done = forks_of_session.run(*arguments, environment=own)
         assert done.returncode == status, done.stdout + done.stderr
         return done
 
@@ -188,13 +201,13 @@ def sentences(tmp_path: Path) -> Path:
 def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
     """Run train.py for 4 steps on whatever is given; returns the process and the run's folder."""
 
-    def run(*arguments: str, status: int = 0, folder: str = "run", **environment: str) -> Any:
+    def run(*arguments: str, status: int = 0, folder: str = "run", **how: Any) -> Any:
         given = {argument.partition("=")[0] for argument in arguments}
         small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
         defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
         defaults.append("data.validation=[sample]")
         where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
-        done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **environment)
+        done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **how)
         return done, tmp_path / folder
 
     return run

@@ -132,6 +132,14 @@ def test_importing_the_package_is_light(run_command):
         simcse_pl.nothing  # noqa: B018
 
 
+def test_what_does_not_train_does_without_lightning(run_command):
+    """Its import takes a second and a half of those that a user waits for."""
+    code = (
+        "import sys, simcse_pl.api, evaluate; print({'pytorch_lightning', 'torchmetrics', 'wandb'} & set(sys.modules))"
+    )
+    assert run_command("-c", code).stdout == "set()\n"
+
+
 def test_a_saved_index_answers_the_same_in_a_new_process(fresh, make_model, run_command, tmp_path):
     fresh.build_index(SENTENCES)
     fresh.save_index(tmp_path)

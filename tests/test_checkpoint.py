@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import save_file
 
-from simcse_pl.checkpoint import ENTRY, WholeCheckpoints, describe
+from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.encoder import HEADS, SentenceEncoder
 from simcse_pl.encoder_files import Settings
 from simcse_pl.errors import UserError
@@ -177,21 +177,3 @@ def test_files_that_are_no_checkpoints_are_told(damage, checkpoint, tmp_path):
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_checkpoint(path)
     assert "\n" not in str(error.value) and str(path) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "error", [OSError(28, "No space left on device"), RuntimeError("enforce fail: file write failed")]
-)
-def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path, monkeypatch, error):
-    path, files = tmp_path / "checkpoints" / "last.ckpt", WholeCheckpoints()
-    files.save_checkpoint({"step": 1}, path)
-
-    def half(content, where):
-        Path(where).write_bytes(b"half")
-        raise error
-
-    monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(UserError, match=f"cannot write {path}: .*; the checkpoint before is whole"):
-        files.save_checkpoint({"step": 2}, path)
-    assert torch.load(path, weights_only=True) == {"step": 1}
-    assert [file.name for file in path.parent.iterdir()] == ["last.ckpt"]

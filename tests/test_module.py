@@ -14,7 +14,7 @@ from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
-from simcse_pl.metrics import alignment, uniformity
+from simcse_pl.geometry import alignment, uniformity
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective

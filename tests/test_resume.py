@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import pandas
 import pytest
@@ -12,7 +10,7 @@ import torch
 from simcse_pl.dashboard import PLANE
 from simcse_pl.errors import UserError
 from simcse_pl.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
-from tests.conftest import ROOT, SENTENCES, environment, tiny
+from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
@@ -38,7 +36,7 @@ def assert_same(folder, whole):
 
 
 @pytest.fixture
-def forked(tmp_path, make_model):
+def forked(tmp_path, make_model, forks_of_session):
     """Run train.py several times, each with dropout, a view, a queue, MLM and batches that go over epochs."""
     (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
@@ -52,21 +50,12 @@ def forked(tmp_path, make_model):
     ]
 
     def run(*runs):
-        order = [
-            {"arguments": [*given, *options, f"hydra.run.dir={tmp_path}/{folder}"], "kill": kill}
-            for folder, options, kill in runs
-        ]
-        done = subprocess.run(
-            [sys.executable, "tests/forked_runs.py"],
-            input=json.dumps(order),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=True,
-            env=environment(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), WANDB_MODE="offline"),
-        )
-        return json.loads(done.stdout)
+        ended = []
+        for folder, options, kill in runs:
+            arguments = ["train.py", *given, *options, f"hydra.run.dir={tmp_path}/{folder}"]
+            done = forks_of_session.run(*arguments, environment=environment(WANDB_MODE="offline"), kill=kill)
+            ended.append((done.returncode, done.stderr))
+        return ended
 
     return run
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from simcse_pl.data.sts import ALIKE_ABOVE, ScoredPair, StsTask
 from simcse_pl.evaluation import Encode
-from simcse_pl.metrics import (
+from simcse_pl.geometry import (
     GramBound,
     alignment,
     effective_rank,

@@ -47,8 +47,9 @@ def test_operations_are_those_that_torch_counts(make_model):
         ("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
         ("evaluate", ["--rounds", "1"], 3),
+        ("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
-        pytest.param("memory", ["--sizes", "4", "8", "--chunk-size", "4", "--largest-pass", "8"], 4, marks=SLOW),
+        pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
     ],
 )
 def test_a_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
