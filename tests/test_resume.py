@@ -60,28 +60,34 @@ def forked(tmp_path, make_model, forks_of_session):
     return run
 
 
-def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path):
-    """Ten seeds, each killed at a random step, three of them once more while a checkpoint is written, and two told."""
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.slow)])
+def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path, seeds):
+    """Each seed killed at a random step, some once more while a checkpoint is written."""
     runs = [("whole", [], None)]
-    for seed in range(10):
+    for seed in seeds:
         chance = random.Random(seed)
         kills = [["training_step", chance.randint(1, STEPS)], ["saved", chance.randint(1, 2)]]
         kills = kills if seed < 3 else kills[:1]
         runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills, None)]
-    runs += [("told", ["resume=auto"], kill) for kill in (["told", 5], ["told", 1], None)]
-    runs += [("told_after_validation", ["resume=auto"], kill) for kill in (["told", 2], None)]  # before an epoch's last
     statuses = forked(*runs)
     for (folder, _, kill), (status, errors) in zip(runs, statuses, strict=True):
-        expected = (143,) if kill and kill[0] == "told" else (0, -9) if kill else (0,)
-        assert status in expected, (folder, kill, errors)
-        assert "told" not in folder or not kill or "stopped after step " in errors
-    assert sum(status == -9 for status, _ in statuses) >= 10
+        assert status in ((0, -9) if kill else (0,)), (folder, kill, errors)
+    assert sum(status == -9 for status, _ in statuses) >= len(seeds)
     whole = everything_of(tmp_path / "whole")
     assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
-    for seed in range(10):
+    for seed in seeds:
         assert_same(tmp_path / f"killed{seed}", whole)
-    assert_same(tmp_path / "told", whole)
-    assert_same(tmp_path / "told_after_validation", whole)
+
+
+def test_told_to_stop_it_ends_as_if_it_had_not_been(forked, tmp_path):
+    """Twice in the middle, and after a validation that comes before an epoch's last batch."""
+    twice = [("told", ["resume=auto"], kill) for kill in (["told", 5], ["told", 1], None)]
+    validated = [("validated", ["resume=auto"], kill) for kill in (["told", 2], None)]
+    statuses = forked(("whole", [], None), *twice, *validated)
+    assert [status for status, _ in statuses] == [0, 143, 143, 0, 143, 0], statuses
+    assert sum("stopped after step " in errors for _, errors in statuses) == 3
+    for folder in ("told", "validated"):
+        assert_same(tmp_path / folder, everything_of(tmp_path / "whole"))
 
 
 def test_in_wandb_it_goes_on_in_the_same_run(forked, tmp_path):
