@@ -18,7 +18,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
-from simcse_pl.front_door import errors_in_one_line
+from simcse_pl.front_door import failures_apart, run
 from simcse_pl.load import Encoder
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
@@ -32,7 +32,7 @@ TARGET, NLI = "target", "nli"
 
 
 @hydra.main(config_path="conf", config_name="evaluate", version_base="1.3")
-@errors_in_one_line
+@failures_apart
 def main(config: DictConfig) -> None:
     """Measure, print the tables, and write them and results.json into the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)
@@ -68,7 +68,7 @@ def main(config: DictConfig) -> None:
 
 def read_suite(config: DictConfig) -> Suite:
     """The data of all tasks; what is wrong with it is told before anything slow begins."""
-    tasks = [config.tasks] if isinstance(config.tasks, str) else list(config.tasks or [])
+    tasks = config.tasks or []
     if tasks and not config.senteval_dir:
         log.info("senteval_dir is not set: measuring on the project's own sample")
     if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
@@ -116,4 +116,4 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -19,7 +19,8 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.files import written_whole
-from simcse_pl.front_door import errors_in_one_line
+from simcse_pl.front_door import failures_apart, run
+from simcse_pl.front_door.types import wrong_values
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
@@ -33,7 +34,7 @@ log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path="conf", config_name="train", version_base="1.3")
-@errors_in_one_line
+@failures_apart
 def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
@@ -65,7 +66,7 @@ def main(config: DictConfig) -> float:
     module = build_module(config, encoder)
     options: Any = OmegaConf.to_container(config, resolve=True)
     data.setup()  # data that cannot be used is told before anything is logged
-    suite = load_suite(list(config.test_tasks), config.senteval_dir)
+    suite = load_suite(config.test_tasks, config.senteval_dir)
     with closing_run():
         with watched_ranks(trainer):
             trainer.loggers = list(instantiate(config.logger).values())
@@ -93,6 +94,8 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     """The encoder with what trains it."""
     if config.encoders not in ("one", "two"):
         raise UserError(f"encoders={config.encoders}: choose one or two")
+    for name, said in wrong_values(SimCSEModule, config):
+        raise UserError(f"{name}={config[name]}: it must be {said}")
     return SimCSEModule(
         encoder,
         instantiate(config.objective),
@@ -111,4 +114,4 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
 
 if __name__ == "__main__":
     keep_to_rank_0s_folder()
-    main()
+    run(main)

@@ -118,9 +118,9 @@ def to_first_step(source: Path, cache: Path, folder: Path) -> dict[str, float]:
     """Seconds from the command `python train.py`, and from its imports, to its first step."""
     callback = "+callbacks.first_step"
     command = [sys.executable, "-W", "ignore", "train.py", "data=text", f"data.train={source}", "trainer.max_steps=1"]
-    command += [f"{callback}._target_=benchmarks.data.FirstStep", f"hydra.run.dir={folder}"]
+    command += [f"{callback}._target_=benchmarks.data.FirstStep", "allow_classes=[benchmarks.data.FirstStep]"]
     own = {"XDG_CACHE_HOME": str(cache), "WANDB_MODE": "offline", "WANDB_SILENT": "true", "SENTEVAL_DIR": ""}
-    command.append(f"{callback}.begin={time.time()}")
+    command += [f"hydra.run.dir={folder}", f"{callback}.begin={time.time()}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | own)
     seconds: dict[str, float] = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"'))
     return seconds

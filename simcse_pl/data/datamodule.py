@@ -74,6 +74,8 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"data.max_length={max_length}: this model reads {shortest} to {longest} tokens")
         if batch_size < 1:
             raise UserError(f"data.batch_size={batch_size}: it must be at least 1")
+        if num_workers < 0:
+            raise UserError(f"data.num_workers={num_workers}: it must be 0 or more")
         if view is not None and view.following and (columns is not None or label_column is not None):
             option = "data.columns" if columns is not None else "data.label_column"
             raise UserError(f"{option}: this view takes the sentences that follow in a text file, which has no columns")

@@ -67,13 +67,13 @@ class SuiteResults:
 
 
 def load_suite(
-    names: Sequence[str], senteval_dir: str | Path | None, split: str = "test", regressor: bool = False
+    names: Sequence[str] | str, senteval_dir: str | Path | None, split: str = "test", regressor: bool = False
 ) -> Suite:
     """Read the data of the tasks that are asked for; one that cannot be read keeps no other from being read.
 
     Args:
-        names: `sts`, `transfer` and `geometry`, or tasks by name. Of the first two, tasks that the bundle does not
-            have are left out with a line in the log; a task that is asked for by its own name has failed then.
+        names: one or several of `sts`, `transfer` and `geometry`, or tasks by name. Of the first two, tasks that the
+            bundle does not have are left out with a line in the log; one asked for by its own name has failed then.
         senteval_dir: a SentEval bundle; where None, the project's own sample stands in for STS.
         split: `test`, or `dev`, which STS-B and SICK-R have.
         regressor: for STS-B and SICK-R, read what SentEval's regressor is trained on, too.
@@ -84,6 +84,9 @@ def load_suite(
     """
     groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
     known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, Sequence):
+        raise UserError(f"tasks={names}: give one, or a list such as [sts,MR]")
     for name in names:
         if name not in known:
             raise UserError(f"tasks: no task {name}; choose among {', '.join(known)}")

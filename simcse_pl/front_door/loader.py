@@ -1,0 +1,64 @@
+"""Hydra's loader of configs, with what is wrong told in a line, and what may not be trusted refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.errors import UserError
+from simcse_pl.front_door.names import explained
+from simcse_pl.front_door.trust import ALLOW, check_trust
+
+
+class CheckedLoader(ConfigLoaderImpl):
+    """Every config of a run comes through here: the command's, and each job's of a sweep."""
+
+    def load_configuration(
+        self, config_name: str | None, overrides: list[str], run_mode: RunMode, *further: Any, **options: Any
+    ) -> DictConfig:
+        """Compose a config.
+
+        Raises:
+            UserError: an option or a choice that does not exist, a value that cannot be read, or a config that may not
+                be trusted (see `check_trust`).
+        """
+        try:
+            config = super().load_configuration(config_name, overrides, run_mode, *further, **options)
+        except HydraException as error:
+            names = dict.fromkeys(self._names(config_name, overrides, run_mode))
+            raise UserError(explained(error, names)) from error
+        check_trust(config, overrides, _allowed(overrides))
+        return config
+
+    def _names(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> Iterator[str]:
+        """The options that there are with the groups chosen, as far as these can be read."""
+        groups = self.get_group_options("", ObjectType.GROUP)
+        chosen = [own for own in overrides if own.partition("=")[0] in groups]
+        for kept in (chosen, []):
+            try:
+                config = super().load_configuration(config_name, kept, run_mode, validate_sweep_overrides=False)
+            except HydraException:
+                continue
+            options = _dotted(OmegaConf.to_container(config))
+            yield from groups
+            yield from (name for name in options if name.partition(".")[0] != "hydra" and not name.endswith("_"))
+            return
+
+
+def _dotted(node: Any, under: str = "") -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield f"{under}{key}"
+            yield from _dotted(value, f"{under}{key}.")
+
+
+def _allowed(overrides: list[str]) -> list[str]:
+    """The value of `allow_classes`: of the command line alone, as a config could allow itself anything."""
+    given = [own for own in overrides if own.lstrip("+").startswith(f"{ALLOW}=")]
+    values = [override.value() for override in OverridesParser.create().parse_overrides(given)]
+    return [str(name) for value in values for name in (value if isinstance(value, list) else [value])]

@@ -1,0 +1,105 @@
+"""The values of options against the types of what they are given to, before anything is built."""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+from pydantic import TypeAdapter, ValidationError
+
+from simcse_pl.errors import UserError
+
+_SAID = {
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    str: "text (put numbers in quotes)",
+    Path: "a path",
+    types.NoneType: "null",
+}
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+
+
+def check_types(config: DictConfig) -> None:
+    """Hold every value that a config gives to a class or function against the type that it asks for.
+
+    Types that are not of YAML (an encoder, a view) are left to whoever is given them.
+
+    Raises:
+        UserError: a value of another type.
+    """
+    written = OmegaConf.to_container(config)
+    for place, node in _built(OmegaConf.to_container(config, resolve=True)):
+        for name, said in wrong_values(get_object(node["_target_"]), node):
+            raise UserError(f"{_said_by_user(written, [*place, name])}={node[name]}: it must be {said}")
+
+
+def wrong_values(made: Callable[..., Any], values: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """The arguments of a class or function whose values are of another type than it asks for.
+
+    Args:
+        made: the class or function.
+        values: by the names of arguments; what is none of them is left alone.
+
+    Yields:
+        The name of an argument, and what its value must be.
+    """
+    required = [name for name, one in inspect.signature(made).parameters.items() if one.default is one.empty]
+    for name, hint in _hints(made).items():
+        if name not in values or (said := _in_words(hint)) is None:
+            continue
+        if isinstance(values[name], Mapping) and "_target_" in values[name]:
+            continue
+        if values[name] is None and name in required:  # a part that is built where this is given
+            continue
+        try:
+            TypeAdapter(hint).validate_python(values[name], strict=True)
+        except ValidationError:
+            yield name, said
+
+
+def _hints(made: Callable[..., Any]) -> dict[str, Any]:
+    """By argument; a function that takes further ones gives them to the constructor of what it returns."""
+    if inspect.isclass(made):
+        return typing.get_type_hints(made.__init__)
+    hints = typing.get_type_hints(made)
+    returned = hints.pop("return", None)
+    takes_further = any(one.kind == one.VAR_KEYWORD for one in inspect.signature(made).parameters.values())
+    return _hints(returned) | hints if takes_further and inspect.isclass(returned) else hints
+
+
+def _built(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Every part of a config that names a class or function, and where it stands."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    if isinstance(node, dict) and "_target_" in node:
+        yield place, node
+    for key, value in items:
+        yield from _built(value, (*place, key))
+
+
+def _said_by_user(written: Any, place: Sequence[Any]) -> str:
+    """The option's name; where its value is a reference, the name of what it refers to."""
+    value = written
+    for key in place:
+        value = value[key]
+        if isinstance(value, str) and (reference := _REFERENCE.fullmatch(value)):
+            return reference[1]
+    return ".".join(map(str, place))
+
+
+def _in_words(hint: Any) -> str | None:
+    """What a value must be; None for a type that YAML has no values of."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        parts = [_in_words(argument) for argument in arguments]
+        return None if None in parts else " or ".join(dict.fromkeys(part for part in parts if part))
+    if origin is typing.Literal:
+        return " or ".join(map(str, arguments))
+    if inspect.isclass(origin) and issubclass(origin, Sequence):
+        return "a list" if _in_words(arguments[0]) else None
+    return _SAID.get(hint)

@@ -1,0 +1,44 @@
+"""How a front door ends: whose fault it was, in one line; and a traceback for whoever asks."""
+
+import sys
+
+import pytest
+
+from simcse_pl import front_door
+from simcse_pl.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("x=1: no\nmore"), 2, "error: x=1: no\n"),
+        (
+            KeyError("x"),
+            1,
+            "error: KeyError: 'x' (this should not happen; debug=true shows where)\n",
+        ),
+    ],
+)
+def test_an_error_is_one_line(error, status, line, monkeypatch, capsys):
+    def main():
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit) as end:
+        front_door.run(main)
+    assert (end.value.code, capsys.readouterr().err) == (status, line)
+    monkeypatch.setattr(sys, "argv", ["train.py", "debug=true"])
+    with pytest.raises(SystemExit) as end:
+        front_door.run(main)
+    assert end.value.code == status and "Traceback" in capsys.readouterr().err
+
+
+def test_the_users_mistake_is_found_among_the_causes(monkeypatch, capsys):
+    def main():
+        raise RuntimeError("in a callback") from UserError("x=1: no")
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit) as end:
+        front_door.run(main)
+    assert (end.value.code, capsys.readouterr().err) == (2, "error: x=1: no\n")
