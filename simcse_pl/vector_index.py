@@ -121,3 +121,40 @@ def inverted_file(vectors: Array, lists: int | None = None, probes: int | None =
     index.add(vectors)
     index.nprobe = min(probes or math.ceil(lists / 4), lists)
     return index
+
+
+def of_clusters(vectors: Array, centroids: Array, probes: int) -> "faiss.IndexIVFFlat":
+    """The inverted file that has these `parts`.
+
+    Args:
+        vectors: [n, dim] float32.
+        centroids: [lists, dim] float32.
+        probes: clusters that are searched for a query, 1 to `lists`.
+
+    Raises:
+        UserError: FAISS is not installed.
+    """
+    need_faiss()
+    import faiss
+
+    lists, dim = centroids.shape
+    quantizer = faiss.IndexFlatIP(dim)
+    quantizer.add(centroids)
+    index = faiss.IndexIVFFlat(quantizer, dim, lists, faiss.METRIC_INNER_PRODUCT)
+    index.is_trained = True
+    index.add(vectors)
+    index.nprobe = probes
+    return index
+
+
+def parts(index: Any) -> dict[str, Array]:
+    """What an index is made of: its `vectors` [n, dim]; of an inverted file its `centroids` and `probes` [1] too."""
+    if not hasattr(index, "nlist"):
+        return {"vectors": index.reconstruct_n(0, index.ntotal)}
+    index.make_direct_map()  # by which it finds its vectors in their order
+    centroids = index.quantizer.reconstruct_n(0, index.nlist)
+    return {
+        "vectors": index.reconstruct_n(0, index.ntotal),
+        "centroids": centroids,
+        "probes": np.array([index.nprobe], np.int64),
+    }

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 import pyarrow
+import pyarrow.compute
 from filelock import FileLock
 from numpy.typing import NDArray
 from rich.console import Console
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
 T = TypeVar("T")
 
-_FORMAT = 1
+_FORMAT = 2
 _ROWS_A_BLOCK = 4096
 _ROWS, _SEAL = "rows.arrow", "seal.json"
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -45,7 +46,7 @@ class Seal:
     """What stands beside the rows and was written after them: without it they are not whole."""
 
     sha256: str
-    warning: str | None  # what the reader had to say, told at every start
+    warnings: list[str]  # of the reader, and of sentences that are cut; told at every start
 
 
 class Column(Sequence[T]):
@@ -58,13 +59,14 @@ class Column(Sequence[T]):
         return Column, (self._path, self._name)
 
     @cached_property
-    def _blocks(self) -> list[pyarrow.Array]:
+    def blocks(self) -> list[pyarrow.Array]:
+        """What it holds, as Arrow has it, so many rows a block."""
         reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(self._path)))
         return [reader.get_batch(i).column(self._name) for i in range(reader.num_record_batches)]
 
     @cached_property
     def _length(self) -> int:
-        return sum(map(len, self._blocks))
+        return sum(map(len, self.blocks))
 
     def __len__(self) -> int:
         return self._length
@@ -78,7 +80,7 @@ class Column(Sequence[T]):
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         block, place = divmod(range(len(self))[row], _ROWS_A_BLOCK)  # an IndexError where there is no such row
-        value: T = _READ[self._name](self._blocks[block][place])
+        value: T = _READ[self._name](self.blocks[block][place])
         return value
 
 
@@ -95,6 +97,13 @@ class Corpus:
     sentences: Sequence[Row]
     tokens: Sequence[tuple[Tokens, ...]]
     names: Sequence[str] | None
+
+    def count(self, wanted: Collection[str]) -> int:
+        """How many of the sentences are among the wanted ones."""
+        assert isinstance(self.sentences, Column)
+        values = pyarrow.array(list(wanted), pyarrow.string())
+        found = (pyarrow.compute.is_in(block.flatten(), values) for block in self.sentences.blocks)
+        return sum(own.true_count for own in found)
 
 
 def open_corpus(
@@ -127,8 +136,8 @@ def open_corpus(
     except OSError as error:
         why = one_line(error)
         raise UserError(f"tokens cannot be kept in {folder}: {why}; XDG_CACHE_HOME takes another folder") from error
-    if seal.warning:
-        log.warning(seal.warning)
+    for warning in seal.warnings:
+        log.warning(warning)
     path = folder / _ROWS
     return Corpus(Column(path, "sentences"), Column(path, "tokens"), Column(path, "name") if named else None)
 
@@ -156,7 +165,8 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
             "name": pyarrow.string(),
         }
     )
-    warnings: list[str | None] = []
+    warnings: list[str] = []
+    read = full = 0
     rows = _noting_warning(records, warnings)
     columns = (TextColumn("tokenizing"), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
     with (
@@ -169,16 +179,21 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
                 sentences = [row for row, _ in block]
                 tokens = iter(tokenize(tokenizer, [sentence for row in sentences for sentence in row], max_length))
                 own = [[next(tokens) for _ in row] for row in sentences]
+                read += sum(map(len, own))
+                full += sum(len(ids) >= max_length for row in own for ids in row)
                 file.write(pyarrow.record_batch([sentences, own, [name for _, name in block]], schema=schema))
                 bar.advance(task, len(block))
-        seal = Seal(_sha256(new / _ROWS), warnings[0])
+        if full:
+            warnings.append(f"{full / read:.2%} of the sentences fill {max_length} tokens; what is beyond is not read")
+        seal = Seal(_sha256(new / _ROWS), warnings)
         (new / _SEAL).write_text(json.dumps(asdict(seal)), encoding="utf-8")
     return seal
 
 
-def _noting_warning(records: Records, warnings: list[str | None]) -> Iterator[tuple[Row, str | None]]:
+def _noting_warning(records: Records, warnings: list[str]) -> Iterator[tuple[Row, str | None]]:
     """The records, and at their end what they warn of."""
-    warnings.append((yield from records))
+    if warning := (yield from records):
+        warnings.append(warning)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:

@@ -131,6 +131,9 @@ class SentenceDataModule(LightningDataModule):
         if self.view is not None and len(corpus.sentences[0]) > 1:
             given = f"{self.train} has rows of {len(corpus.sentences[0])} sentences, with positives of their own"
             raise UserError(f"{given}: set views=dropout, or data.columns to one column")
+        for split, task in self.tasks.items():
+            if seen := corpus.count(set(task.sentences)):
+                log.warning("%d sentences of %s are in the %s pairs: scores may be too high", seen, self.train, split)
         names = {"documents" if documents else "labels": corpus.names}
         return TrainingRows(
             corpus.sentences, self.view, limit=self.limit, seed=self.seed, tokens=corpus.tokens, **names

@@ -50,7 +50,7 @@ def run(main: Callable[[], Any]) -> None:
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     keep_secrets()
     try:
-        if any(argument.startswith("--experimental-rerun") for argument in sys.argv):  # a pickle
+        if any(argument.startswith("--e") for argument in sys.argv):  # which argparse completes; the file is a pickle
             raise UserError("--experimental-rerun would run whatever code the file holds; give the options again")
         main()
     except Exception as error:

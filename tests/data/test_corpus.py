@@ -207,3 +207,25 @@ def test_a_large_vocabulary_keeps_its_ids(source, tokenizer):
 
 def test_no_sentences_have_no_tokens(tokenizer):
     assert tokenize(tokenizer, [], 9) == []
+
+
+def test_sentences_that_are_cut_are_told_at_every_start(source, tokenizer, caplog):
+    """Once a start, though the second one reads no sentence."""
+    lengths = [len(ids) for ids in tokenize(tokenizer, [sentence for row in ROWS for sentence in row], 1000)]
+    share = sum(length >= 9 for length in lengths) / len(lengths)
+    assert 0 < share < 1
+    for read in (reader(source), never):
+        caplog.clear()
+        open_corpus(read, ["x"], tokenizer, 9)
+        assert caplog.messages == [f"{share:.2%} of the sentences fill 9 tokens; what is beyond is not read"]
+    caplog.clear()
+    open_corpus(reader(source), ["x"], tokenizer, 1000)
+    assert caplog.messages == []
+
+
+def test_sentences_among_others_are_counted(source, tokenizer):
+    corpus = open_corpus(reader(source), ["x"], tokenizer, 9)
+    sentences = [sentence for row in ROWS for sentence in row]
+    wanted = {sentences[0], sentences[-1], "butter and flour !", "unheard of"}
+    assert corpus.count(wanted) == sum(sentence in wanted for sentence in sentences) > 2
+    assert corpus.count(set()) == 0

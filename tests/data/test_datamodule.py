@@ -10,6 +10,7 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.sts import load_sample
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
 from simcse_pl.encoder import SentenceEncoder
@@ -337,3 +338,14 @@ def test_a_run_resumed_at_any_step_sees_what_was_left(make_read, tmp_path, worke
     steps = range(1, len(whole), 1 if workers == 0 else 3)
     for kind in [f"{step}" for step in steps] + [f"{step}-validated" for step in steps if step % 2 == 0]:
         assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
+
+
+def test_training_sentences_among_the_scored_pairs_are_told(make_read, caplog):
+    pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
+    text = "\n".join([pairs["dev"][0].first, "Nobody has said this.", pairs["test"][0].first, pairs["test"][1].second])
+    data = make_read("d.txt", text)
+    told = [message for message in caplog.messages if "too high" in message]
+    assert told == [
+        f"{count} sentences of {data.train} are in the {split} pairs: scores may be too high"
+        for split, count in (("dev", 1), ("test", 2))
+    ]
