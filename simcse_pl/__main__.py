@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from simcse_pl.errors import USER_ERROR_STATUS, UserError
+from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
 
 COMMANDS = {
     "encode": "sentences of a file or of standard input into vectors",
@@ -44,6 +44,8 @@ def main() -> None:
         sys.exit(141)  # as a shell has it
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:  # a full disk, say
+        own.exit(FAILURE_STATUS, f"error: {one_line(error)}\n")
 
 
 if __name__ == "__main__":

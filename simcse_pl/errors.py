@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Sequence
 
-USER_ERROR_STATUS = 2
+USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
 
 
 class UserError(ValueError):

@@ -16,14 +16,12 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import USER_ERROR_STATUS, UserError, one_line
+from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.front_door.types import check_types
 
 T = TypeVar("T")
-
-_FAILURE_STATUS = 1
 
 # What libraries warn of that is as it should be here.
 _EXPECTED = (
@@ -91,10 +89,12 @@ def _tell(error: Exception, debug: bool) -> int:
         traceback.print_exception(error)
     elif mistake is not None:
         print(f"error: {one_line(mistake)}", file=sys.stderr)
+    elif isinstance(error, OSError):  # a full disk, say
+        print(f"error: {one_line(error)} (debug=true shows where)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {one_line(error)}"
         print(f"error: {what} (this should not happen; debug=true shows where)", file=sys.stderr)
-    return _FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
+    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
 
 
 def _missing(node: Any, name: str = "") -> Iterator[str]:

@@ -198,6 +198,13 @@ def test_a_mistake_is_one_line(arguments, line, command, encoder, sentences):
     assert line in done.err and done.err.strip().count("\n") == 0 and done.err.lstrip().startswith("error: ")
 
 
+def test_what_the_system_refuses_is_one_line(command, encoder, sentences):
+    """A file where a folder is to be made; status 1, as nothing was wrong with the command."""
+    done = command("index", *encoder, sentences, sentences, status=1)
+    assert done.err.strip().splitlines()[-1] == f"error: [Errno 17] File exists: '{sentences}'"
+    assert "Traceback" not in done.err and sentences.read_text()
+
+
 def test_help_is_there_at_once_and_says_what_there_is(run_command):
     out = run_command("-X", "importtime", "-m", "simcse_pl", "--help")
     assert all(name in out.stdout for name in door.COMMANDS) and "| torch\n" not in out.stderr

@@ -13,6 +13,11 @@ from simcse_pl.errors import UserError
     [
         (UserError("x=1: no\nmore"), 2, "error: x=1: no\n"),
         (
+            OSError(28, "No space left on device", "x"),
+            1,
+            "error: [Errno 28] No space left on device: 'x' (debug=true shows where)\n",
+        ),
+        (
             KeyError("x"),
             1,
             "error: KeyError: 'x' (this should not happen; debug=true shows where)\n",
