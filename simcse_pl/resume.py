@@ -109,8 +109,8 @@ def forget_checkpoint(folder: Path) -> None:
 
 
 def given_options(options: Sequence[str]) -> list[str]:
-    """The options of a run in one order, without the one that says to go on."""
-    return sorted(option for option in options if not option.lstrip("+").startswith("resume="))
+    """The options of a run in one order, without those that say to go on, or to show a traceback."""
+    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=")))
 
 
 def _cut_curves(folder: Path, steps: int) -> None:

@@ -66,6 +66,7 @@ def failures_apart(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T 
     @functools.wraps(task)
     def wrapped(config: DictConfig) -> T | None:
         _ignore_what_is_expected()  # once more, ahead of the filters of what has been imported since
+        keep_secrets()  # in a job that a launcher runs in a process of its own, too
         if not is_first_process():  # what there is to say, rank 0 says
             logging.getLogger("simcse_pl").setLevel(logging.WARNING)
         try:
