@@ -19,11 +19,12 @@ from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.front_door import failures_apart, run
+from simcse_pl.front_door.options import EvaluateOptions
 from simcse_pl.load import Encoder
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
-from simcse_pl.report.results import AGGREGATIONS, write_results
+from simcse_pl.report.results import write_results
 from simcse_pl.report.tables import RESULTS_FILE, show
 
 log = logging.getLogger("evaluate")
@@ -32,19 +33,19 @@ TARGET, NLI = "target", "nli"
 
 
 @hydra.main(config_path="conf", config_name="evaluate", version_base="1.3")
-@failures_apart
+@failures_apart(EvaluateOptions)
 def main(config: DictConfig) -> None:
     """Measure, print the tables, and write them and results.json into the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     suite = read_suite(config)
     tell(suite.failed)
-    if config.aggregation not in AGGREGATIONS:
-        raise UserError(f"aggregation={config.aggregation}: choose one of {', '.join(AGGREGATIONS)}")
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
     fit_on = read_to_fit_on(config) if postprocess and not postprocess.fitted else None
     report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
+    if postprocess:
+        postprocess.check_width(encoder.dim)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)

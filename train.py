@@ -20,7 +20,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.files import written_whole
 from simcse_pl.front_door import failures_apart, run
-from simcse_pl.front_door.types import wrong_values
+from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
@@ -34,7 +34,7 @@ log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path="conf", config_name="train", version_base="1.3")
-@failures_apart
+@failures_apart(SimCSEModule, TrainOptions)
 def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
@@ -65,8 +65,8 @@ def main(config: DictConfig) -> float:
     data = instantiate(config.data, tokenizer=encoder.tokenizer)
     module = build_module(config, encoder)
     options: Any = OmegaConf.to_container(config, resolve=True)
-    data.setup()  # data that cannot be used is told before anything is logged
     suite = load_suite(config.test_tasks, config.senteval_dir)
+    data.setup()  # data that cannot be used is told before anything is logged
     with closing_run():
         with watched_ranks(trainer):
             trainer.loggers = list(instantiate(config.logger).values())
@@ -92,10 +92,6 @@ def main(config: DictConfig) -> float:
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     """The encoder with what trains it."""
-    if config.encoders not in ("one", "two"):
-        raise UserError(f"encoders={config.encoders}: choose one or two")
-    for name, said in wrong_values(SimCSEModule, config):
-        raise UserError(f"{name}={config[name]}: it must be {said}")
     return SimCSEModule(
         encoder,
         instantiate(config.objective),

@@ -2,10 +2,9 @@
 
 import argparse
 import importlib
-import os
-import sys
 
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
+from simcse_pl.command_line import Parser, run
+from simcse_pl.errors import did_you_mean
 
 COMMANDS = {
     "encode": "sentences of a file or of standard input into vectors",
@@ -22,30 +21,22 @@ COMMANDS = {
 def main() -> None:
     """The command line."""
     listed = "\n".join(f"  {name:<12}{about}" for name, about in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m simcse_pl",
         usage="%(prog)s COMMAND ...",
         description=f"{__doc__}\n\ncommands (COMMAND --help says more):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="?", default="", metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     first = parser.parse_args()
+    if first.command not in COMMANDS:
+        wrong = f"no command {first.command}{did_you_mean(first.command, COMMANDS)}"
+        parser.error(wrong if first.command else f"give a command: {', '.join(COMMANDS)}")
     command = importlib.import_module(f"simcse_pl.commands.{first.command}")  # alone: torch comes with it
-    own = argparse.ArgumentParser(prog=f"python -m simcse_pl {first.command}", description=command.__doc__)
+    own = Parser(prog=f"python -m simcse_pl {first.command}", description=command.__doc__)
     command.add_arguments(own)
-    try:
-        command.run(own.parse_intermixed_args(first.rest))
-        sys.stdout.flush()
-    except UserError as error:
-        own.exit(USER_ERROR_STATUS, f"error: {error}\n")
-    except BrokenPipeError:  # whoever read the output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)  # as a shell has it
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except OSError as error:  # a full disk, say
-        own.exit(FAILURE_STATUS, f"error: {one_line(error)}\n")
+    run(own, command.run, first.rest)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.distributed import rank, world_size
-from simcse_pl.errors import UserError
+from simcse_pl.errors import check_seed
 from simcse_pl.geometry import gram_bound
 from simcse_pl.metrics import Uniformity
 
@@ -27,12 +27,11 @@ class StepSeeds(Callback):
         seed: of the run.
 
     Raises:
-        UserError: a seed that numpy's generator does not take.
+        UserError: a seed out of range.
     """
 
     def __init__(self, seed: int) -> None:
-        if not 0 <= seed < 2**32:
-            raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
+        check_seed(seed)
         self.seed = seed
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

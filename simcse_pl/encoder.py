@@ -8,8 +8,6 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from rich.console import Console
-from rich.progress import track
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -35,6 +33,7 @@ from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.progress import tracked
 from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
@@ -178,7 +177,7 @@ class SentenceEncoder(nn.Module):
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = batches_of_like_length(sentences, self.tokenizer, batch_size, length)
         total = math.ceil(len(sentences) / batch_size)
-        bar = track(batches, "encoding", total, console=Console(stderr=True), disable=not progress, transient=True)
+        bar = tracked(batches, "encoding", total, shown=progress)
         was_training = self.training
         self.eval()
         try:

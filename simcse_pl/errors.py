@@ -1,7 +1,10 @@
 """Errors that are told to the user in a line of their own, without a traceback, and being told to stop."""
 
+import difflib
 import signal
-from collections.abc import Sequence
+import sys
+import traceback
+from collections.abc import Collection, Iterator, Sequence
 
 USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
 
@@ -30,6 +33,55 @@ def one_line(error: BaseException) -> str:
     """The first line of what an exception says, or its class where it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def tell(error: Exception, debug: bool, to_debug: str) -> int:
+    """Print what has gone wrong to standard error, in one line; the exit status that says whose fault it is.
+
+    Args:
+        error: whatever it is; a UserError that it comes from is told in its place.
+        debug: print the traceback instead.
+        to_debug: the option that does so.
+    """
+    mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
+    if debug:
+        traceback.print_exception(error)
+    elif mistake is not None:
+        print(f"error: {one_line(mistake)}", file=sys.stderr)
+    elif isinstance(error, OSError):  # a full disk, say
+        print(f"error: {one_line(error)} ({to_debug} shows where)", file=sys.stderr)
+    else:
+        what = f"{type(error).__name__}: {one_line(error)}"
+        print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
+    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Lightning's are known by their name: its import takes seconds, and most programs do without it."""
+    mistakes = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)  # a file where a folder is to be
+    return isinstance(error, mistakes) or type(error).__name__ == "MisconfigurationException"  # no such device, say
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        hidden = error.__context__ if type(error).__module__ == "omegaconf.errors" else None
+        error = error.__cause__ or hidden
+
+
+def did_you_mean(name: str, names: Collection[str]) -> str:
+    """The nearest names, to be added to a message; nothing where none is near."""
+    last = name.rpartition(".")[2]
+    same = [own for own in names if own.rpartition(".")[2] == last]
+    near = same or difflib.get_close_matches(name, names, n=2, cutoff=0.7)
+    near = near or [own for own in names if difflib.get_close_matches(last, [own.rpartition(".")[2]], cutoff=0.8)]
+    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that torch, numpy and Python's generators do not all take as it is."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
 
 
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:

@@ -1,5 +1,6 @@
 """AdamW with a learning rate that falls linearly to 0, the paper's way (Appendix A)."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,9 +30,11 @@ class LinearAdamW:
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in (("lr", self.lr), ("weight_decay", self.weight_decay), ("warmup_steps", self.warmup_steps)):
-            if not value >= 0:
-                raise UserError(f"optimizer.{name}={value}: it must be 0 or more")
+        if not 0 < self.lr < math.inf:
+            raise UserError(f"optimizer.lr={self.lr}: it must be above 0, and finite")
+        for name, value in (("weight_decay", self.weight_decay), ("warmup_steps", self.warmup_steps)):
+            if not 0 <= value < math.inf:
+                raise UserError(f"optimizer.{name}={value}: it must be 0 or more, and finite")
 
     def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
         """The optimizer, and its schedule over `total_steps` optimizer steps; `fused` is one kernel for all it does."""

@@ -4,9 +4,10 @@ import os
 from typing import Any
 
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Trainer
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, one_line
 
 
 def has_bf16(device: str) -> bool:
@@ -30,18 +31,28 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
         options: further arguments of Lightning's trainer.
 
     Raises:
-        UserError: validations that are not so many steps apart, or parts of an epoch; more ranks than a CPU has cores.
+        UserError: validations that are not so many steps apart, or parts of an epoch; more ranks than a CPU has cores;
+            nothing to train; or what Lightning refuses.
     """
     every = options.get("val_check_interval", 1)
     steps, part = type(every) is int and every >= 1, type(every) is float and 0 < every <= 1
     if not (steps or part):
         raise UserError(f"val_every={every}: it must be a whole number of steps, at least 1")
+    if (options.get("log_every_n_steps") or 0) < 0:
+        raise UserError(f"log_every={options['log_every_n_steps']}: it must be 0 or more")
+    if (options.get("gradient_clip_val") or 0) < 0:
+        raise UserError(f"trainer.gradient_clip_val={options['gradient_clip_val']}: it must be 0 or more, or null")
+    if 0 in (options.get("max_epochs"), options.get("max_steps")):
+        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     devices, cores = options.get("devices", 1), os.cpu_count() or 1
     if _device(accelerator) == "cpu" and type(devices) is int and devices > cores:
         raise UserError(f"trainer.devices={devices}: this machine has {cores} CPU cores, and no other devices")
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(_device(accelerator)) else "32-true"
-    return Trainer(precision=precision, accelerator=accelerator, **options)  # type: ignore[arg-type]
+    try:
+        return Trainer(precision=precision, accelerator=accelerator, **options)  # type: ignore[arg-type]
+    except (MisconfigurationException, ModuleNotFoundError, TypeError, ValueError) as error:
+        raise UserError(f"trainer: {one_line(error)}") from error
 
 
 def _device(accelerator: str) -> str:

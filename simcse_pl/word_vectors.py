@@ -12,12 +12,11 @@ import pyarrow.csv
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress, track
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, read_lines
 from simcse_pl.errors import UserError, check_sentences
+from simcse_pl.progress import progress_bar, tracked
 
 _LINES_AT_A_TIME = 4096
 
@@ -140,7 +139,7 @@ class WordVectors:
         check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)
         starts = range(0, len(sentences), batch_size)
-        for start in track(starts, "averaging", console=Console(stderr=True), disable=not progress, transient=True):
+        for start in tracked(starts, "averaging", shown=progress):
             batch = slice(start, start + batch_size)
             vectors[batch] = self._average(sentences[batch])
         return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
@@ -216,7 +215,7 @@ def _read_vectors(path: Path, progress: bool) -> tuple[dict[str, int], Tensor]:
     vectors = np.empty((0, dim), dtype=np.float32)
     size = 0
     packed = path.suffix.lower() == ".gz"
-    with Progress(console=Console(stderr=True), disable=not progress, transient=True) as bar:
+    with progress_bar(shown=progress) as bar:
         task = bar.add_task(f"reading {path.name}", total=None if packed else path.stat().st_size)
         while block := list(itertools.islice(lines, _LINES_AT_A_TIME)):
             words, values = _parse(path, block, dim)

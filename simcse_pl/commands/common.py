@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
 from simcse_pl.api import SimCSE
+from simcse_pl.progress import counter
 
 T = TypeVar("T")
 
@@ -58,9 +56,8 @@ def add_column(parser: argparse.ArgumentParser) -> None:
 
 def in_parts(rows: Iterable[T], what: str) -> Iterator[list[T]]:
     """Some thousands of rows at a time, with a count of them on standard error while they are worked on."""
-    columns = (TextColumn(what), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
     rows = iter(rows)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with counter(what) as progress:
         task = progress.add_task(what, total=None)
         while part := list(itertools.islice(rows, AT_A_TIME)):
             yield part

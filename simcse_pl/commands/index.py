@@ -22,8 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.commands."""
-    there = (Path(arguments.folder) / SETTINGS_FILE).exists()
-    if there and not arguments.add:
+    folder = Path(arguments.folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder to keep the index in")
+    if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{arguments.folder} holds an index: say --add to add to it, or name another folder")
     sentences = read_sentences(arguments.sentences, arguments.column)
     simcse = encoder_of(arguments)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.data.formats import Unreadable
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import written_whole
+from simcse_pl.progress import progress_bar
 from simcse_pl.report.table import Table
 
 T = TypeVar("T")
@@ -92,8 +92,7 @@ def sound_rows(
         UserError: a row that cannot be read; it names the file and the line.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(*columns) as bar:
         for place, row in bar.track(records, description=f"reading {file.name}"):
             account.read[file] += 1
             if not isinstance(row, Unreadable):

@@ -18,13 +18,12 @@ import pyarrow
 import pyarrow.compute
 from filelock import FileLock
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers import Records, Row
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import cache_folder, written_whole
+from simcse_pl.progress import counter
 
 log = logging.getLogger(__name__)
 
@@ -168,11 +167,7 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
     warnings: list[str] = []
     read = full = 0
     rows = _noting_warning(records, warnings)
-    columns = (TextColumn("tokenizing"), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
-    with (
-        written_whole(folder, last=_SEAL) as new,
-        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
-    ):
+    with written_whole(folder, last=_SEAL) as new, counter("tokenizing", " rows") as bar:
         task = bar.add_task("", total=None)
         with pyarrow.ipc.new_file(str(new / _ROWS), schema) as file:
             while block := list(itertools.islice(rows, _ROWS_A_BLOCK)):

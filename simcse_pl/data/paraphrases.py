@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simcse_pl.command_line import Parser, run
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable, open_table, read_lines
 from simcse_pl.data.readers import ON_BAD_ROW
@@ -216,7 +217,7 @@ def _translation_rows(path: Path) -> Records:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m simcse_pl.data.paraphrases", description=__doc__)
+    parser = Parser(prog="python -m simcse_pl.data.paraphrases", description=__doc__)
     parser.add_argument(
         "corpus",
         choices=CORPORA,
@@ -230,11 +231,11 @@ def main() -> None:
     parser.add_argument(
         "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
     )
-    arguments = parser.parse_args()
-    try:
-        account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
+    run(parser, _convert)
+
+
+def _convert(arguments: argparse.Namespace) -> None:
+    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
     show(account.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")
 

@@ -17,10 +17,11 @@ import gensim
 import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
-from rich.console import Console
 
+from simcse_pl.command_line import Parser, run
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import cache_folder
+from simcse_pl.progress import progress_bar
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
@@ -130,8 +131,7 @@ def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]
 
 def _articles(dump: Path) -> Iterator[str]:
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
-    bar = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
-    with bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
+    with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
         try:
             for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
@@ -143,16 +143,16 @@ def _articles(dump: Path) -> Iterator[str]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m simcse_pl.data.wikipedia", description=__doc__)
+    parser = Parser(prog="python -m simcse_pl.data.wikipedia", description=__doc__)
     parser.add_argument("dump", help="a pages-articles dump, .xml or .xml.bz2")
     parser.add_argument("out", help="the text file to write: a sentence a line, a blank line between articles")
     parser.add_argument("--language", help="its ISO 639 code; by default as the dump's name begins")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work at it (all cores)")
-    arguments = parser.parse_args()
-    try:
-        articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
+    run(parser, _extract)
+
+
+def _extract(arguments: argparse.Namespace) -> None:
+    articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
     print(f"{sentences} sentences of {articles} articles in {arguments.out}")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers import read_rows
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, check_seed
 from simcse_pl.evaluation import Encode
 from simcse_pl.postprocess.base import PostProcess
 
@@ -87,10 +87,11 @@ def sentences_to_fit_on(
         seed: of what is drawn.
 
     Raises:
-        UserError: no such file or column, a bad row, or a limit that leaves too few.
+        UserError: no such file or column, a bad row, a limit that leaves too few, or a seed out of range.
     """
     if limit is not None and limit < 2:
         raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
+    check_seed(seed)
     if isinstance(columns, int | str):
         columns = [columns]
     sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))

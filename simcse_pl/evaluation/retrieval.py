@@ -65,6 +65,8 @@ class Search:
             raise UserError(f"retrieval.index={index}: choose one of {', '.join(KINDS)}")
         if count < 1:
             raise UserError(f"retrieval.count={count}: it must be at least 1")
+        if folder and Path(folder).exists() and not Path(folder).is_dir():
+            raise UserError(f"retrieval.folder={folder}: it is a file; name a folder to keep the index in")
         self._name = str(corpus)
         self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
         self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)

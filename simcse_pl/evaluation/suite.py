@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import track
 
 from simcse_pl.data.senteval import NotInBundleError
 from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, load_sample, load_sts_task
@@ -21,6 +19,7 @@ from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.retrieval import RetrievalResult, Search
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
 from simcse_pl.evaluation.transfer import TransferResult, evaluate_transfer
+from simcse_pl.progress import tracked
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +185,7 @@ def evaluate_suite(
         *([(GEOMETRY, partial(geometry, suite.geometry))] if suite.geometry else []),
         *([(RETRIEVAL, partial(retrieval, suite.search))] if suite.search else []),
     ]
-    for name, measure in track(jobs, "measuring", console=Console(stderr=True), disable=not progress, transient=True):
+    for name, measure in tracked(jobs, "measuring", shown=progress):
         try:
             measure()
         except UserError as error:

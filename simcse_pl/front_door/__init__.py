@@ -4,24 +4,28 @@ import functools
 import logging
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import hydra._internal.hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
+from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
+from simcse_pl.errors import UserError, one_line, tell
 from simcse_pl.front_door.loader import CheckedLoader
+from simcse_pl.front_door.names import cannot_build
 from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.front_door.types import check_types
 
 T = TypeVar("T")
+
+_TO_DEBUG = "debug=true"
 
 # What libraries warn of that is as it should be here.
 _EXPECTED = (
@@ -48,54 +52,72 @@ def run(main: Callable[[], Any]) -> None:
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     keep_secrets()
     try:
-        if any(argument.startswith("--e") for argument in sys.argv):  # which argparse completes; the file is a pickle
-            raise UserError("--experimental-rerun would run whatever code the file holds; give the options again")
+        _read_command_line()
         main()
     except Exception as error:
-        raise SystemExit(_tell(error, debug="debug=true" in sys.argv)) from None
+        raise SystemExit(tell(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
 
 
-def failures_apart(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
+def _read_command_line() -> None:
+    """Refuse what Hydra would, in one line; and put flags before the options, which it wants not to be mixed."""
+    parser = get_args_parser()
+    parser.error = functools.partial(Parser.error, parser)  # type: ignore[assignment, arg-type]
+    given = parser.parse_intermixed_args()
+    if given.experimental_rerun:
+        raise UserError("--experimental-rerun would run whatever code the file holds; give the options again")
+    sys.argv[1:] = [flag for flag in sys.argv[1:] if flag not in given.overrides] + given.overrides
+
+
+def _in_our_words(error: Exception) -> Exception:
+    """What Hydra, or a library's class that it builds, says is wrong, as a mistake of the user's."""
+    if not isinstance(error, HydraException):
+        return error
+    if not isinstance(error, InstantiationException):
+        mistake = UserError(one_line(error))
+    elif isinstance(error.__cause__, OSError):
+        return error.__cause__
+    elif "'simcse_pl." in one_line(error):  # a class of ours says itself whose mistake it is
+        return error
+    else:
+        mistake = UserError(cannot_build(error))
+    mistake.__cause__ = error
+    return mistake
+
+
+def failures_apart(
+    *given_to: Callable[..., Any],
+) -> Callable[[Callable[[DictConfig], T]], Callable[[DictConfig], T | None]]:
     """Print whatever goes wrong in a job, as `run` does; in a multirun let the other jobs run.
 
     A job that has failed has no results, which SweepTable tells at the end. A job of several ranks ends all of it, lest
     the others wait for it.
+
+    Args:
+        given_to: what the options at the config's top are given to, which says their types.
     """
     _ignore_what_is_expected()  # of Hydra, which comes before the task
 
-    @functools.wraps(task)
-    def wrapped(config: DictConfig) -> T | None:
-        _ignore_what_is_expected()  # once more, ahead of the filters of what has been imported since
-        keep_secrets()  # in a job that a launcher runs in a process of its own, too
-        if not is_first_process():  # what there is to say, rank 0 says
-            logging.getLogger("simcse_pl").setLevel(logging.WARNING)
-        try:
-            for name in _missing(OmegaConf.to_container(config)):
-                raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
-            check_types(config)
-            return task(config)
-        except Exception as error:
-            status = _tell(error, debug=config.debug)
-            if HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several():
-                return None
-            raise SystemExit(status) from None  # of which Hydra says nothing more
+    def decorate(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
+        @functools.wraps(task)
+        def wrapped(config: DictConfig) -> T | None:
+            _ignore_what_is_expected()  # once more, ahead of the filters of what has been imported since
+            keep_secrets()  # in a job that a launcher runs in a process of its own, too
+            if not is_first_process():  # what there is to say, rank 0 says
+                logging.getLogger("simcse_pl").setLevel(logging.WARNING)
+            try:
+                for name in _missing(OmegaConf.to_container(config)):
+                    raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
+                check_types(config, *given_to)
+                return task(config)
+            except Exception as error:
+                status = tell(_in_our_words(error), config.debug, _TO_DEBUG)
+                if HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several():
+                    return None
+                raise SystemExit(status) from None  # of which Hydra says nothing more
 
-    return wrapped
+        return wrapped
 
-
-def _tell(error: Exception, debug: bool) -> int:
-    """Print what has gone wrong to standard error; the exit status that says whose fault it is."""
-    mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
-    if debug:
-        traceback.print_exception(error)
-    elif mistake is not None:
-        print(f"error: {one_line(mistake)}", file=sys.stderr)
-    elif isinstance(error, OSError):  # a full disk, say
-        print(f"error: {one_line(error)} (debug=true shows where)", file=sys.stderr)
-    else:
-        what = f"{type(error).__name__}: {one_line(error)}"
-        print(f"error: {what} (this should not happen; debug=true shows where)", file=sys.stderr)
-    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
+    return decorate
 
 
 def _missing(node: Any, name: str = "") -> Iterator[str]:
@@ -105,18 +127,6 @@ def _missing(node: Any, name: str = "") -> Iterator[str]:
     elif isinstance(node, dict):
         for key, value in node.items():
             yield from _missing(value, f"{name}.{key}" if name else str(key))
-
-
-def _is_the_users(error: BaseException) -> bool:
-    """Lightning's are known by their name: its import takes seconds, and evaluate.py does without it."""
-    return isinstance(error, UserError) or type(error).__name__ == "MisconfigurationException"  # no such device, say
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        hidden = error.__context__ if isinstance(error, OmegaConfBaseException) else None
-        error = error.__cause__ or hidden
 
 
 def _ignore_what_is_expected() -> None:

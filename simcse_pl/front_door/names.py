@@ -4,11 +4,12 @@ import difflib
 import re
 from collections.abc import Collection, Sequence
 
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 
-from simcse_pl.errors import one_line
+from simcse_pl.errors import did_you_mean, one_line
 
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
+_SWEEP = re.compile(r"Ambiguous value for argument '(?P<option>[^']+)'")
 _THERE = re.compile(r"Could not append to config\. An item is already at '(?P<name>[^']+)'")
 
 
@@ -26,18 +27,17 @@ def explained(error: HydraException, names: Collection[str]) -> str:
         return _missing(error, text)
     if unknown := _UNKNOWN.match(text):
         return f"no option {unknown['name']}{did_you_mean(unknown['name'], names)} (--help lists all)"
+    if sweep := _SWEEP.match(text):
+        return f"{sweep['option']}: add -m for a job of each value; a list is written in brackets, text in quotes"
     if there := _THERE.match(text):
         return f"+{there['name']}: there is such an option already; leave out the +"
     return f"{text} {one_line(error.__cause__)}" if error.__cause__ else text
 
 
-def did_you_mean(name: str, names: Collection[str]) -> str:
-    """The nearest names, to be added to a message; nothing where none is near."""
-    last = name.rpartition(".")[2]
-    same = [own for own in names if own.rpartition(".")[2] == last]
-    near = same or difflib.get_close_matches(name, names, n=2, cutoff=0.7)
-    near = near or [own for own in names if difflib.get_close_matches(last, [own.rpartition(".")[2]], cutoff=0.8)]
-    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
+def cannot_build(error: InstantiationException) -> str:
+    """Which part of the config could not be built, and why."""
+    place = str(error).rpartition("full_key: ")[2]
+    return f"{place}: {one_line(error.__cause__ or error)}"
 
 
 def _unreadable(override: str, text: str) -> str:

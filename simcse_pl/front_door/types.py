@@ -12,10 +12,11 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, did_you_mean
 
 _SAID = {
     bool: "true or false",
+    dict: "a mapping",
     float: "a number",
     int: "a whole number",
     str: "text (put numbers in quotes)",
@@ -25,18 +26,41 @@ _SAID = {
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
-def check_types(config: DictConfig) -> None:
+def check_types(config: DictConfig, *given_to: Callable[..., Any]) -> None:
     """Hold every value that a config gives to a class or function against the type that it asks for.
 
     Types that are not of YAML (an encoder, a view) are left to whoever is given them.
 
+    Args:
+        config: whole.
+        given_to: what the options at its top are given to.
+
     Raises:
-        UserError: a value of another type.
+        UserError: a value of another type, or an argument that there is not.
     """
-    written = OmegaConf.to_container(config)
-    for place, node in _built(OmegaConf.to_container(config, resolve=True)):
-        for name, said in wrong_values(get_object(node["_target_"]), node):
-            raise UserError(f"{_said_by_user(written, [*place, name])}={node[name]}: it must be {said}")
+    written: Any = OmegaConf.to_container(config)
+    resolved: Any = OmegaConf.to_container(config, resolve=True)
+    for made in given_to:
+        _check_values(made, resolved, written, ())
+    for place, node in _built(resolved):
+        made = get_object(node["_target_"])
+        for name in _unknown(made, node):
+            near = did_you_mean(name, inspect.signature(made).parameters)
+            raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
+        _check_values(made, node, written, place)
+
+
+def _check_values(made: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
+    for name, said in wrong_values(made, values):
+        raise UserError(f"{_said_by_user(written, [*place, name])}={values[name]}: it must be {said}")
+
+
+def _unknown(made: Callable[..., Any], node: Mapping[Any, Any]) -> list[str]:
+    """The options of a part that are arguments of nothing, as far as it says what it takes."""
+    parameters = inspect.signature(made).parameters
+    if any(one.kind == one.VAR_KEYWORD for one in parameters.values()):
+        return []
+    return [str(name) for name in node if name not in parameters and not str(name).startswith("_")]
 
 
 def wrong_values(made: Callable[..., Any], values: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -99,7 +123,7 @@ def _in_words(hint: Any) -> str | None:
         parts = [_in_words(argument) for argument in arguments]
         return None if None in parts else " or ".join(dict.fromkeys(part for part in parts if part))
     if origin is typing.Literal:
-        return " or ".join(map(str, arguments))
+        return f"one of {', '.join(map(str, arguments))}"
     if inspect.isclass(origin) and issubclass(origin, Sequence):
         return "a list" if _in_words(arguments[0]) else None
     return _SAID.get(hint)

@@ -48,6 +48,8 @@ class PostProcess(ABC):
             UserError: embeddings that are no finite matrix of floats, or too few of them.
         """
         self._check_matrix(x)
+        self.width = None
+        self.check_width(x.shape[1])
         if len(x) < 2:
             raise UserError(f"{self.name}: {len(x)} embeddings are too few to fit on; give at least 2")
         self._fit(x.detach())
@@ -62,6 +64,15 @@ class PostProcess(ABC):
         """
         self._check_fitted(x)
         return self._transform(x.detach().double()).to(x.dtype)
+
+    def check_width(self, width: int) -> None:
+        """Refuse embeddings of `width` dimensions, before any is there.
+
+        Raises:
+            UserError: it was fitted on embeddings of another width.
+        """
+        if self.fitted and width != self.width:
+            raise UserError(f"{self.name} was fitted on {self.width} dimensions, and was given {width}")
 
     def save(self, folder: str | Path) -> None:
         """Write postprocess.json (kind, width and options) and postprocess.safetensors into `folder`.
@@ -115,5 +126,4 @@ class PostProcess(ABC):
         if not self.fitted:
             raise UserError(f"{self.name}: fit it on embeddings first")
         self._check_matrix(x)
-        if x.shape[1] != self.width:
-            raise UserError(f"{self.name} was fitted on {self.width} dimensions, and was given {x.shape[1]}")
+        self.check_width(x.shape[1])

@@ -4,8 +4,6 @@ import math
 from functools import partial
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor, nn
 from torch.distributions import AffineTransform
 from zuko.distributions import DiagNormal, NormalizingFlow
@@ -14,8 +12,9 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, check_seed
 from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.progress import progress_bar
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is its inverse, so that float32 inverts the map
 _ROWS_AT_A_TIME = 4096
@@ -73,6 +72,7 @@ class Flow(PostProcess):
                 raise UserError(f"postprocess.{option}={value}: it must be at least 1")
         if not 0 < lr < math.inf:
             raise UserError(f"postprocess.lr={lr}: it must be above 0")
+        check_seed(seed)
         super().__init__(**counts, lr=lr, seed=seed)
         self.transforms = transforms
         self.hidden = hidden
@@ -139,10 +139,7 @@ class Flow(PostProcess):
         order = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(flow.parameters(), lr=self.lr)
         self.history = [_mean_log_likelihood(flow, x)]
-        with (
-            torch.enable_grad(),
-            Progress(console=Console(stderr=True), transient=True, disable=not self.progress) as bar,
-        ):
+        with torch.enable_grad(), progress_bar(shown=self.progress) as bar:
             task = bar.add_task("fitting the flow", total=self.epochs * math.ceil(len(x) / self.batch_size))
             for _ in range(self.epochs):
                 for rows in torch.randperm(len(x), generator=order).split(self.batch_size):

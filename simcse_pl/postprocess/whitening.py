@@ -41,6 +41,16 @@ class Whitening(AffinePostProcess):
         super().__init__(dim=dim)
         self.dim = dim
 
+    def check_width(self, width: int) -> None:
+        """Refuse embeddings with fewer dimensions than are to be kept.
+
+        Raises:
+            UserError: such a width, or another than it was fitted on.
+        """
+        super().check_width(width)
+        if self.dim is not None and self.dim > width:
+            raise UserError(f"postprocess.dim={self.dim}: the embeddings have {width} dimensions")
+
     def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, variances, directions = principal_directions(x)
         if not len(variances):

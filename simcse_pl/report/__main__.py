@@ -1,11 +1,11 @@
 """Tables and figures of encoders, of training runs and of sweeps: `python -m simcse_pl.report FOLDER...`."""
 
-import argparse
 import dataclasses
 import sys
 
 from matplotlib.figure import Figure
 
+from simcse_pl.command_line import Parser, run
 from simcse_pl.errors import UserError
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
 from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, RunPath, read
@@ -78,7 +78,7 @@ def main() -> None:
 
         command.main(sys.argv[2:])
         return
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m simcse_pl.report",
         usage="%(prog)s FOLDER [FOLDER ...] [options]\n       %(prog)s html RUN_OR_SWEEP [RUN_OR_SWEEP ...] [options]",
         description=__doc__,
@@ -97,11 +97,7 @@ def main() -> None:
     parser.add_argument(
         "--aggregation", choices=AGGREGATIONS, default="all", help="of the subsets of an STS task (%(default)s)"
     )
-    arguments = parser.parse_args()
-    try:
-        report(arguments.folders, arguments.labels, arguments.output, arguments.aggregation)
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
+    run(parser, lambda given: report(given.folders, given.labels, given.output, given.aggregation))
 
 
 if __name__ == "__main__":

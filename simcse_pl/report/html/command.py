@@ -1,10 +1,10 @@
 """Training runs and sweeps as one page with curves to zoom and compare, which needs no network and no account."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.errors import USER_ERROR_STATUS, UserError
+from simcse_pl.command_line import Parser, run
+from simcse_pl.errors import UserError
 from simcse_pl.report.html.neighbours import neighbourhood, read_corpus
 from simcse_pl.report.html.page import page, write_page
 from simcse_pl.report.html.runs import default_label, read_runs
@@ -35,7 +35,7 @@ def write_report(folders: Sequence[str], labels: Sequence[str] | None, output: s
 
 def main(arguments: Sequence[str]) -> None:
     """The command line, behind the word `html`."""
-    parser = argparse.ArgumentParser(prog="python -m simcse_pl.report html", description=__doc__)
+    parser = Parser(prog="python -m simcse_pl.report html", description=__doc__)
     parser.add_argument("folders", nargs="+", metavar="RUN_OR_SWEEP", help="a folder of train.py's")
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="what to call each, in the order of the folders")
     parser.add_argument("--output", default="outputs/report.html", metavar="FILE", help="the page (%(default)s)")
@@ -45,8 +45,4 @@ def main(arguments: Sequence[str]) -> None:
         help="of which a few are shown with their nearest neighbours before and after training, of the run that is "
         "best on dev: a sentence a line, or a table of one column (the project's sample of scored pairs)",
     )
-    given = parser.parse_args(arguments)
-    try:
-        write_report(given.folders, given.labels, given.output, given.sentences)
-    except UserError as error:
-        parser.exit(USER_ERROR_STATUS, f"error: {error}\n")
+    run(parser, lambda given: write_report(given.folders, given.labels, given.output, given.sentences), arguments)

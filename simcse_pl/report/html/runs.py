@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import track
 
 from simcse_pl.errors import UserError
+from simcse_pl.progress import tracked
 from simcse_pl.report.html.curves import Curves, curves_of
 from simcse_pl.report.results import CURVES_FILE, read_curves, run_label
 from simcse_pl.report.score_tables import failure_notes, keys_of
@@ -73,8 +72,7 @@ def read_runs(paths: Mapping[str, str | Path]) -> tuple[list[Run], list[Sweep]]:
     labels = [job.name for job, _ in jobs]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs are called {twice[0]}: tell them apart with --labels, one a folder")
-    shown = track(jobs, "reading curves", console=Console(stderr=True), transient=True)
-    return [Run(job, sweep, _curves(job.folder)) for job, sweep in shown], sweeps
+    return [Run(job, sweep, _curves(job.folder)) for job, sweep in tracked(jobs, "reading curves")], sweeps
 
 
 def default_label(path: str) -> str:

@@ -1,0 +1,41 @@
+"""The options that the front doors read themselves, by their types; all others are arguments of classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from simcse_pl.report.results import Aggregation
+
+
+@dataclass
+class TrainOptions:
+    """Those of conf/train.yaml."""
+
+    encoders: Literal["one", "two"]
+    test_tasks: Sequence[str] | str
+    seed: int
+    resume: str | None
+    senteval_dir: str | None
+    debug: bool
+    run_name: str
+
+
+@dataclass
+class EvaluateOptions:
+    """Those of conf/evaluate.yaml."""
+
+    tasks: Sequence[str] | str | None
+    split: Literal["dev", "test"]
+    regressor: bool
+    aggregation: Aggregation
+    senteval_dir: str | None
+    fit_on: str
+    fit_columns: Sequence[int | str] | int | str | None
+    fit_limit: int | None
+    nli: str
+    label: str | None
+    paper: dict | None  # type: ignore[type-arg]
+    batch_size: int | None
+    bf16: bool
+    seed: int
+    debug: bool
