@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +25,6 @@ from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
 from simcse_pl.report.results import write_results
 from simcse_pl.report.tables import RESULTS_FILE, show
-
-log = logging.getLogger("evaluate")
 
 TARGET, NLI = "target", "nli"
 
@@ -70,8 +67,6 @@ def main(config: DictConfig) -> None:
 def read_suite(config: DictConfig) -> Suite:
     """The data of all tasks; what is wrong with it is told before anything slow begins."""
     tasks = config.tasks or []
-    if tasks and not config.senteval_dir:
-        log.info("senteval_dir is not set: measuring on the project's own sample")
     if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
         asked = "retrieval.queries are given" if config.retrieval.queries else "tasks is empty"
         raise UserError(f"{asked}, and there is no retrieval.corpus to search")

@@ -69,7 +69,7 @@ def main(config: DictConfig) -> float:
     data.setup()  # data that cannot be used is told before anything is logged
     with closing_run():
         with watched_ranks(trainer):
-            trainer.loggers = list(instantiate(config.logger).values())
+            trainer.loggers = list(instantiate(config.get("logger") or {}).values())
             for logger in trainer.loggers:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             results = job | train_and_test(trainer, module, data, record, checkpoint)

@@ -245,6 +245,8 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: no such checkpoint, one that is damaged, or an option that does not fit it.
         """
+        if not str(name):
+            raise UserError("the name of the model is empty: give a folder, a hub name or package:NAME")
         source = resolve(str(name))
         saved = read_saved(source)
         if saved is None and pooling is None:

@@ -95,6 +95,8 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
     unknown = [source for source in sources if source not in _STSB_SOURCES]
     if unknown:
         raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {', '.join(_STSB_SOURCES)}")
+    if not sources:
+        raise UserError(f"data.validation is empty: name some of {', '.join(_STSB_SOURCES)}")
     missed = []
     for source in sources:
         if source == "senteval" and not senteval_dir:

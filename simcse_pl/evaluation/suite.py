@@ -120,6 +120,8 @@ def _sample_suite(names: Sequence[str], split: str, regressor: bool) -> Suite:
         others.append("regressor=true")
     if others:
         raise UserError(f"{others[0]} needs a SentEval bundle, and senteval_dir is not set")
+    if names:
+        log.info("senteval_dir is not set: measuring on the project's own sample")
     sample = load_sample(split)
     return Suite(sts=[sample] if "sts" in names else [], geometry=sample if GEOMETRY in names else None)
 

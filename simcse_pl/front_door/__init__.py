@@ -14,10 +14,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import UserError, one_line, tell
+from simcse_pl.errors import UserError, check_seed, one_line, tell
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
 from simcse_pl.front_door.trust import keep_secrets
@@ -70,7 +71,7 @@ def _read_command_line() -> None:
 
 def _in_our_words(error: Exception) -> Exception:
     """What Hydra, or a library's class that it builds, says is wrong, as a mistake of the user's."""
-    if not isinstance(error, HydraException):
+    if not isinstance(error, HydraException | OmegaConfBaseException):
         return error
     if not isinstance(error, InstantiationException):
         mistake = UserError(one_line(error))
@@ -108,6 +109,7 @@ def failures_apart(
                 for name in _missing(OmegaConf.to_container(config)):
                     raise UserError(f"{name} is missing: add {name}=VALUE (--help says what it is)")
                 check_types(config, *given_to)
+                check_seed(config.seed)
                 return task(config)
             except Exception as error:
                 status = tell(_in_our_words(error), config.debug, _TO_DEBUG)

@@ -14,6 +14,8 @@ from simcse_pl.errors import UserError
 from simcse_pl.front_door.names import explained
 from simcse_pl.front_door.trust import ALLOW, check_trust
 
+_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
+
 
 class CheckedLoader(ConfigLoaderImpl):
     """Every config of a run comes through here: the command's, and each job's of a sweep."""
@@ -27,6 +29,7 @@ class CheckedLoader(ConfigLoaderImpl):
             UserError: an option or a choice that does not exist, a value that cannot be read, or a config that may not
                 be trusted (see `check_trust`).
         """
+        overrides = [self._none_chosen(own) for own in overrides]
         try:
             config = super().load_configuration(config_name, overrides, run_mode, *further, **options)
         except HydraException as error:
@@ -34,6 +37,16 @@ class CheckedLoader(ConfigLoaderImpl):
             raise UserError(explained(error, names)) from error
         check_trust(config, overrides, _allowed(overrides))
         return config
+
+    def _none_chosen(self, override: str) -> str:
+        """`queue=null` in the words that Hydra has for it."""
+        group, _, choice = override.partition("=")
+        if choice not in ("", "null") or group not in self.get_group_options("", ObjectType.GROUP):
+            return override
+        if group not in _OPTIONAL:
+            choices = ", ".join(self.get_group_options(group, ObjectType.CONFIG))
+            raise UserError(f"{override}: there has to be one; choose one of {choices}")
+        return f"{group}=[]"
 
     def _names(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> Iterator[str]:
         """The options that there are with the groups chosen, as far as these can be read."""

@@ -25,7 +25,9 @@ def explained(error: HydraException, names: Collection[str]) -> str:
         return _unreadable(error.override, text)
     if isinstance(error, MissingConfigException):
         return _missing(error, text)
-    if unknown := _UNKNOWN.match(text):
+    if (unknown := _UNKNOWN.match(text)) and unknown["name"] in names:
+        return f"{unknown['name']} is a group: choose by name what stands in it (--help lists all)"
+    if unknown:
         return f"no option {unknown['name']}{did_you_mean(unknown['name'], names)} (--help lists all)"
     if sweep := _SWEEP.match(text):
         return f"{sweep['option']}: add -m for a job of each value; a list is written in brackets, text in quotes"

@@ -29,6 +29,7 @@ class EvaluateOptions:
     regressor: bool
     aggregation: Aggregation
     senteval_dir: str | None
+    retrieval: dict  # type: ignore[type-arg]
     fit_on: str
     fit_columns: Sequence[int | str] | int | str | None
     fit_limit: int | None
@@ -39,3 +40,4 @@ class EvaluateOptions:
     bf16: bool
     seed: int
     debug: bool
+    wandb: dict  # type: ignore[type-arg]

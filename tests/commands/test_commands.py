@@ -199,7 +199,7 @@ def test_a_mistake_is_one_line(arguments, line, command, encoder, sentences):
 
 
 def test_what_the_system_refuses_is_one_line(command, encoder, sentences):
-    
+
     done = command("index", *encoder, sentences, sentences, status=2)
     assert done.err.strip().splitlines()[-1] == f"error: {sentences} is a file: name a folder to keep the index in"
     assert "Traceback" not in done.err and sentences.read_text()
