@@ -112,7 +112,7 @@ def failures_apart(
                 check_seed(config.seed)
                 return task(config)
             except Exception as error:
-                status = tell(_in_our_words(error), config.debug, _TO_DEBUG)
+                status = tell(_in_our_words(error), config.debug is True, _TO_DEBUG)
                 if HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several():
                     return None
                 raise SystemExit(status) from None  # of which Hydra says nothing more
