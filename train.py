@@ -105,6 +105,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         freeze_layers=config.freeze_layers,
         group_by_length=config.group_by_length,
         compile=config.compile,
+        on_bad_step=config.on_bad_step,
     )
 
 

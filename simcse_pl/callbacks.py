@@ -1,5 +1,6 @@
 """Callbacks: chance by the step, validation at the end, checkpoints, curves of geometry and speed, progress."""
 
+import logging
 import time
 from typing import Any
 
@@ -14,6 +15,9 @@ from simcse_pl.errors import check_seed
 from simcse_pl.geometry import gram_bound
 from simcse_pl.metrics import Uniformity
 
+log = logging.getLogger(__name__)
+
+_COLLAPSED_ABOVE = -0.01  # of uniformity: a mean squared distance of 0.005, where untrained encoders have 0.04
 OF_VALIDATION = ("val/", "geometry/")  # how the names of what is measured at a validation begin
 
 
@@ -74,6 +78,54 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+
+
+class TellDuplicates(Callback):
+    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+
+    def __init__(self) -> None:
+        self._shares: list[torch.Tensor] = []
+        self._told = False
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Keep the step's share, wherever it is."""
+        share = trainer.callback_metrics.get("train/duplicates")
+        if share is not None and not self._told and not getattr(pl_module.objective, "mask_duplicates", False):
+            self._shares.append(share)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Tell the share of the rows so far."""
+        share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
+        self._shares.clear()
+        if share and not self._told and trainer.is_global_zero:
+            log.warning(
+                "%.2f%% of the rows so far had their own sentence among their negatives, as the data repeats it: "
+                "objective.mask_duplicates=true leaves such negatives out",
+                100 * share,
+            )
+        self._told |= share > 0
+
+
+class TellCollapse(Callback):
+    """Warns once, at a validation, if all embeddings are nearly one and the same."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look at val/uniformity, which is 0 where they are; of an encoder that has been trained, at least a step."""
+        uniformity = trainer.callback_metrics.get("val/uniformity")
+        if not self._told and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
+            self._told = True
+            if trainer.is_global_zero:
+                log.warning(
+                    "step %d: the embeddings have collapsed, val/uniformity is %.2g: lower optimizer.lr, or see to it "
+                    "that the sentences of a batch differ",
+                    trainer.global_step,
+                    uniformity,
+                )
 
 
 class GeometryCurves(Callback):

@@ -37,6 +37,7 @@ def contrastive_loss(
     hard_negative_weight: float = 1.0,
     similarity: str = "cosine",
     first_row: int = 0,
+    left_out: Tensor | None = None,
 ) -> Tensor:
     """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
 
@@ -57,6 +58,8 @@ def contrastive_loss(
         hard_negative_weight: alpha, 0 or more; at 0 a row's own hard negatives take no part.
         similarity: `cosine` or `dot`.
         first_row: the index in `positives` of the first anchor's own positive.
+        left_out: [n, m + m k] bool, or None: which positives, and then which hard negatives row by row, take no part in
+            the sum for an anchor; never its own positive.
 
     Returns:
         The mean over the anchors, a scalar.
@@ -72,6 +75,8 @@ def contrastive_loss(
             is_own = F.one_hot(own, m).bool().repeat_interleave(k, dim=1)
             negative_logits = torch.where(is_own, negative_logits + log_alpha, negative_logits)
         logits = torch.cat([logits, negative_logits], dim=1)
+    if left_out is not None:
+        logits = logits.masked_fill(left_out, -math.inf)
     if queue is not None:
         logits = torch.cat([logits, similarity_matrix(anchors, queue, similarity) / temperature], dim=1)
     return F.cross_entropy(logits, own)

@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import freeze, recompute_layers
+from simcse_pl.bad_steps import BadSteps
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
 from simcse_pl.distributed import mean_over_ranks
 from simcse_pl.dropout import embed_with_fixed_dropout
+from simcse_pl.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.fast_dropout import use_fast_dropout
@@ -32,7 +34,8 @@ _FIRST, _OTHERS = slice(0, 1), slice(1, None)
 class SimCSEModule(LightningModule):
     """Trains an encoder on batches of views, and measures it on scored pairs.
 
-    It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity, train/grad_norm and the
+    It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity, train/duplicates (the share of
+    rows that have their own sentence among this device's negatives), train/grad_norm, train/skipped_steps and the
     auxiliary terms by their names in training; {val,test}/spearman, /alignment and /uniformity over all validation
     or test pairs.
 
@@ -51,10 +54,11 @@ class SimCSEModule(LightningModule):
         group_by_length: on a CPU, sequences of like length go through the encoder together, padded to their own longest
             (see length_groups); vectors are the same.
         compile: fuse the backbone's operations by torch.compile, once for all lengths and batch sizes.
+        on_bad_step: `error` to stop at a loss or gradient that is not finite, or `skip` (see bad_steps).
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, with gradient
-            checkpointing or compiled, a chunk without rows, or more frozen layers than can be.
+            checkpointing or compiled, a chunk without rows, more frozen layers than can be, or an unknown on_bad_step.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class SimCSEModule(LightningModule):
         freeze_layers: int | None = None,
         group_by_length: bool = True,
         compile: bool = False,
+        on_bad_step: str = "error",
     ) -> None:
         super().__init__()
+        self.bad_steps = BadSteps(on_bad_step)
         if chunk_size is not None and chunk_size < 1:
             raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
         if queue and positive_encoder:
@@ -145,8 +151,11 @@ class SimCSEModule(LightningModule):
         labels = batch.get("labels")
         batch = _views_of(batch)
         embeddings = self.embed(batch)
-        loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None)
+        keys = sentence_keys(batch)
+        loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None, keys)
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
+        if self.objective.contrasts:
+            curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)
             curves[term.name] = term(self.encoder, batch)
@@ -156,9 +165,10 @@ class SimCSEModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
         loss, curves = self.loss(batch)
-        if self.queue:
-            self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
         means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
+        self._loss = means[0]
+        if self.queue and self._loss.isfinite():
+            self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
         self.log("train/loss", means[0], prog_bar=True)
         self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
         self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
@@ -170,13 +180,20 @@ class SimCSEModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Log the gradient's norm, and clip.
+        """Log the gradient's norm, and clip; see to it that it is finite, and the loss, which all ranks know.
 
+        In 16-mixed a gradient may be too large at first: its scaler skips the step and tries again with less.
         Lightning's own clipping refuses a fused optimizer in bf16, though only float16's scaler could mind it.
         """
         trained = [p for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         self.log("train/grad_norm", norm)
+        if self.bad_steps.action == "skip":
+            self.log("train/skipped_steps", float(self.bad_steps.skipped))
+        scaled = self.trainer.precision == "16-mixed"
+        if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
+            self.bad_steps.handle(self.trainer, float(self._loss), float(norm))
+            return
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
@@ -192,7 +209,10 @@ class SimCSEModule(LightningModule):
 
     def _measure(self, batch: Batch, stage: str) -> None:
         scores = batch.pop("scores")
-        first, second = embed_views(self.encoder, batch, self.group_by_length).float().unbind(dim=1)
+        embeddings = embed_views(self.encoder, batch, self.group_by_length).float()
+        if not embeddings.isfinite().all():
+            raise UserError(f"step {self.global_step}: embeddings are not finite any more: lower optimizer.lr")
+        first, second = embeddings.unbind(dim=1)
         self.spearman.update(F.cosine_similarity(first, second), scores)
         alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])

@@ -1,30 +1,45 @@
 """Objectives: what is minimized, as modules that hold an objective's settings and check them."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.distributed import gather_rows, shares
+from simcse_pl.duplicates import duplicate_negatives
 from simcse_pl.errors import UserError
 from simcse_pl.losses import SIMILARITIES, contrastive_loss, siamese_softmax_loss
 
 
 class Objective(nn.Module, ABC):
-    """What is minimized, over the embeddings of all views of a batch."""
+    """What is minimized, over the embeddings of all views of a batch.
+
+    Attributes:
+        contrasts: whether the other rows of a batch are negatives.
+    """
+
+    contrasts: ClassVar[bool]
 
     def attach(self, dim: int) -> None:
         """Take the dimension of the embeddings, once and before training; may add parameters."""
 
     @abstractmethod
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor | None = None,
+        queue: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         """The loss of this device's rows, a scalar; its mean over devices is the loss of the whole batch.
 
         Args:
             embeddings: [batch, views, dim].
             labels: [batch] int64, where the data has them.
             queue: [any number, dim], embeddings of batches before that are negatives too.
+            keys: [batch, views], equal for equal sentences (see duplicates.sentence_keys).
 
         Raises:
             UserError: rows without what the objective needs, or with what it has no use for.
@@ -38,13 +53,20 @@ class ContrastiveObjective(Objective):
         temperature: divides the similarities; above 0. The paper's is 0.05 (Table D.1).
         hard_negative_weight: alpha of equation 8, 0 or more; no effect where rows have no hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
+        mask_duplicates: leave negatives that are a row's own sentences over again out of its loss (see duplicates).
 
     Raises:
         UserError: a value out of range.
     """
 
+    contrasts = True
+
     def __init__(
-        self, temperature: float = 0.05, hard_negative_weight: float = 1.0, similarity: str = "cosine"
+        self,
+        temperature: float = 0.05,
+        hard_negative_weight: float = 1.0,
+        similarity: str = "cosine",
+        mask_duplicates: bool = False,
     ) -> None:
         super().__init__()
         if not temperature > 0:
@@ -56,14 +78,22 @@ class ContrastiveObjective(Objective):
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.similarity = similarity
+        self.mask_duplicates = mask_duplicates
 
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor | None = None,
+        queue: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         """The loss of this device's rows against the rows of all devices; its mean over them is that of the batch.
 
         Args:
             embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
             labels: None; a contrast has no classes.
             queue: [any number, dim], further negatives.
+            keys: [batch, views], needed to mask duplicates.
 
         Returns:
             A scalar.
@@ -75,6 +105,9 @@ class ContrastiveObjective(Objective):
             raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
         own = shares(len(embeddings), embeddings.device)
         others = gather_rows(embeddings[:, 1:], own)
+        left_out = None
+        if self.mask_duplicates and keys is not None:
+            left_out = duplicate_negatives(keys, gather_rows(keys, own), own.first_row)
         return own.weight * contrastive_loss(
             embeddings[:, 0],
             others[:, 0],
@@ -84,6 +117,7 @@ class ContrastiveObjective(Objective):
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
             first_row=own.first_row,
+            left_out=left_out,
         )
 
 
@@ -106,6 +140,7 @@ class SoftmaxObjective(Objective):
         torch.Size([])
     """
 
+    contrasts = False
     classifier: nn.Linear
 
     def __init__(self, labels: int = 3) -> None:
@@ -118,13 +153,20 @@ class SoftmaxObjective(Objective):
         """Make the classifier's weights, [labels, 3 dim]."""
         self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
 
-    def forward(self, embeddings: Tensor, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor | None = None,
+        queue: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         """The loss of this device's pairs; its mean over devices is that of all pairs.
 
         Args:
             embeddings: [batch, 2, dim].
             labels: [batch] int64, from 0.
             queue: None; a classifier has no negatives.
+            keys: of no use.
 
         Returns:
             A scalar.

@@ -9,11 +9,20 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import BestCheckpoint, GeometryCurves, Speed, StepSeeds, ValidateAtEnd
+from simcse_pl.callbacks import (
+    BestCheckpoint,
+    GeometryCurves,
+    Speed,
+    StepSeeds,
+    TellCollapse,
+    TellDuplicates,
+    ValidateAtEnd,
+)
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.geometry import uniformity
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
@@ -168,3 +177,36 @@ def test_chance_is_the_seeds_the_batchs_and_the_ranks_alone(monkeypatch):
     cases = [(seed, batch, rank) for seed in (0, 42) for batch in range(4) for rank in range(2)]
     assert len({drawn(*case) for case in cases}) == len(cases)
     assert [drawn(*case) for case in cases] == [drawn(*case) for case in cases]
+
+
+def told(callback, caplog, *steps):
+    """What it warns of, where these are the metrics of steps, each with a validation after it."""
+    module = SimpleNamespace(objective=ContrastiveObjective())
+    for number, metrics in enumerate(steps):
+        values = {name: torch.tensor(value) for name, value in metrics.items()}
+        trainer = SimpleNamespace(callback_metrics=values, global_step=number, is_global_zero=True)
+        callback.on_train_batch_end(trainer, module, None, None, number)
+        callback.on_validation_end(trainer, module)
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_duplicates_are_told_once_with_their_share(caplog):
+    shares = [{"train/duplicates": share} for share in (0.0, 0.25, 0.5)]
+    (line,) = told(TellDuplicates(), caplog, *shares)
+    assert line.startswith("25.00% of the rows so far had their own sentence among their negatives")
+
+
+def test_duplicates_that_are_masked_are_not_told(caplog):
+    callback = TellDuplicates()
+    module = SimpleNamespace(objective=ContrastiveObjective(mask_duplicates=True))
+    trainer = SimpleNamespace(callback_metrics={"train/duplicates": torch.tensor(0.5)}, is_global_zero=True)
+    callback.on_train_batch_end(trainer, module, None, None, 0)
+    callback.on_validation_end(trainer, module)
+    assert not caplog.records
+
+
+def test_a_collapse_is_told_once_and_not_of_what_was_there_before_training(caplog):
+    """Equal embeddings have a uniformity of 0."""
+    collapsed = {"val/uniformity": float(uniformity(torch.ones(5, 3)))}
+    (line,) = told(TellCollapse(), caplog, collapsed, {"val/uniformity": -0.02}, collapsed, collapsed)
+    assert line.startswith("step 2: the embeddings have collapsed, val/uniformity is ")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from simcse_pl.data.batches import Batch, LabeledRow, Sentence
@@ -63,10 +64,21 @@ class ContrastiveBatches(Sampler[list[Key]]):
         epoch, batch = self._resumed
         return batch if self.epoch == epoch else 0
 
+    def rows_of(self, epoch: int, batch: int) -> list[int]:
+        """The rows of a whole batch, of all ranks."""
+        start, end = self._bounds()[batch]
+        return self._order(epoch)[start:end].tolist()
+
+    def _order(self, epoch: int) -> Tensor:
+        return torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch))
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        starts = self._starts()
+        return list(zip(starts, [*starts[1:], self.rows], strict=True))
+
     def __iter__(self) -> Iterator[list[Key]]:
-        epoch, starts = self.epoch, self._starts()
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch))
-        for start, end in list(zip(starts, [*starts[1:], self.rows], strict=True))[self.first :]:
+        epoch, order = self.epoch, self._order(self.epoch)
+        for start, end in self._bounds()[self.first :]:
             own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
             yield [(epoch, row) for row in order[own:own_end].tolist()]
 

@@ -143,11 +143,19 @@ class SentenceDataModule(LightningDataModule):
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
         assert self.rows is not None
         views = ViewCollator(self.tokenizer, self.max_length)
-        batches = ContrastiveBatches(len(self.rows), self.batch_size, world_size(), rank(), self.seed)
+        batches = self._batches(self.rows)
         collate = LabeledViewCollator(views) if self.labels else views
         if self._place:
             batches.resume(**self._place)
         return EpochLoader(self.rows, batches, collate, self.num_workers)
+
+    def _batches(self, rows: TrainingRows) -> ContrastiveBatches:
+        return ContrastiveBatches(len(rows), self.batch_size, world_size(), rank(), self.seed)
+
+    def rows_of_batch(self, epoch: int, batch: int) -> list[int]:
+        """The places, in `train` as it was read, of the rows of a contrastive batch over all devices."""
+        assert self.rows is not None
+        return [self.rows.chosen[row] for row in self._batches(self.rows).rows_of(epoch, batch)]
 
     def state_dict(self) -> dict[str, int]:
         """Where training is: the epoch, and how many of its batches are done."""

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from simcse_pl.bad_steps import BadSteps
+from simcse_pl.data.batches import ViewCollator
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.module import SimCSEModule
+from simcse_pl.momentum_queue import MomentumQueue
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import SENTENCES, tiny
+
+DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
+
+
+def test_an_unknown_action_is_refused():
+    with pytest.raises(UserError, match="^on_bad_step=drop: choose one of error, skip$"):
+        BadSteps("drop")
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
+    given = [*tiny(make_model("bert")), f"data.train={sentences}", *DIVERGES]
+    done, folder = train(*given, status=2)
+    (line,) = map(json.loads, (folder / "bad_steps.jsonl").read_text().splitlines())
+    rows = ", ".join(map(str, line["rows"]))
+    assert done.stderr.splitlines()[-1] == (
+        f"error: step 2: the loss is nan, its gradient's norm nan, in the batch of rows {rows} of {sentences}: "
+        "lower optimizer.lr, look at these rows, or set on_bad_step=skip"
+    )
+    assert line["step"] == 2 and len(line["rows"]) == 4
+    assert line["sentences"] == [[SENTENCES[row - 1]] for row in line["rows"]]
+    assert not (folder / "results.json").exists()
+
+
+class BadAt(ContrastiveObjective):
+    """Infinite in some steps: the loss, or its gradient alone."""
+
+    def __init__(self, steps, gradient_alone=False):
+        super().__init__()
+        self.steps, self.gradient_alone, self.step = steps, gradient_alone, 0
+
+    def forward(self, embeddings, *further):
+        self.step += 1
+        loss = super().forward(embeddings, *further)
+        if self.step not in self.steps:
+            return loss
+        return loss + (embeddings.sum() * 0).sqrt() if self.gradient_alone else loss * torch.nan
+
+
+class Weights(pl.Callback):
+    """Those of one layer, and the curves, after every step."""
+
+    def __init__(self):
+        self.after, self.skipped = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        self.after.append(pl_module.encoder.backbone.get_input_embeddings().weight.detach().clone())
+        self.skipped.append(trainer.callback_metrics.get("train/skipped_steps"))
+
+
+def fit(folder, make_model, objective, precision="32-true", **options):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls", num_layers=1)
+    module = SimCSEModule(encoder, objective, LinearAdamW(lr=1e-3), **options)
+    batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    weights = Weights()
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        default_root_dir=folder,
+        enable_checkpointing=False,
+        precision=precision,
+        callbacks=[weights],
+        **quiet,
+    )
+    trainer.fit(module, DataLoader([batch] * 4, batch_size=None))
+    return weights
+
+
+@pytest.mark.parametrize("gradient_alone", [False, True])
+def test_steps_are_skipped_and_counted_and_warned_of_once(tmp_path, make_model, caplog, gradient_alone):
+    objective = BadAt({2, 3}, gradient_alone)
+    weights = fit(tmp_path, make_model, objective, on_bad_step="skip")
+    first, second, third, fourth = weights.after
+    assert torch.equal(first, second) and torch.equal(second, third), "skipped steps leave the weights alone"
+    assert not torch.equal(third, fourth) and fourth.isfinite().all(), "and their optimizer's moments"
+    assert [int(count) for count in weights.skipped] == [0, 0, 1, 2]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "simcse_pl.bad_steps"]
+    assert len(warnings) == 1 and warnings[0].startswith("step 2: the loss is ")
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run(tmp_path, make_model):
+    with pytest.raises(UserError, match="^step 2: the loss is .*, its gradient's norm nan, in .* unknown rows"):
+        fit(tmp_path, make_model, BadAt({2}, gradient_alone=True))
+
+
+def test_a_queue_does_not_take_in_what_is_not_finite(tmp_path, make_model):
+    queue = MomentumQueue(size=16)
+    fit(tmp_path, make_model, BadAt({2}), on_bad_step="skip", queue=queue)
+    assert queue.negatives().isfinite().all() and len(queue.negatives())
