@@ -31,3 +31,22 @@ def test_a_metric_filled_in_inference_mode_can_be_filled_again_outside():
         aligned.update(*torch.randn(2, 3, 4))
     aligned.update(*torch.randn(2, 3, 4))
     assert aligned.pairs == 6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_rows_of_zeros_and_equal_rows_leave_finite_measures(dtype):
+    for x in (torch.zeros(4, 6, dtype=dtype), torch.full((4, 6), 6e4, dtype=dtype)):
+        aligned, uniform = Alignment(), Uniformity()
+        aligned.update(x, x)
+        uniform.update(x)
+        assert aligned.compute() == 0 and uniform.compute().item() == pytest.approx(0, abs=1e-6)
+
+
+def test_similarities_that_are_all_equal_have_correlation_0():
+    metric = SpearmanCorrelation()
+    metric.update(torch.full((5,), 0.3), torch.arange(5.0))
+    assert metric.compute() == 0
+
+
+def test_before_the_first_pair_there_is_no_number():
+    assert Alignment().compute().isnan()

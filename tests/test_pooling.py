@@ -92,7 +92,28 @@ def test_top2_needs_two_layers():
         find_pooling("top2", 1)
 
 
-@pytest.mark.parametrize("name", ["mean", "first_last", "top2", "layers_0_2"])
+@pytest.mark.parametrize("name", ["mean", "max", "first_last", "top2", "layers_0_2"])
 def test_a_sentence_without_tokens_is_zero_and_not_nan(name, states_and_mask):
     states, mask = states_and_mask
     assert find_pooling(name, 3)(states, torch.zeros_like(mask)).abs().max() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_mean_of_large_numbers_is_in_range_and_of_their_type(name, dtype):
+    size = 60_000.0 if dtype == torch.float16 else 1e30
+    states = torch.full((4, 2, 511, 3), size, dtype=dtype)  # their sum is not, and bfloat16 has no 511
+    pooled = find_pooling(name, 3)(states, torch.ones(2, 511, dtype=torch.int64))
+    assert pooled.dtype == dtype
+    torch.testing.assert_close(pooled, states[0, :, 0])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_is_no_number_in_padding_stays_there(name, states_and_mask):
+    states, mask = states_and_mask
+    for junk in (torch.nan, torch.inf):
+        dirty = [layer.masked_fill(mask.unsqueeze(-1) == 0, junk).requires_grad_() for layer in states]
+        pooled = find_pooling(name, 3)(dirty, mask)
+        torch.testing.assert_close(pooled, find_pooling(name, 3)(states, mask), rtol=0, atol=0)
+        pooled.sum().backward()
+        assert all(torch.isfinite(layer.grad).all() for layer in dirty if layer.grad is not None)
