@@ -40,7 +40,7 @@ def uniformity(x: Tensor) -> Tensor:
         rows = slice(start, start + _ROWS_AT_A_TIME)
         squared_distances = squares[rows, None] + squares[start:] - 2 * x[rows] @ x[start:].T
         total += torch.exp(-2 * squared_distances.clamp(min=0)).triu(diagonal=1).sum()
-    return (total / (n * (n - 1) / 2) if n > 1 else total * torch.nan).log()
+    return (total / (n * (n - 1) / 2)).log()  # 0 / 0 below two rows
 
 
 def singular_spectrum(x: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def test_what_is_known_without_computing():
 
 
 def test_too_few_rows_give_no_number():
-    assert uniformity(torch.randn(1, 3)).isnan()
+    assert uniformity(torch.randn(1, 3)).isnan() and uniformity(torch.empty(0, 3)).isnan()
     assert alignment(torch.empty(0, 3), torch.empty(0, 3)).isnan()
 
 
@@ -122,7 +122,9 @@ def test_embeddings_without_direction_or_variance_have_no_isotropy():
     assert singular_spectrum(torch.zeros(3, 4)).isnan().all()
     assert effective_rank(torch.zeros(4)).isnan()
     assert isoscore(principal_variances(torch.ones(5, 4))).isnan()
-    assert principal_variances(torch.ones(1, 4)).isnan().all()
+    alone = principal_variances(torch.ones(1, 4))
+    assert alone.shape == (4,) and alone.dtype == torch.float64 and alone.isnan().all()
+    assert principal_variances(torch.tensor([[0.0, 1.0], [0.0, 3.0]])).tolist() == pytest.approx([2, 0])
 
 
 @pytest.mark.parametrize("x", [torch.ones(6, 4), torch.full((6, 4), 0.1), torch.full((6, 4), 6e4).half()])

@@ -44,6 +44,22 @@ def test_equals_the_equation(rows, negatives, alpha, kind):
         assert single.item() == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(("temperature", "kind"), [(0.05, "cosine"), (1.0, "cosine"), (2.0, "dot")])
+def test_a_queue_is_as_negatives_of_every_row(temperature, kind):
+    anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)
+    options = {"temperature": temperature, "similarity": kind}
+    expected = contrastive_loss(anchors, torch.cat([positives, queue]), **options)  # as rows that are no anchors
+    torch.testing.assert_close(contrastive_loss(anchors, positives, queue=queue, **options), expected)
+
+
+def test_the_papers_settings_are_the_defaults():
+    anchors, positives = torch.randn(2, 4, 5)
+    hard = torch.randn(4, 2, 5)
+    stated = {"temperature": 0.05, "hard_negative_weight": 1.0, "similarity": "cosine", "first_row": 0}
+    assert contrastive_loss(anchors, positives, hard) == contrastive_loss(anchors, positives, hard, **stated)
+    assert torch.equal(similarity_matrix(anchors, positives), similarity_matrix(anchors, positives, "cosine"))
+
+
 def test_no_hard_negatives_is_an_empty_set_of_them():
     anchors, positives = torch.randn(2, 4, 5)
     assert contrastive_loss(anchors, positives) == contrastive_loss(anchors, positives, torch.empty(4, 0, 5))

@@ -25,6 +25,22 @@ def test_metrics_in_uneven_parts_equal_the_whole():
     torch.testing.assert_close(uniform.compute(), uniformity(x))
 
 
+def test_the_metrics_of_two_ranks_make_that_of_the_whole():
+    x, y = torch.randn(2, 10, 6)
+    for metric, filled in ((Alignment, (x, y)), (Uniformity, (x,))):
+        first, second, whole = metric(), metric(), metric()
+        first.update(*(part[:3] for part in filled))
+        second.update(*(part[3:] for part in filled))
+        whole.update(*filled)
+        first.merge_state(second)
+        torch.testing.assert_close(first.compute(), whole.compute())
+
+
+def test_pairs_are_counted_beyond_float32s_whole_numbers():
+    aligned = Alignment()
+    assert aligned.pairs.dtype == torch.int64 and aligned.pairs == 0
+
+
 def test_a_metric_filled_in_inference_mode_can_be_filled_again_outside():
     aligned = Alignment()
     with torch.inference_mode():
@@ -48,5 +64,6 @@ def test_similarities_that_are_all_equal_have_correlation_0():
     assert metric.compute() == 0
 
 
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric Alignment was called before")
 def test_before_the_first_pair_there_is_no_number():
     assert Alignment().compute().isnan()

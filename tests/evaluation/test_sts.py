@@ -68,7 +68,11 @@ def test_each_distinct_sentence_is_encoded_once():
 def test_an_encoder_that_tells_nothing_apart_and_a_single_pair_have_no_correlation():
     result = evaluate_sts(lambda sentences: torch.zeros(len(sentences), 3), TASK)
     assert math.isnan(result.all.spearman) and math.isnan(result.wmean.pearson)
-    assert math.isnan(correlation(np.array([1.0]), np.array([2.0])).spearman)
+    alone = correlation(np.array([1.0]), np.array([2.0]))
+    assert math.isnan(alone.spearman) and math.isnan(alone.pearson)
+    for second, expected in ((0.0, 1.0), (3.0, -1.0)):
+        two = correlation(np.array([1.0, second]), np.array([5.0, 2.0]))
+        assert (two.spearman, two.pearson) == pytest.approx((expected, expected))
 
 
 @pytest.mark.filterwarnings("error")
