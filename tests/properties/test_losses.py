@@ -77,8 +77,9 @@ def test_the_contrastive_loss_is_the_equation(batch, temperature, alpha, kind):
 def test_neither_the_order_of_rows_nor_the_scale_of_embeddings_matters(batch, temperature, alpha, kind, seed, scale):
     embeddings, queue = batch
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
-    order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(seed))
-    views = [0, 1, *(2 + torch.randperm(embeddings.shape[1] - 2)).tolist()]
+    chance = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(embeddings), generator=chance)
+    views = [0, 1, *(2 + torch.randperm(embeddings.shape[1] - 2, generator=chance)).tolist()]
     permuted = loss_of(embeddings[order][:, views], queue.flip(0), temperature, alpha, kind)
     torch.testing.assert_close(permuted, loss, rtol=1e-9, atol=1e-9)
     if kind == "cosine":

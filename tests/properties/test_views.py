@@ -95,8 +95,9 @@ def test_a_synonym_takes_the_place_of_one_word(synonym, sentence, seed):
 @pytest.fixture(scope="module")
 def masked_language_model(make_model, tmp_path_factory):
     backbone, folder = make_model("bert", initializer_range=0.5), tmp_path_factory.mktemp("masked")
-    torch.manual_seed(0)
-    AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(backbone)).save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(backbone)).save_pretrained(folder)
     AutoTokenizer.from_pretrained(backbone).save_pretrained(folder)
     return MaskedLanguageModel(str(folder), share=0.4)
 
