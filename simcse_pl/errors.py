@@ -1,12 +1,15 @@
 """Errors that are told to the user in a line of their own, without a traceback, and being told to stop."""
 
 import difflib
+import re
+import reprlib
 import signal
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 
 USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
+HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # json can write these alone; UTF-8 and tokenizers cannot take them
 
 
 class UserError(ValueError):
@@ -85,11 +88,14 @@ def check_seed(seed: int) -> None:
 
 
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
-    """Refuse what no `encode` takes: one string, a sentence that is no string, a batch of less than one."""
+    """Refuse what no `encode` takes: one string, a sentence that is no text, a batch of less than one."""
     if isinstance(sentences, str):
         raise UserError("encode takes a list of sentences, and was given one string")
     odd = next((i for i, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
     if odd is not None:
-        raise UserError(f"encode: sentence {odd} is no text but {sentences[odd]!r}")
+        raise UserError(f"encode: sentence {odd} is no text but {reprlib.repr(sentences[odd])}")
+    half = next((i for i, sentence in enumerate(sentences) if HALF_A_CHARACTER.search(sentence)), None)
+    if half is not None:
+        raise UserError(f"encode: sentence {half} holds half a character ({sentences[half][:20]!a})")
     if batch_size < 1:
         raise UserError(f"batch_size={batch_size}: it must be at least 1")

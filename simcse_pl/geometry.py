@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from simcse_pl.directions import directions
 
 _ROWS_AT_A_TIME = 2048
 
@@ -16,9 +17,9 @@ def alignment(x: Tensor, y: Tensor) -> Tensor:
         x, y: [n, dim], row i of one the positive of row i of the other; they are normalized here.
 
     Returns:
-        A scalar in [0, 4]; not a number where n is 0.
+        A scalar in [0, 4], at least in float32; not a number where n is 0.
     """
-    return (F.normalize(x, dim=-1) - F.normalize(y, dim=-1)).square().sum(dim=-1).mean()
+    return (directions(x) - directions(y)).square().sum(dim=-1).mean()
 
 
 def uniformity(x: Tensor) -> Tensor:
@@ -30,16 +31,16 @@ def uniformity(x: Tensor) -> Tensor:
         x: [n, dim]; normalized here.
 
     Returns:
-        A scalar in [-8, 0]; not a number where n is below 2.
+        A scalar in [-8, 0], at least in float32; not a number where n is below 2.
     """
-    x = F.normalize(x, dim=-1)
-    n = len(x)
-    total = torch.zeros((), device=x.device)
+    x = directions(x)
+    n, squares = len(x), x.square().sum(dim=-1)  # 1, but for rows of zeros
+    total = x.new_zeros(())
     for start in range(0, n, _ROWS_AT_A_TIME):
-        rows = x[start : start + _ROWS_AT_A_TIME]
-        squared_distances = (2 - 2 * rows @ x[start:].T).clamp(min=0)
-        total += torch.exp(-2 * squared_distances).triu(diagonal=1).sum()
-    return (total / (n * (n - 1) / 2) if n > 1 else total * torch.nan).log().to(x.dtype)
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        squared_distances = squares[rows, None] + squares[start:] - 2 * x[rows] @ x[start:].T
+        total += torch.exp(-2 * squared_distances.clamp(min=0)).triu(diagonal=1).sum()
+    return (total / (n * (n - 1) / 2)).log()  # 0 / 0 below two rows
 
 
 def singular_spectrum(x: Tensor) -> Tensor:
@@ -49,9 +50,9 @@ def singular_spectrum(x: Tensor) -> Tensor:
         x: [n, dim]; normalized here.
 
     Returns:
-        [min(n, dim)] in float64, descending from 1.
+        [min(n, dim)] in float64, descending from 1; not numbers where all rows are zeros.
     """
-    values: Tensor = torch.linalg.svdvals(F.normalize(x.double(), dim=-1))
+    values: Tensor = torch.linalg.svdvals(directions(x.double()))
     return values / values[0]
 
 
@@ -62,7 +63,7 @@ def effective_rank(spectrum: Tensor) -> Tensor:
         spectrum: singular values [k], of any scale.
 
     Returns:
-        A scalar in [1, k].
+        A scalar in [1, k]; not a number where they are all 0.
     """
     entropy: Tensor = torch.special.entr(spectrum / spectrum.sum()).sum()
     return entropy.exp()
@@ -70,6 +71,8 @@ def effective_rank(spectrum: Tensor) -> Tensor:
 
 def principal_variances(x: Tensor) -> Tensor:
     """The variance along each principal component, [dim] in float64, descending; not numbers where n is below 2."""
+    if len(x) < 2:
+        return x.new_full((x.shape[1],), torch.nan, dtype=torch.float64)
     variances: Tensor = torch.linalg.eigvalsh(torch.cov(x.double().T).view(x.shape[1], -1))
     return variances.flip(0).clamp(min=0)
 
@@ -81,6 +84,9 @@ def isoscore(variances: Tensor) -> Tensor:
 
     Args:
         variances: along the principal components [dim]; dim must be 2 or more.
+
+    Returns:
+        A scalar in [0, 1]; not a number where there is no variance.
     """
     return (variances.sum().square() / variances.square().sum() - 1) / (len(variances) - 1)
 
@@ -107,7 +113,7 @@ class GramBound:
 
 def gram_bound(x: Tensor) -> GramBound:
     """Sum(W W^T), the largest eigenvalue and the trace of the embeddings x [n, dim], normalized here."""
-    w = F.normalize(x.double(), dim=-1)
+    w = directions(x.double())
     nonnegative = sum(int((rows @ w.T >= 0).sum()) for rows in w.split(_ROWS_AT_A_TIME))
     return GramBound(
         gram_sum=float(w.sum(dim=0).square().sum()),

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.directions import at_least_float32, directions
+
 SIMILARITIES = ("cosine", "dot")
 
 
@@ -21,10 +23,8 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine")
         [n, m], at least in float32 whatever the precision of the embeddings.
     """
     with torch.autocast(queries.device.type, enabled=False):  # which would take the product down again
-        queries, keys = (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (queries, keys))
-        if similarity == "cosine":
-            queries, keys = F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)
-        return queries @ keys.T
+        scaled = directions if similarity == "cosine" else at_least_float32
+        return scaled(queries) @ scaled(keys).T
 
 
 def contrastive_loss(
@@ -96,8 +96,6 @@ def siamese_softmax_loss(first: Tensor, second: Tensor, labels: Tensor, weights:
         The mean over the pairs, a scalar, at least in float32 whatever the precision of the embeddings.
     """
     with torch.autocast(first.device.type, enabled=False):  # which would take the product down again
-        first, second, weights = (
-            x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (first, second, weights)
-        )
+        first, second = at_least_float32(first), at_least_float32(second)
         features = torch.cat([first, second, (first - second).abs()], dim=-1)
-        return F.cross_entropy(features @ weights.T, labels)
+        return F.cross_entropy(features @ at_least_float32(weights).T, labels)

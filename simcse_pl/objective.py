@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.directions import directions
 from simcse_pl.distributed import gather_rows, shares
 from simcse_pl.duplicates import duplicate_negatives
 from simcse_pl.errors import UserError
@@ -201,8 +201,8 @@ def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Two scalars; the second is not a number where there are no negatives.
     """
-    anchors, others = F.normalize(embeddings[:, 0].float(), dim=-1), F.normalize(embeddings[:, 1:].float(), dim=-1)
+    anchors, others = directions(embeddings[:, 0]), directions(embeddings[:, 1:])
     positive = (anchors * others[:, 0]).sum(dim=-1)
-    everything = anchors.sum(dim=0) @ others.flatten(0, 1).sum(dim=0)
+    everything = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # autocast would take an @ down
     negatives = len(anchors) * (others.shape[0] * others.shape[1] - 1)
     return positive.mean(), (everything - positive.sum()) / negatives if negatives else everything * torch.nan

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simcse_pl.directions import at_least_float32
 from simcse_pl.errors import UserError
 
 OverTokens = Callable[[Tensor, Tensor], Tensor]
@@ -22,15 +23,17 @@ def first_token(states: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def mean_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The mean over the tokens that are not padding."""
-    weights = attention_mask.unsqueeze(-1).to(states.dtype)
-    return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+    """The mean over the tokens that are not padding, whatever stands there; zeros where there are none."""
+    tokens = states.masked_fill(attention_mask.unsqueeze(-1) == 0, 0)
+    total = tokens.sum(dim=1, dtype=torch.promote_types(states.dtype, torch.float32))  # float16's may overflow
+    return (total / attention_mask.sum(dim=1, keepdim=True).clamp(min=1)).to(states.dtype)
 
 
 def max_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The largest value over the tokens that are not padding, dimension by dimension."""
+    """The largest value over the tokens that are not padding, dimension by dimension; zeros where there are none."""
     padding = attention_mask.unsqueeze(-1) == 0
-    return states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
+    largest = states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
+    return largest.masked_fill(padding.all(dim=1), 0)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Pooling:
         Returns:
             [batch, dim].
         """
-        return torch.stack([self.over_tokens(hidden_states[n], attention_mask) for n in self.layers]).mean(dim=0)
+        vectors = torch.stack([self.over_tokens(hidden_states[n], attention_mask) for n in self.layers])
+        return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
 
 
 POOLINGS = {

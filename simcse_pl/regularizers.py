@@ -9,6 +9,7 @@ from torch import Tensor
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
+from simcse_pl.directions import at_least_float32, directions
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 
@@ -30,10 +31,8 @@ def cosine_regularization(words: Tensor) -> Tensor:
         A scalar in [-1 / |V|, 1), at least in float32.
     """
     with torch.autocast(words.device.type, enabled=False):
-        words = _at_least_float32(words)
-        lengths: Tensor = torch.linalg.vector_norm(words, dim=1, keepdim=True)
-        directions = words / lengths.masked_fill(lengths == 0, torch.inf)
-        return (directions.sum(dim=0).square().sum() - lengths.count_nonzero()) / len(words) ** 2
+        unit = directions(words)
+        return (unit.sum(dim=0).square().sum() - unit.any(dim=1).sum()) / len(words) ** 2
 
 
 def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> Tensor:
@@ -80,7 +79,7 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
         A scalar of 0 or more, at least in float32.
     """
     with torch.autocast(words.device.type, enabled=False):
-        words = _at_least_float32(words)
+        words = at_least_float32(words)
         gram = words.T @ words if words.shape[0] >= words.shape[1] else words @ words.T
         eigenvalues: Tensor = torch.linalg.eigvalsh(gram.double()).flip(0)
         rounding = torch.finfo(words.dtype).eps * eigenvalues[0].detach()
@@ -178,7 +177,3 @@ class SpectrumControl(_WordEmbeddingRegularizer):
     def term(self, words: Tensor) -> Tensor:
         """How far the spectrum of the rows `words` [|V|, dim] is from the prescribed one."""
         return spectrum_control(words, decay_curve(self.decay, min(words.shape), self.exponent, self.rate))
-
-
-def _at_least_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -100,6 +100,7 @@ def test_encode_normalizes_truncates_and_leaves_the_mode_alone(make_model):
         (("one string",), "a list of sentences"),
         ((["fine", 3],), "sentence 1 is no text but 3"),
         ((["fine", None],), "sentence 1"),
+        ((["fine", "a\ud83d"],), r"sentence 1 holds half a character \('a\\ud83d'\)"),
         ((["fine"], 0), "batch_size=0"),
         ((["fine"], 8, 65), "max_length=65: this model reads 3 to 64 tokens"),
         ((["fine"], 8, 2), "max_length=2"),

@@ -40,7 +40,7 @@ def test_what_is_known_without_computing():
 
 
 def test_too_few_rows_give_no_number():
-    assert uniformity(torch.randn(1, 3)).isnan()
+    assert uniformity(torch.randn(1, 3)).isnan() and uniformity(torch.empty(0, 3)).isnan()
     assert alignment(torch.empty(0, 3), torch.empty(0, 3)).isnan()
 
 
@@ -91,3 +91,45 @@ def test_the_bound_holds_where_all_cosines_are_positive():
     bound = gram_bound(torch.rand(50, 6, generator=torch.Generator().manual_seed(0)))
     assert bound.nonnegative == 1
     assert bound.gram_sum / 50 <= bound.largest_eigenvalue <= bound.gram_sum
+
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 6e4])
+def test_every_precision_is_measured_alike(dtype, size):
+    x, y = (torch.randn(2, 40, 300).sign() * size).to(dtype)
+    for measured, exact in (
+        (alignment(x, y), alignment(x.double(), y.double())),
+        (uniformity(x), uniformity(x.double())),
+    ):
+        assert measured.dtype == torch.promote_types(dtype, torch.float32)
+        torch.testing.assert_close(measured.double(), exact, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
+def test_a_row_of_zeros_stands_at_the_centre_of_the_sphere(dtype):
+    zeros, x = torch.zeros(3, 4, dtype=dtype), torch.eye(4, dtype=dtype)[:3]
+    assert alignment(zeros, x) == 1 and alignment(zeros, zeros) == 0
+    assert uniformity(zeros) == 0  # collapsed, as where all are equal
+    assert uniformity(torch.cat([zeros[:1], x[:1]])).item() == pytest.approx(-2)
+    bound = gram_bound(zeros)
+    assert (bound.gram_sum, bound.largest_eigenvalue, bound.trace, bound.nonnegative) == (0, 0, 0, 1)
+
+
+def test_embeddings_without_direction_or_variance_have_no_isotropy():
+    assert singular_spectrum(torch.zeros(3, 4)).isnan().all()
+    assert effective_rank(torch.zeros(4)).isnan()
+    assert isoscore(principal_variances(torch.ones(5, 4))).isnan()
+    alone = principal_variances(torch.ones(1, 4))
+    assert alone.shape == (4,) and alone.dtype == torch.float64 and alone.isnan().all()
+    assert principal_variances(torch.tensor([[0.0, 1.0], [0.0, 3.0]])).tolist() == pytest.approx([2, 0])
+
+
+@pytest.mark.parametrize("x", [torch.ones(6, 4), torch.full((6, 4), 0.1), torch.full((6, 4), 6e4).half()])
+def test_embeddings_that_are_all_equal_are_one_direction(x):
+    assert alignment(x, x) == 0 and uniformity(x).item() == pytest.approx(0, abs=1e-6)
+    assert effective_rank(singular_spectrum(x)).item() == pytest.approx(1)
+    bound = gram_bound(x)
+    assert (bound.gram_sum, bound.largest_eigenvalue, bound.trace) == pytest.approx((36, 6, 6))

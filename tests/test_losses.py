@@ -44,6 +44,22 @@ def test_equals_the_equation(rows, negatives, alpha, kind):
         assert single.item() == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(("temperature", "kind"), [(0.05, "cosine"), (1.0, "cosine"), (2.0, "dot")])
+def test_a_queue_is_as_negatives_of_every_row(temperature, kind):
+    anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)
+    options = {"temperature": temperature, "similarity": kind}
+    expected = contrastive_loss(anchors, torch.cat([positives, queue]), **options)  # as rows that are no anchors
+    torch.testing.assert_close(contrastive_loss(anchors, positives, queue=queue, **options), expected)
+
+
+def test_the_papers_settings_are_the_defaults():
+    anchors, positives = torch.randn(2, 4, 5)
+    hard = torch.randn(4, 2, 5)
+    stated = {"temperature": 0.05, "hard_negative_weight": 1.0, "similarity": "cosine", "first_row": 0}
+    assert contrastive_loss(anchors, positives, hard) == contrastive_loss(anchors, positives, hard, **stated)
+    assert torch.equal(similarity_matrix(anchors, positives), similarity_matrix(anchors, positives, "cosine"))
+
+
 def test_no_hard_negatives_is_an_empty_set_of_them():
     anchors, positives = torch.randn(2, 4, 5)
     assert contrastive_loss(anchors, positives) == contrastive_loss(anchors, positives, torch.empty(4, 0, 5))
@@ -91,6 +107,43 @@ def test_half_precision_is_taken_up(dtype):
     scores = similarity_matrix(x.to(dtype), x.to(dtype))
     assert scores.dtype == torch.float32
     torch.testing.assert_close(scores, similarity_matrix(x, x), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("kind", ["cosine", "dot"])
+@pytest.mark.parametrize(
+    "embeddings",
+    [
+        torch.zeros(4, 3, 8),
+        torch.ones(4, 3, 8),
+        torch.cat([torch.zeros(1, 3, 8), torch.eye(9, 8).view(3, 3, 8)]),
+    ],
+    ids=["zeros", "all equal", "a row of zeros"],
+)
+def test_no_embeddings_make_a_loss_or_a_gradient_that_is_not_finite(embeddings, kind, dtype):
+    embeddings = embeddings.to(dtype, copy=True).requires_grad_()
+    options = {"temperature": 0.001, "similarity": kind}
+    loss = contrastive_loss(embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:], embeddings[:, 0], **options)
+    loss.backward()
+    assert torch.isfinite(loss) and torch.isfinite(embeddings.grad).all()
+
+
+def test_embeddings_that_are_all_equal_are_told_apart_by_chance():
+    embeddings = torch.full((2, 6, 8), 0.3)
+    assert contrastive_loss(*embeddings, temperature=0.001).item() == pytest.approx(math.log(6))
+
+
+def test_a_row_of_zeros_has_no_gradient():
+    anchors = torch.randn(3, 8)
+    anchors[1] = 0
+    contrastive_loss(anchors.requires_grad_(), torch.randn(3, 8), temperature=0.001).backward()
+    assert (anchors.grad[1] == 0).all() and (anchors.grad[[0, 2]] != 0).any()
+
+
+@pytest.mark.parametrize("size", [60_000.0, 1e-7])
+def test_the_ends_of_float16_have_directions(size):
+    x = torch.randn(4, 300).sign().mul(size).half()  # its square is out of range, and so is its sum of squares
+    torch.testing.assert_close(similarity_matrix(x, x), similarity_matrix(x.double(), x.double()).float())
 
 
 def sentence_berts_equation(first, second, labels, weights):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.errors import UserError
-from simcse_pl.pooling import POOLINGS, find_pooling
+from simcse_pl.pooling import POOLINGS, Pooling, find_pooling, first_token
 
 
 @pytest.fixture
@@ -88,11 +88,48 @@ def test_odd_names_are_told(name, message):
 
 
 def test_top2_needs_two_layers():
-    with pytest.raises(UserError, match="pooling=top2: the model has one layer only"):
+    assert find_pooling("top2", 2) == POOLINGS["top2"]
+    with pytest.raises(UserError, match="^pooling=top2: the model has one layer only$"):
         find_pooling("top2", 1)
 
 
-@pytest.mark.parametrize("name", ["mean", "first_last", "top2", "layers_0_2"])
+@pytest.mark.parametrize(
+    ("name", "deepest"), [("cls", 12), ("first_last", 12), ("layers_0", 0), ("layers_1_2", 2), ("layers_12_3", 12)]
+)
+def test_the_deepest_layer_that_is_read(name, deepest):
+    assert find_pooling(name, 12).deepest(12) == deepest
+
+
+def test_layers_from_the_end_are_counted_with_the_embeddings():
+    assert Pooling(first_token, layers=(-3,)).deepest(12) == 10
+    assert Pooling(first_token, layers=(-13, 0)).deepest(12) == 0
+
+
+@pytest.mark.parametrize("name", ["mean", "max", "first_last", "top2", "layers_0_2"])
 def test_a_sentence_without_tokens_is_zero_and_not_nan(name, states_and_mask):
     states, mask = states_and_mask
     assert find_pooling(name, 3)(states, torch.zeros_like(mask)).abs().max() == 0
+    pooled = find_pooling(name, 3)(states, mask * torch.tensor([[1], [0], [1]]))
+    assert (pooled[1] == 0).all()
+    assert torch.equal(pooled[[0, 2]], find_pooling(name, 3)(states, mask)[[0, 2]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_mean_of_large_numbers_is_in_range_and_of_their_type(name, dtype):
+    size = 60_000.0 if dtype == torch.float16 else 1e30
+    states = torch.full((4, 2, 511, 3), size, dtype=dtype)  # their sum is not, and bfloat16 has no 511
+    pooled = find_pooling(name, 3)(states, torch.ones(2, 511, dtype=torch.int64))
+    assert pooled.dtype == dtype
+    torch.testing.assert_close(pooled, states[0, :, 0])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_is_no_number_in_padding_stays_there(name, states_and_mask):
+    states, mask = states_and_mask
+    for junk in (torch.nan, torch.inf):
+        dirty = [layer.masked_fill(mask.unsqueeze(-1) == 0, junk).requires_grad_() for layer in states]
+        pooled = find_pooling(name, 3)(dirty, mask)
+        torch.testing.assert_close(pooled, find_pooling(name, 3)(states, mask), rtol=0, atol=0)
+        pooled.sum().backward()
+        assert all(torch.isfinite(layer.grad).all() for layer in dirty if layer.grad is not None)

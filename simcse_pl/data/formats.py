@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import reprlib
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import HALF_A_CHARACTER, UserError, one_line
 
 STANDARD_INPUT = "-"
 
@@ -63,14 +64,23 @@ def open_table(path: Path, header: bool = True) -> Table:
         case ".txt":
             return Table(None, _txt(path, packed), _documents(path, packed))
         case ".csv":
-            return _delimited(path, packed, header, delimiter=",", quoting=csv.QUOTE_MINIMAL)
-        case ".tsv":  # sentences hold stray quotation marks, and tsv files quote nothing
-            return _delimited(path, packed, header, delimiter="\t", quoting=csv.QUOTE_NONE)
+            return _delimited(path, _csv_records(read_lines(path, packed)), header)
+        case ".tsv":
+            return _delimited(path, _tsv_records(read_lines(path, packed)), header)
         case ".jsonl":
             return _jsonl(path, packed)
         case ".parquet":
             return _parquet(path, packed)
     raise UserError(f"{path}: its name should end in .txt, .csv, .tsv, .jsonl or .parquet (or that and .gz)")
+
+
+def text_problem(cell: Any) -> str | None:
+    """What a cell holds in place of text, in a few words however much it is; None where it holds text."""
+    if not isinstance(cell, str):
+        return f"holds no text but {reprlib.repr(cell)}"
+    if HALF_A_CHARACTER.search(cell):
+        return f"holds half a character ({cell[:20]!a})"
+    return None
 
 
 def check_is_file(path: Path) -> None:
@@ -125,8 +135,7 @@ def _documents(path: Path, packed: bool) -> Records:
             document = str(number)
 
 
-def _delimited(path: Path, packed: bool, header: bool, delimiter: str, quoting: Any) -> Table:
-    records = _csv_records(read_lines(path, packed), delimiter, quoting)
+def _delimited(path: Path, records: Records, header: bool) -> Table:
     if not header:
         return Table(None, records)
     place, names = next(records, ("", []))
@@ -135,7 +144,14 @@ def _delimited(path: Path, packed: bool, header: bool, delimiter: str, quoting: 
     return Table([name.strip() for name in names], records)
 
 
-def _csv_records(lines: Iterator[str | Unreadable], delimiter: str, quoting: Any) -> Records:
+def _tsv_records(lines: Iterator[str | Unreadable]) -> Records:
+    """Cells as they stand: sentences hold stray quotation marks, and tsv files quote nothing."""
+    for number, line in enumerate(lines, 1):
+        if line:
+            yield f"line {number}", line if isinstance(line, Unreadable) else line.split("\t")
+
+
+def _csv_records(lines: Iterator[str | Unreadable]) -> Records:
     bad: list[Unreadable] = []
 
     def text() -> Iterator[str]:
@@ -145,7 +161,7 @@ def _csv_records(lines: Iterator[str | Unreadable], delimiter: str, quoting: Any
             yield "?\n" if isinstance(line, Unreadable) else line + "\n"
 
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(text(), delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(text(), strict=True)
     while True:
         place = f"line {reader.line_num + 1}"
         try:
@@ -153,7 +169,8 @@ def _csv_records(lines: Iterator[str | Unreadable], delimiter: str, quoting: Any
         except StopIteration:
             return
         except csv.Error as error:
-            cells = Unreadable(f"{error} (is a quotation mark missing?)")
+            why = "a carriage return outside quotation marks" if "new-line" in str(error) else str(error)
+            cells = Unreadable(f"{why} (is a quotation mark missing?)")
         if bad:
             cells = bad[0]
             bad.clear()

@@ -2,7 +2,7 @@
 
 import argparse
 import random
-import re
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from simcse_pl.command_line import Parser, run
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
-from simcse_pl.data.formats import Unreadable, open_table
+from simcse_pl.data.formats import Unreadable, open_table, text_problem
 from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
 from simcse_pl.report.tables import show
@@ -23,7 +23,6 @@ _FIELDS = (
     ("sentence1", "sentence2", "gold_label"),  # SNLI and MultiNLI
     ("context", "hypothesis", "label"),  # ANLI
 )
-_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # json can write these alone, UTF-8 cannot
 
 NO_LABEL = "no gold label"
 REPEATED = "the same pair again"
@@ -180,12 +179,11 @@ def _records(path: Path) -> Iterator[tuple[str, tuple[str, str, str] | Unreadabl
 def _problem(row: dict[str, Any]) -> str | None:
     """What is wrong with a row, whose label comes last; None where nothing is."""
     for field, value in row.items():
-        if not isinstance(value, str):
-            return f"{field} holds no text but {value!r}"
-        if _HALF_A_CHARACTER.search(value):
-            return f"{field} holds half a character ({value[:20]!a})"
+        if problem := text_problem(value):
+            return f"{field} {problem}"
     if value != _NO_GOLD_LABEL and value not in _MEANINGS:
-        return f"{field} is {value!r}; it should be one of {', '.join(_MEANINGS)}, or {_NO_GOLD_LABEL} for none"
+        wanted = ", ".join(_MEANINGS)
+        return f"{field} is {reprlib.repr(value)}; it should be one of {wanted}, or {_NO_GOLD_LABEL} for none"
     return None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcse_pl import hub
-from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table
+from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table, text_problem
 from simcse_pl.errors import UserError, one_line
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ def _problem(cells: Cells, positions: Sequence[int], width: int | None, header: 
         if i >= len(cells):
             return f"column {i} is wanted, and there are {len(cells)}, counted from 0"
         name = header[i] if header else i
-        if not isinstance(cells[i], str):
-            return f"column {name} holds no text but {cells[i]!r}"
+        if problem := text_problem(cells[i]):
+            return f"column {name} {problem}"
         if not cells[i].strip():
             return f"column {name} is empty"
     return None

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,7 @@ def _pair(path: str | Path, place: str, first: str, second: str, score: str | fl
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{path}, {place}: the score is no number but {score!r}")
+        raise UserError(f"{path}, {place}: the score is no number but {reprlib.repr(score)}")
     if not first.strip() or not second.strip():
         raise UserError(f"{path}, {place}: a sentence is empty")
     return ScoredPair(first.strip(), second.strip(), value)

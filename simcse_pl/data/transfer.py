@@ -1,5 +1,6 @@
 """Transfer data: the seven classification tasks of a SentEval bundle."""
 
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +100,8 @@ def _mrpc(path: Path) -> list[Example]:
 
 def _trec(path: Path) -> list[Example]:
     examples = []
-    for number, (line,) in _rows(path, columns=1):
-        category, _, question = line.partition(" ")  # `NUM:dist How far is it ...`
+    for number, cells in _rows(path, columns=1):
+        category, question = [*"\t".join(cells).split(maxsplit=1), ""][:2]  # `NUM:dist How far is it ...`
         label = _label(path, number, category.partition(":")[0], _TREC_CLASSES)
         examples.append(Example((_sentence(path, number, question),), label))
     return examples
@@ -123,7 +124,8 @@ def _rows(path: Path, columns: int, header: bool = False) -> list[tuple[int, lis
 
 def _label(path: Path, number: int, cell: str, classes: tuple[str, ...]) -> int:
     if cell.strip() not in classes:
-        raise UserError(f"{path}, line {number}: {cell!r} is no label; it should be one of {', '.join(classes)}")
+        shown, wanted = reprlib.repr(cell), ", ".join(classes)
+        raise UserError(f"{path}, line {number}: {shown} is no label; it should be one of {wanted}")
     return classes.index(cell.strip())
 
 

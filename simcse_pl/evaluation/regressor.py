@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import pearsonr
 from torch import Tensor, nn
 
 from simcse_pl.data.sts import ScoredPair, StsTask
@@ -68,7 +67,7 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        score = pearsonr(_scores(model, dev_x), dev_human).statistic
+        score = correlation(_scores(model, dev_x), dev_human).pearson
         if score > best_score:
             best, best_score = copy.deepcopy(model), score
         else:

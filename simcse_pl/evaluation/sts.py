@@ -1,12 +1,13 @@
 """The STS protocol: how well the cosine of two sentences' embeddings agrees with people's scores (Appendix B)."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch.nn.functional as F
-from scipy.stats import ConstantInputWarning, pearsonr, spearmanr
+from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask
 from simcse_pl.evaluation import Encode
@@ -14,7 +15,10 @@ from simcse_pl.evaluation import Encode
 
 @dataclass(frozen=True)
 class Correlation:
-    """Of predicted and human scores, in [-1, 1]; not numbers where one of the two is the same for all pairs."""
+    """Of predicted and human scores, in [-1, 1].
+
+    Not numbers where one of the two is the same for all pairs, up to float64's rounding.
+    """
 
     spearman: float
     pearson: float
@@ -90,10 +94,13 @@ def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
     """Both correlations of two arrays [n]; not numbers below two pairs."""
     if len(human) < 2:
-        return Correlation(float("nan"), float("nan"))
+        return Correlation(math.nan, math.nan)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
+        warnings.simplefilter("error", DegenerateDataWarning)
+        try:
+            spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
+        except DegenerateDataWarning:
+            return Correlation(math.nan, math.nan)
     return Correlation(float(spearman), float(pearson))
 
 

@@ -60,10 +60,14 @@ class PostProcess(ABC):
         """The embeddings `x` [n, dim] after the map, [n, k]; n may be 0.
 
         Raises:
-            UserError: before `fit`, or embeddings that are no finite matrix of floats as wide as those fitted on.
+            UserError: before `fit`, or embeddings that are no finite matrix of floats as wide as those fitted on, or
+                whose map is out of the range of their type.
         """
         self._check_fitted(x)
-        return self._transform(x.detach().double()).to(x.dtype)
+        z = self._transform(x.detach().double()).to(x.dtype)
+        if not torch.isfinite(z).all():
+            raise UserError(f"{self.name}: what it makes of the embeddings is out of {x.dtype}'s range; give float64")
+        return z
 
     def check_width(self, width: int) -> None:
         """Refuse embeddings of `width` dimensions, before any is there.

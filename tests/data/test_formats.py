@@ -57,6 +57,15 @@ def test_only_newlines_end_a_line(tmp_path):
     assert [cells for _, cells in open_table(tmp_path / "data.txt").records] == [[text], ["two"]]
 
 
+def test_a_carriage_return_is_text_in_tsv_and_told_in_csv(tmp_path):
+    (tmp_path / "data.tsv").write_bytes(b"a\rb\tc\n")
+    assert list(open_table(tmp_path / "data.tsv", header=False).records) == [("line 1", ["a\rb", "c"])]
+    (tmp_path / "data.csv").write_bytes(b"a\rb,c\nd,e\n")
+    bad, good = open_table(tmp_path / "data.csv", header=False).records
+    assert bad[1].problem == "a carriage return outside quotation marks (is a quotation mark missing?)"
+    assert good == ("line 2", ["d", "e"])
+
+
 def test_line_numbers_count_lines_and_not_rows(tmp_path):
     (tmp_path / "data.csv").write_text('a,b\n"one\nmore",two\n\nthree,four\n')
     assert [place for place, _ in open_table(tmp_path / "data.csv").records] == ["line 2", "line 5"]

@@ -61,6 +61,8 @@ def test_no_header(file):
         ("d.tsv", "a\tb\n", {"header": False, "columns": [2]}, "line 1: column 2 is wanted, and there are 2"),
         ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x holds no text but 3"),
         ("d.jsonl", '{"x": "a"}\n{"y": "b"}\n', {}, "line 2: column x holds no text but None"),
+        ("d.jsonl", '{"x": "a\\ud83d"}\n', {}, r"line 1: column x holds half a character \('a\\ud83d'\)"),
+        ("d.jsonl", f'{{"x": {"[" * 400 + "]" * 400}}}\n', {}, r"column x holds no text but \[{7}\.\.\.\]{7} "),
         ("d.csv", "x,y\na,b\n", {"columns": ["w"]}, "no column w in .*d.csv, which has the columns x, y"),
         ("d.csv", "x,y\na,b\n", {"columns": [2]}, "no column 2 in"),
         ("d.csv", "x,y\na,b\n", {"columns": [-1]}, "no column -1 in"),

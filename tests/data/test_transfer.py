@@ -19,7 +19,7 @@ FILES = {
     "SST/binary/sentiment-dev": b"bad\t0\n",
     "SST/binary/sentiment-test": b"great\t1\n",
     "TREC/train_5500.label": b"NUM:dist How far is it ?\nHUM:ind Who ?\n",
-    "TREC/TREC_10.label": b"LOC:city Where ?\n",
+    "TREC/TREC_10.label": b"LOC:city Where\t?\n",
     "MRPC/msr_paraphrase_train.txt": b"\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\tA b\tA  c\n",
     "MRPC/msr_paraphrase_test.txt": b'Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t5\t6\tHe said "x\ty\r\n',
 }

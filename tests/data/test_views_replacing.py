@@ -31,3 +31,8 @@ def test_what_is_no_word_is_bare_of_anything(word):
 def test_capitals_of_what_is_new_stay():
     assert replace("dog", "Canis familiaris") == "Canis familiaris"
     assert replace("Dog", "") == ""
+
+
+def test_a_long_word_takes_no_longer_than_its_length():
+    long = "a" + "-" * 1_000_000 + "b"
+    assert bare(f"({long})") == long  # the square of it would be hours

@@ -58,3 +58,10 @@ def test_each_distinct_sentence_is_encoded_once(tasks):
 
     evaluate_with_regressor(remember, {split: task(split, 12, 0) for split in tasks})
     assert len(asked) == 1 and sorted(asked[0]) == sorted({str(i) for i in range(24)})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e4])
+def test_an_encoder_that_tells_nothing_apart_has_no_correlation(tasks, value):
+    result = evaluate_with_regressor(lambda sentences: torch.full((len(sentences), 8), value), tasks)
+    assert np.isnan(result.spearman) and np.isnan(result.pearson)

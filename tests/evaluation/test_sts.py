@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 from simcse_pl.data.sts import ScoredPair, StsTask, load_sts_task
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.sts import correlation, evaluate_sts
+from simcse_pl.evaluation.sts import correlation, cosines, evaluate_sts
 from simcse_pl.evaluation.suite import Suite
 
 # all-MiniLM-L6-v2, mean pooling, max length 256; both agree with its public MTEB records. test_claims.py has the others
@@ -68,7 +68,34 @@ def test_each_distinct_sentence_is_encoded_once():
 def test_an_encoder_that_tells_nothing_apart_and_a_single_pair_have_no_correlation():
     result = evaluate_sts(lambda sentences: torch.zeros(len(sentences), 3), TASK)
     assert math.isnan(result.all.spearman) and math.isnan(result.wmean.pearson)
-    assert math.isnan(correlation(np.array([1.0]), np.array([2.0])).spearman)
+    alone = correlation(np.array([1.0]), np.array([2.0]))
+    assert math.isnan(alone.spearman) and math.isnan(alone.pearson)
+    for second, expected in ((0.0, 1.0), (3.0, -1.0)):
+        two = correlation(np.array([1.0, second]), np.array([5.0, 2.0]))
+        assert (two.spearman, two.pearson) == pytest.approx((expected, expected))
+
+
+@pytest.mark.filterwarnings("error")
+def test_cosines_that_differ_by_rounding_alone_have_no_correlation():
+    human = np.arange(10.0)
+    for predicted in (np.full(10, 0.7), 0.7 + 1e-16 * human, np.zeros(10)):
+        result = correlation(predicted, human)
+        assert math.isnan(result.spearman) and math.isnan(result.pearson)
+    assert correlation(0.7 + 1e-9 * human, human).spearman == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_measured_in_double(dtype):
+    def half(sentences):
+        return (encode(sentences) * 1e4).to(dtype)
+
+    exact = evaluate_sts(lambda sentences: half(sentences).double(), TASK)
+    assert evaluate_sts(half, TASK) == exact and math.isfinite(exact.all.spearman)
+
+
+def test_a_sentence_without_a_direction_has_cosine_0():
+    cosines_of_zeros = cosines(lambda sentences: torch.zeros(len(sentences), 3), PAIRS)
+    assert cosines_of_zeros.dtype == np.float64 and (cosines_of_zeros == 0).all()
 
 
 def test_reference_scores(senteval_dir):

@@ -93,3 +93,39 @@ def test_embeddings_that_cannot_be_fitted_are_told(make, x, message):
 def test_embeddings_that_do_not_fit_are_told(make, x, message):
     with pytest.raises(UserError, match=message):
         make().fit(torch.randn(60, 6)).transform(x)
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.zeros(60, 6),
+        torch.full((60, 6), 0.1),
+        torch.randn(60, 6).sign() * 6e4,
+        torch.randn(60, 6) * 1e-6,
+        torch.randn(60, 6).index_fill(0, torch.tensor([3]), 0),
+        torch.randn(60, 6).mul(1e-3).index_fill(0, torch.tensor([3]), 6e4),
+    ],
+    ids=["zeros", "all equal", "large", "small", "a row of zeros", "a row far away"],
+)
+def test_whatever_it_is_fitted_on_the_map_is_finite_or_refused(make, x, dtype):
+    x = x.to(dtype)
+    try:
+        z = make().fit(x).transform(x)
+    except UserError as error:
+        refused = str(error)
+    else:
+        refused = ""
+        assert torch.isfinite(z).all() and z.dtype == dtype
+    assert bool(refused) <= (
+        "all the same" in refused or "nothing would be left" in refused or "range; give" in refused
+    )
+
+
+def test_a_map_out_of_the_range_of_its_type_is_told():
+    removal = RemoveComponents(count=1).fit(torch.tensor([[1e3, 0.0], [-1e3, 0.0], [0.0, 1.0]]) - 60_000)
+    far = torch.full((2, 2), 60_000.0)  # 120,000 from the mean
+    assert removal.transform(far).max() == pytest.approx(120_000, rel=1e-4)
+    with pytest.raises(UserError, match="^remove_components: what it makes .* out of torch.float16's range; give"):
+        removal.transform(far.half())

@@ -2,7 +2,7 @@
 
 import re
 
-_PUNCTUATED = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+_BARE = re.compile(r"\w(?:.*\w)?", re.DOTALL)  # greedy: a lazy one takes the square of a long word's length
 
 
 def bare(word: str) -> str:
@@ -27,7 +27,5 @@ def replace(word: str, new: str) -> str:
 
 
 def _parts(word: str) -> tuple[str, str, str]:
-    match = _PUNCTUATED.fullmatch(word)
-    assert match is not None  # every part may be empty
-    before, within, after = match.groups()
-    return before, within, after
+    match = _BARE.search(word)
+    return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")

@@ -1,0 +1,25 @@
+"""What every cosine begins with: vectors at length 1, in a precision that their products can bear."""
+
+import torch
+from torch import Tensor
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """The same numbers, in float32 where they were in half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def directions(x: Tensor) -> Tensor:
+    """Vectors divided by their lengths.
+
+    A vector of zeros has no direction: it stays zeros, its cosines count as 0, and its gradient is 0.
+
+    Args:
+        x: [..., dim].
+
+    Returns:
+        Of the shape of `x`, at least in float32.
+    """
+    x = at_least_float32(x)
+    lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / lengths.masked_fill(lengths == 0, torch.inf)

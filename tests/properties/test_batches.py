@@ -1,0 +1,200 @@
+"""Batches of any shape: the sizes promised, padding masked, every row in one place; groups of like length."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simcse_pl.backbone import load_tokenizer
+from simcse_pl.data import corpus as corpora
+from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator, batches_of_like_length, padded
+from simcse_pl.data.contrastive_batches import ContrastiveBatches
+from simcse_pl.data.corpus import open_corpus, tokenize
+from simcse_pl.data.training_rows import TrainingRows
+from simcse_pl.data.views.words import Crop
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.length_groups import in_length_groups, longest_of_groups
+from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def tokenizer(request, make_model):
+    return load_tokenizer(str(make_model(request.param)))
+
+
+@pytest.fixture(scope="module")
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").double()
+
+
+def rows_of(cells, rows=5, views=4):
+    return shapes(rows, views).flatmap(
+        lambda shape: st.lists(st.tuples(*[cells] * shape[1]), min_size=shape[0], max_size=shape[0])
+    )
+
+
+def check(batch, expected, tokenizer):
+    """`batch` [rows, views, tokens] holds the tokens that are expected, [rows][views], and masked padding."""
+    rows, views = len(expected), len(expected[0])
+    longest = max(len(tokens) for row in expected for tokens in row)
+    assert set(batch) == set(tokenizer.model_input_names)
+    for tensor in batch.values():
+        assert tensor.shape == (rows, views, longest) and tensor.dtype == torch.int64
+    for row, view in itertools.product(range(rows), range(views)):
+        tokens, padding = expected[row][view], longest - len(expected[row][view])
+        assert batch["input_ids"][row, view].tolist() == [*tokens, *[tokenizer.pad_token_id] * padding]
+        assert batch["attention_mask"][row, view].tolist() == [1] * len(tokens) + [0] * padding
+
+
+def tokens_of(sentence, tokenizer, length):
+    return tokenizer(sentence, truncation=True, max_length=length)["input_ids"]
+
+
+@given(rows=rows_of(texts()), length=st.integers(3, 20), labels=st.data())
+def test_views_of_any_text_are_padded_and_masked(tokenizer, rows, length, labels):
+    collate = ViewCollator(tokenizer, length)
+    expected = [[tokens_of(sentence, tokenizer, length) for sentence in row] for row in rows]
+    expected = [row * 2 if len(row) == 1 else row for row in expected]
+    check(collate(rows), expected, tokenizer)
+    given = [tuple(np.array(tokens_of(sentence, tokenizer, length), np.uint16) for sentence in row) for row in rows]
+    check(collate(given), expected, tokenizer)
+    classes = labels.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows)))
+    batch = LabeledViewCollator(collate)(list(zip(rows, classes, strict=True)))
+    assert batch.pop("labels").tolist() == classes
+    check(batch, expected, tokenizer)
+
+
+@given(rows=rows_of(st.lists(st.integers(5, 99), max_size=9), views=2).filter(lambda rows: len(rows[0]) == 2))
+def test_pairs_are_padded_and_masked(tokenizer, rows):
+    scores = torch.arange(len(rows)) / 3
+    batch = PairCollator(tokenizer)([(*row, score) for row, score in zip(rows, scores.tolist(), strict=True)])
+    assert torch.equal(batch.pop("scores"), scores)
+    check(batch, rows, tokenizer)
+
+
+@given(texts=st.lists(texts(), max_size=12), size=st.integers(1, 5), length=st.integers(3, 12))
+def test_every_sentence_is_in_one_batch_of_like_length(tokenizer, texts, size, length):
+    places = []
+    for own, batch in batches_of_like_length(texts, tokenizer, size, length):
+        places += own
+        assert 1 <= len(own) <= size
+        expected = [[tokens_of(texts[place], tokenizer, length)] for place in own]
+        check({name: tensor.unsqueeze(1) for name, tensor in batch.items()}, expected, tokenizer)
+    assert sorted(places) == list(range(len(texts)))
+
+
+@pytest.mark.parametrize("sentence", [MILLIONS[0], MILLIONS[-1]], ids=lambda sentence: repr(sentence[:2]))
+def test_a_million_characters_are_cut(make_model, sentence):
+    tokenizer = load_tokenizer(str(make_model("bert")))
+    batch = ViewCollator(tokenizer, 16)([(sentence, "a")])
+    assert batch["input_ids"].shape[2] <= 16 and batch["attention_mask"][0, 1].sum() == 3
+
+
+@settings(max_examples=settings.default.max_examples // 4)  # each writes files and waits for the disk
+@given(rows=rows_of(sentences()), length=st.integers(3, 12), block=st.integers(1, 3))
+def test_a_corpus_gives_back_rows_and_tokens(encoder, rows, length, block, tmp_path_factory):
+    tokenizer = encoder.tokenizer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(corpora, "_ROWS_A_BLOCK", block)
+        names = [f"{row[0]}?" for row in rows]
+        corpus = open_corpus(lambda: (yield from zip(rows, names, strict=True)), [], tokenizer, length, named=True)
+        assert list(corpus.sentences) == rows and list(corpus.names) == names
+        assert list(pickle.loads(pickle.dumps(corpus.sentences))) == rows
+        for row, tokens in zip(rows, corpus.tokens, strict=True):
+            assert [own.tolist() for own in tokens] == [tokens_of(sentence, tokenizer, length) for sentence in row]
+        assert corpus.count({rows[0][0]}) == sum(row.count(rows[0][0]) for row in rows)
+
+
+@given(rows=st.lists(st.tuples(sentences()), min_size=1, max_size=9), keys=st.data(), seed=st.integers(0, 99))
+def test_training_rows_are_the_chosen_ones_with_their_positives(rows, keys, seed):
+    limit = keys.draw(st.none() | st.integers(1, len(rows)))
+    training = TrainingRows(rows, Crop(0.5), limit=limit, seed=seed)
+    assert len(training) == (limit or len(rows)) and len(set(training.chosen)) == len(training)
+    drawn = keys.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, len(training) - 1)), min_size=1))
+    batch = training[drawn]
+    for key, (sentence, positive) in zip(drawn, batch, strict=True):
+        assert (sentence,) == rows[training.chosen[key[1]]]
+        assert " ".join(positive.split()) in " ".join(sentence.split())
+        assert training[[key]] == [(sentence, positive)]
+
+
+@given(
+    rows=st.integers(1, 60),
+    batch_size=st.integers(1, 20),
+    ranks=st.integers(1, 5),
+    epoch=st.integers(0, 3),
+    seed=st.integers(0, 9),
+)
+def test_ranks_share_every_row_once_an_epoch(rows, batch_size, ranks, epoch, seed):
+    if min(rows, batch_size) < ranks:
+        with pytest.raises(UserError, match="cannot share"):
+            ContrastiveBatches(rows, batch_size, ranks)
+        return
+    shares = []
+    for rank in range(ranks):
+        batches = ContrastiveBatches(rows, batch_size, ranks, rank, seed)
+        batches.set_epoch(epoch)
+        shares.append(list(batches))
+        assert len(shares[-1]) == len(batches)
+    drawn = [key for share in shares for batch in share for key in batch]
+    assert sorted(drawn) == [(epoch, row) for row in range(rows)]
+    for parts in zip(*shares, strict=True):
+        sizes = [len(part) for part in parts]
+        assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1 and sum(sizes) < batch_size + ranks
+
+
+@given(lengths=st.lists(st.integers(1, 9) | st.integers(1, 512), min_size=1, max_size=60))
+def test_no_parting_into_one_or_two_groups_is_less_work(lengths):
+    longest = longest_of_groups(lengths)
+    assert longest == sorted(set(longest)) and set(longest) <= set(lengths) and longest[-1] == max(lengths)
+
+    def work(limits):
+        padded = [min(limit for limit in limits if limit >= length) for length in lengths]
+        return sum(padded) + 256 * len(set(padded))
+
+    assert work(longest) <= min(work({one, max(lengths)}) for one in lengths)
+
+
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=40), seed=st.integers(0, 99))
+def test_vectors_in_groups_are_those_of_each_sequence_alone(encoder, lengths, seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [torch.randint(5, 90, (length,), generator=generator).tolist() for length in lengths]
+    with torch.no_grad():
+        together = in_length_groups(encoder, padded(tokens, encoder.tokenizer))
+        for place in {0, len(lengths) // 2, len(lengths) - 1}:
+            alone = encoder(padded([tokens[place]], encoder.tokenizer))
+            torch.testing.assert_close(together[place : place + 1], alone)
+
+
+@given(rows=rows_of(texts()), probability=st.floats(0.01, 1), seed=st.integers(0, 99))
+def test_only_ordinary_tokens_are_masked(encoder, rows, probability, seed):
+    objective = MaskedLanguageModelling(probability=probability, head="new")
+    objective.attach(encoder)
+    ids = ViewCollator(encoder.tokenizer, 16)(rows)["input_ids"]
+    torch.manual_seed(seed)
+    masked, labels = objective.mask(ids)
+    chosen = labels != NOT_CHOSEN
+    assert masked.shape == labels.shape == ids.shape
+    assert torch.equal(masked[~chosen], ids[~chosen]) and torch.equal(labels[chosen], ids[chosen])
+    ordinary = ~torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
+    assert not (chosen & ~ordinary).any()
+    if probability == 1:
+        assert torch.equal(chosen, ordinary)
+
+
+@given(batch=st.lists(texts(), max_size=3), half=halves(), place=st.integers(0, 3))
+def test_half_a_character_is_told_before_it_is_encoded(encoder, batch, half, place):
+    batch.insert(place, half)
+    with pytest.raises(UserError, match=f"encode: sentence {min(place, len(batch) - 1)} holds half a character"):
+        encoder.encode(batch)
+
+
+def test_no_sentences_have_no_tokens(tokenizer):
+    assert tokenize(tokenizer, [], 9) == []

@@ -1,0 +1,224 @@
+"""Losses of batches of any shape equal their papers' equations, written as loops in float64; what leaves them alone."""
+
+import math
+
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from simcse_pl.losses import contrastive_loss, siamese_softmax_loss
+from simcse_pl.momentum_queue import MomentumQueue
+from simcse_pl.objective import ContrastiveObjective, mean_similarities
+from simcse_pl.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
+from tests.properties.strategies import shapes
+
+TEMPERATURES = st.sampled_from([0.001, 0.01, 0.05, 0.3, 1.0, 20.0])
+ALPHAS = st.sampled_from([0.0, 0.3, 1.0, 2.0, 100.0])
+KINDS = st.sampled_from(["cosine", "dot"])
+FULL, HALVES = st.sampled_from([torch.float32, torch.float64]), st.sampled_from([torch.float16, torch.bfloat16])
+SEEDS = st.integers(0, 2**31)
+
+
+def drawn(seed, *shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def similarity(a, b, kind):
+    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
+    lengths = 1.0 if kind == "dot" else math.hypot(*a) * math.hypot(*b)
+    return dot / lengths if lengths else 0.0
+
+
+def log_sum_exp(weighted):
+    """log sum w exp(x) over pairs (w, x): the largest x is taken out, as exp(1000) is no float."""
+    largest = max(x for weight, x in weighted if weight)
+    return largest + math.log(math.fsum(weight * math.exp(x - largest) for weight, x in weighted if weight))
+
+
+def equation(embeddings, queue, temperature, alpha, kind):
+    """Equations 1, 4, 5 and 8 of the paper, and ESimCSE's queue: the mean of -log of a positive's share."""
+    rows, losses = embeddings.tolist(), []
+    for i, (anchor, *_) in enumerate(rows):
+        summed = [(1.0, similarity(anchor, negative, kind) / temperature) for negative in queue.tolist()]
+        for j, (_, positive, *negatives) in enumerate(rows):
+            summed.append((1.0, similarity(anchor, positive, kind) / temperature))
+            weight = alpha if i == j else 1.0
+            summed += [(weight, similarity(anchor, negative, kind) / temperature) for negative in negatives]
+        losses.append(log_sum_exp(summed) - similarity(anchor, rows[i][1], kind) / temperature)
+    return math.fsum(losses) / len(losses)
+
+
+def loss_of(embeddings, queue=None, temperature=0.05, alpha=1.0, kind="cosine"):
+    options = {"temperature": temperature, "hard_negative_weight": alpha, "similarity": kind}
+    return contrastive_loss(embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:], queue, **options)
+
+
+BATCHES = st.tuples(shapes(7, 3, 6), st.integers(0, 4), SEEDS).map(
+    lambda given: (
+        drawn(given[2], given[0][0], given[0][1] + 1, given[0][2]),
+        drawn(given[2] + 1, given[1], given[0][2]),
+    )
+)
+
+
+@given(batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS)
+def test_the_contrastive_loss_is_the_equation(batch, temperature, alpha, kind):
+    embeddings, queue = batch
+    expected = equation(embeddings, queue, temperature, alpha, kind)
+    loss = loss_of(embeddings, queue, temperature, alpha, kind)
+    torch.testing.assert_close(loss.item(), expected, rtol=1e-9, atol=1e-9)
+    objective = ContrastiveObjective(temperature, alpha, kind)
+    torch.testing.assert_close(objective(embeddings, queue=queue), loss)
+    single = loss_of(embeddings.float(), queue.float(), temperature, alpha, kind)
+    torch.testing.assert_close(single.item(), expected, rtol=1e-4, atol=1e-5 / temperature)
+
+
+@given(batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS, seed=SEEDS, scale=st.floats(-6, 6))
+def test_neither_the_order_of_rows_nor_the_scale_of_embeddings_matters(batch, temperature, alpha, kind, seed, scale):
+    embeddings, queue = batch
+    loss = loss_of(embeddings, queue, temperature, alpha, kind)
+    chance = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(embeddings), generator=chance)
+    views = [0, 1, *(2 + torch.randperm(embeddings.shape[1] - 2, generator=chance)).tolist()]
+    permuted = loss_of(embeddings[order][:, views], queue.flip(0), temperature, alpha, kind)
+    torch.testing.assert_close(permuted, loss, rtol=1e-9, atol=1e-9)
+    if kind == "cosine":
+        factors = 10.0 ** (scale * drawn(seed, *embeddings.shape[:2], 1).clamp(-1, 1))
+        scaled = loss_of(embeddings * factors, queue * 10.0**scale, temperature, alpha)
+        torch.testing.assert_close(scaled, loss, rtol=1e-9, atol=1e-9 / temperature)
+
+
+@given(
+    batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS, dtype=FULL,
+    zeros=st.booleans(), equal=st.booleans(), exponent=st.integers(-6, 6),
+)  # fmt: skip
+def test_losses_and_gradients_are_finite(batch, temperature, alpha, kind, dtype, zeros, equal, exponent):
+    embeddings, queue = (x.to(dtype) * 10.0**exponent for x in batch)
+    if equal:
+        embeddings = embeddings[:1, :1].expand_as(embeddings)
+    embeddings = embeddings.clone()
+    if zeros:
+        embeddings[0] = 0
+    loss = loss_of(embeddings.requires_grad_(), queue, temperature, alpha, kind)
+    loss.backward()
+    assert torch.isfinite(loss) and torch.isfinite(embeddings.grad).all()
+    if kind == "cosine":
+        lengths = embeddings.detach().norm(dim=-1, keepdim=True)
+        bound = 2.01 / temperature / lengths.masked_fill(lengths == 0, torch.inf)  # |d cos / dh| is at most 1 / |h|
+        assert (embeddings.grad.norm(dim=-1, keepdim=True) <= bound).all()
+
+
+@given(batch=BATCHES, temperature=TEMPERATURES, dtype=HALVES)
+def test_half_precision_is_as_good_as_the_same_numbers_in_single(batch, temperature, dtype):
+    embeddings, queue = (x.to(dtype) for x in batch)
+    loss = loss_of(embeddings, queue, temperature)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, loss_of(embeddings.float(), queue.float(), temperature))
+
+
+@given(shape=shapes(8, 6), classes=st.integers(2, 5), seed=SEEDS, equal=st.booleans())
+def test_the_classifier_is_sentence_berts_equation(shape, classes, seed, equal):
+    first, second = drawn(seed, 2, *shape)
+    second = first.clone() if equal else second
+    weights, labels = drawn(seed + 1, classes, 3 * shape[1]), torch.arange(shape[0]) % classes
+    losses = []
+    for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
+        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
+        scores = [similarity(row, features, "dot") for row in weights.tolist()]
+        losses.append(log_sum_exp([(1.0, score) for score in scores]) - scores[label])
+    first.requires_grad_()
+    loss = siamese_softmax_loss(first, second, labels, weights)
+    loss.backward()
+    torch.testing.assert_close(loss.item(), math.fsum(losses) / len(losses), rtol=1e-9, atol=1e-9)
+    assert torch.isfinite(first.grad).all()
+
+
+@given(batch=BATCHES, dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]), zeros=st.booleans())
+def test_mean_similarities_are_loops_over_cosines(batch, dtype, zeros):
+    embeddings = batch[0].to(dtype)
+    if zeros:
+        embeddings[0] = 0
+    rows = embeddings.tolist()
+    positive = [similarity(row[0], row[1], "cosine") for row in rows]
+    negative = [
+        similarity(rows[i][0], view, "cosine")
+        for i in range(len(rows))
+        for j in range(len(rows))
+        for k, view in enumerate(rows[j][1:])
+        if (i, 0) != (j, k)
+    ]
+    ours = mean_similarities(embeddings)
+    torch.testing.assert_close(ours[0].item(), math.fsum(positive) / len(positive), rtol=1e-5, atol=1e-5)
+    if negative:
+        torch.testing.assert_close(ours[1].item(), math.fsum(negative) / len(negative), rtol=1e-5, atol=1e-5)
+    else:
+        assert ours[1].isnan()
+
+
+@given(shape=shapes(8, 6), seed=SEEDS, zeros=st.integers(0, 3), exponent=st.integers(-12, 12))
+def test_cosine_regularization_is_the_mean_over_pairs_of_words(shape, seed, zeros, exponent):
+    words = drawn(seed, *shape)
+    words[:zeros] = 0
+    rows = words.tolist()
+    pairs = [similarity(rows[i], rows[j], "cosine") for i in range(len(rows)) for j in range(len(rows)) if i != j]
+    scaled = (words * 10.0**exponent).requires_grad_()
+    term = cosine_regularization(scaled)
+    term.backward()
+    torch.testing.assert_close(term.item(), math.fsum(pairs) / len(rows) ** 2, rtol=1e-9, atol=1e-9)
+    assert torch.isfinite(scaled.grad).all() and (scaled.grad[:zeros] == 0).all()
+
+
+@given(
+    shape=shapes(8, 6), seed=SEEDS, decay=st.sampled_from(DECAYS), exponent=st.floats(0, 3), rate=st.floats(0, 3),
+    equal=st.booleans(),
+)  # fmt: skip
+def test_spectrum_control_is_the_distance_of_numpys_singular_values(shape, seed, decay, exponent, rate, equal):
+    words = drawn(seed, 1, shape[1]).repeat(shape[0], 1) if equal else drawn(seed, *shape)
+    curve = decay_curve(decay, min(shape), exponent, rate)
+    assert curve[0] == 1 and (curve.diff() <= 0).all() and (curve >= 0).all()
+    values = torch.linalg.svdvals(words)
+    expected = ((values / values[0] - curve) ** 2).sum()
+    words = words.requires_grad_()
+    term = spectrum_control(words, curve)
+    term.backward()
+    torch.testing.assert_close(term, expected, rtol=1e-6, atol=1e-6)
+    assert torch.isfinite(words.grad).all()
+
+
+class Encoder(torch.nn.Module):
+    """What a queue takes for an encoder: its vectors are its inputs."""
+
+    dim = 3
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = torch.nn.Identity()
+        self.weight = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, batch):
+        return batch["x"] * self.weight
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), max_size=6),
+    size=st.integers(1, 12),
+    chunk=st.none() | st.integers(1, 4),
+    seed=SEEDS,
+)
+def test_a_queue_holds_the_newest_anchors_in_their_order(sizes, size, chunk, seed):
+    queue, encoder, seen = MomentumQueue(size), Encoder(), torch.empty(0, 3)
+    queue.attach(encoder)
+    for i, rows in enumerate(sizes):
+        batch = drawn(seed + i, rows, 2, 3).float()
+        queue.update(encoder, {"x": batch}, chunk)
+        seen = torch.cat([seen, batch[:, 0]])
+        assert torch.equal(queue.negatives(), seen[-size:])
+    assert queue.negatives().shape == (min(size, sum(sizes)), 3)
+
+
+@given(batch=BATCHES)
+def test_a_batch_of_one_row_has_nothing_to_lose_but_its_hard_negatives(batch):
+    embeddings = batch[0][:1, :2]
+    assert loss_of(embeddings) == 0
+    assume(embeddings.shape[-1] > 1)
+    assert loss_of(torch.cat([embeddings, embeddings[:, :1]], dim=1)) > 0

@@ -1,0 +1,90 @@
+"""Poolings of any shape equal a loop over the tokens that are there; padding, other rows and overflow are left out."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simcse_pl.pooling import POOLINGS, find_pooling
+from tests.properties.strategies import shapes
+
+SEEDS = st.integers(0, 2**31)
+NAMES = st.sampled_from([*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"])
+DTYPES = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+LAYERS = 3
+REDUCE = {"cls": lambda values: values[0], "max": max}
+
+
+@st.composite
+def inputs(draw):
+    """Hidden states [layers + 1][batch, tokens, dim] and how many tokens each row has, at least one."""
+    batch, tokens, dim = draw(shapes(4, 7, 3))
+    generator = torch.Generator().manual_seed(draw(SEEDS))
+    states = torch.randn(LAYERS + 1, batch, tokens, dim, generator=generator, dtype=torch.float64)
+    return states, draw(st.lists(st.integers(1, tokens), min_size=batch, max_size=batch))
+
+
+def mask_of(lengths, tokens):
+    return (torch.arange(tokens) < torch.tensor(lengths)[:, None]).long()
+
+
+@given(given=inputs(), name=NAMES, dtype=DTYPES, exponent=st.integers(-3, 4))
+def test_equals_a_loop_over_tokens(given, name, dtype, exponent):
+    states, lengths = given
+    states = (states * 10.0**exponent).to(dtype)
+    pooling = find_pooling(name, LAYERS)
+    pooled = pooling(states, mask_of(lengths, states.shape[2]))
+    assert pooled.dtype == dtype
+    reduce = REDUCE.get(name, lambda values: math.fsum(values) / len(values))
+    for row, length in enumerate(lengths):
+        for i in range(states.shape[3]):
+            of_layers = [reduce(states[layer, row, :length, i].tolist()) for layer in pooling.layers]
+            expected = math.fsum(of_layers) / len(of_layers)
+            torch.testing.assert_close(
+                pooled[row, i].double().item(),
+                expected,
+                rtol=torch.finfo(dtype).eps * 4,
+                atol=10.0 ** (exponent - 2 - 4 * (dtype.itemsize > 2)),
+            )
+
+
+@given(given=inputs(), name=NAMES, junk=st.sampled_from([math.nan, math.inf, -math.inf, 6e4, -7.0]), dtype=DTYPES)
+def test_neither_padding_nor_other_rows_take_part(given, name, junk, dtype):
+    states, lengths = given
+    states, mask = states.to(dtype), mask_of(lengths, states.shape[2])
+    pooling = find_pooling(name, LAYERS)
+    pooled = pooling(states, mask)
+    dirty = states.masked_fill(mask[:, :, None] == 0, junk).requires_grad_()
+    assert torch.equal(pooling(dirty, mask), pooled)
+    pooling(dirty, mask).sum().backward()
+    assert (dirty.grad[:, mask == 0] == 0).all() and torch.isfinite(dirty.grad).all()
+    for row, length in enumerate(lengths):
+        alone = pooling(states[:, row : row + 1, :length], torch.ones(1, length, dtype=torch.int64))
+        torch.testing.assert_close(alone[0], pooled[row])
+
+
+@given(given=inputs(), name=NAMES.filter(lambda name: name != "cls"), seed=SEEDS)
+def test_the_order_of_tokens_does_not_matter(given, name, seed):
+    states, lengths = given
+    mask = mask_of(lengths, states.shape[2])
+    order = torch.randperm(states.shape[2], generator=torch.Generator().manual_seed(seed))
+    pooling = find_pooling(name, LAYERS)
+    torch.testing.assert_close(pooling(states[:, :, order], mask[:, order]), pooling(states, mask))
+
+
+@given(tokens=st.integers(1, 600), dtype=DTYPES, name=NAMES, sign=st.sampled_from([1, -1]))
+def test_the_largest_numbers_there_are_do_not_overflow(tokens, dtype, name, sign):
+    largest = sign * min(torch.finfo(dtype).max, 1e30)
+    states = torch.full((LAYERS + 1, 1, tokens, 1), largest, dtype=torch.float64).to(dtype)
+    pooled = find_pooling(name, LAYERS)(states, torch.ones(1, tokens, dtype=torch.int64))
+    torch.testing.assert_close(pooled.double().item(), largest, rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in POOLINGS if name != "cls"])
+@given(given=inputs(), dtype=DTYPES)
+def test_no_tokens_are_zeros(name, given, dtype):
+    states, _ = given
+    pooled = find_pooling(name, LAYERS)(states.to(dtype), torch.zeros(states.shape[1:3], dtype=torch.int64))
+    assert (pooled == 0).all()

@@ -1,0 +1,182 @@
+"""What is written to a file is read back with the same rows, whatever the text; of any bytes, rows or one line."""
+
+import csv
+import gzip
+import io
+import itertools
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simcse_pl.data.formats import read_lines
+from simcse_pl.data.readers import (
+    iterate_documents,
+    iterate_labeled_rows,
+    iterate_sentences,
+    read_rows,
+    read_sentences,
+    with_warning,
+)
+from simcse_pl.errors import UserError
+from tests.properties.strategies import MILLIONS, halves, sentences, texts
+
+ENDS = st.sampled_from(["\n", "\r\n"])
+PACKED = st.sampled_from(["", ".gz"])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Write bytes to a file of a name, gzipped where the name says so."""
+    folder = tmp_path_factory.mktemp("files")
+
+    def write(name, content):
+        (folder / name).write_bytes(gzip.compress(content, 0) if name.endswith(".gz") else content)
+        return folder / name
+
+    return write
+
+
+def tables(cells, most_columns=4):
+    """Rows of as many cells each, at least one."""
+    return st.integers(1, most_columns).flatmap(
+        lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=6)
+    )
+
+
+def names_of(rows):
+    return [f"column {i}" for i in range(len(rows[0]))]
+
+
+def one_end(row):
+    """A row as csv files give it: a line ends inside quotation marks, too, in \\r\\n or \\n alike."""
+    return tuple(cell.replace("\r\n", "\n") for cell in row)
+
+
+def as_csv(rows):
+    written = io.StringIO(newline="")
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([names_of(rows), *rows])
+    return written.getvalue().encode()
+
+
+def as_tsv(rows):
+    return "".join("\t".join(row) + "\n" for row in [names_of(rows), *rows]).encode()
+
+
+def as_jsonl(rows, ascii_only=False):
+    lines = (json.dumps(dict(zip(names_of(rows), row, strict=True)), ensure_ascii=ascii_only) for row in rows)
+    return "".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass")
+
+
+def as_parquet(rows):
+    written = io.BytesIO()
+    columns = [pyarrow.array(column, pyarrow.string()) for column in zip(*rows, strict=True)]
+    pyarrow.parquet.write_table(pyarrow.table(columns, names_of(rows)), written)
+    return written.getvalue()
+
+
+@given(lines=st.lists(texts(without="\n"), max_size=8), end=ENDS, last=st.booleans(), bom=st.booleans(), packed=PACKED)
+def test_a_line_is_a_sentence_whatever_else_breaks_in_it(file, lines, end, last, bom, packed):
+    content = "\ufeff" * bom + end.join(lines) + end * last
+    path = file(f"d.txt{packed}", content.encode())
+    kept = [line.removeprefix("\ufeff") if i == 0 and not bom else line for i, line in enumerate(lines)]
+    expected = [line.strip() for line in kept if line.strip()]
+    if not expected:
+        with pytest.raises(UserError, match="has no rows"):
+            read_sentences(path)
+        return
+    assert read_sentences(path) == expected
+    numbered = list(read_lines(path, bool(packed)))
+    assert [line.strip() for line in numbered if line.strip()] == expected
+
+
+@given(documents=st.lists(st.lists(sentences(without="\n"), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_documents_are_read_back(file, documents):
+    text = "\n\n".join("\n".join(document) for document in documents)
+    path = file("d.txt", b"\xef\xbb\xbf" + text.encode())
+    rows = list(with_warning(iterate_documents(path)))
+    groups = [list(group) for _, group in itertools.groupby(rows, key=lambda row: row[1])]
+    assert [[sentence for (sentence,), _ in group] for group in groups] == documents
+    assert len({name for _, name in rows}) == len(documents)
+
+
+@given(rows=tables(sentences()), packed=PACKED)
+@pytest.mark.parametrize(("kind", "write"), [("csv", as_csv), ("jsonl", as_jsonl), ("parquet", as_parquet)])
+def test_tables_are_read_back(file, kind, write, rows, packed):
+    path = file(f"d.{kind}{packed}", write(rows))
+    rows = list(map(one_end, rows)) if kind == "csv" else rows
+    assert read_rows(path) == rows
+    assert read_rows(path, list(reversed(names_of(rows)))) == [row[::-1] for row in rows]
+    assert list(iterate_sentences(path, 0)) == [row[0] for row in rows]
+
+
+@given(rows=tables(sentences(without="\n\t")), packed=PACKED)
+def test_a_line_of_tsv_is_a_row_whatever_else_breaks_in_it(file, rows, packed):
+    path = file(f"d.tsv{packed}", as_tsv(rows))
+    assert read_rows(path) == rows
+
+
+@given(rows=tables(sentences()), labels=st.data())
+def test_labels_are_read_back(file, rows, labels):
+    names = labels.draw(st.lists(sentences(), min_size=len(rows), max_size=len(rows)))
+    place = labels.draw(st.integers(0, len(rows[0])))
+    path = file("d.csv", as_csv([(*row[:place], name, *row[place:]) for row, name in zip(rows, names, strict=True)]))
+    assert list(with_warning(iterate_labeled_rows(path, place))) == list(
+        zip(map(one_end, rows), one_end(names), strict=True)
+    )
+
+
+@given(rows=tables(sentences() | halves() | st.none() | st.integers() | st.just("\u2028 ")), ascii_only=st.booleans())
+def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows, ascii_only):
+    path = file("d.jsonl", as_jsonl(rows, ascii_only))
+
+    def sound(cell):
+        return isinstance(cell, str) and bool(cell.strip()) and not any("\ud800" <= c <= "\udfff" for c in cell)
+
+    good = [row for row in rows if all(map(sound, row))]
+    if good == rows:
+        assert read_rows(path) == rows
+        return
+    first = next(i for i, row in enumerate(rows, 1) if row not in good)
+    with pytest.raises(UserError, match=f"d.jsonl, line {first}: ") as error:
+        read_rows(path)
+    assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 400
+    if good:
+        assert read_rows(path, on_bad_row="drop") == good
+
+
+@given(
+    parts=st.lists(
+        st.binary(max_size=20) | texts(max_size=4).map(str.encode) | st.sampled_from([b"\n", b'"', b"\xff"])
+    ),
+    kind=st.sampled_from(["txt", "csv", "tsv", "jsonl", "parquet", "txt.gz", "csv.gz", "parquet.gz"]),
+    on_bad_row=st.sampled_from(["error", "drop"]),
+    packed=st.booleans(),
+    header=st.booleans(),
+)
+def test_of_any_bytes_there_are_rows_or_one_line(file, parts, kind, on_bad_row, packed, header):
+    content = b"".join(parts)
+    path = file(f"d.{kind}", content)
+    if kind.endswith("gz") and not packed:
+        path.write_bytes(content)
+    try:
+        rows = read_rows(path, on_bad_row=on_bad_row, header=header)
+    except UserError as error:
+        rows, told = [], str(error)
+    if not rows:
+        assert "\n" not in told and str(path) in told
+    else:
+        assert all(cell == cell.strip() != "" for row in rows for cell in row)
+        assert {len(row) for row in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize("cell", MILLIONS, ids=lambda cell: repr(cell[:2]))
+@pytest.mark.parametrize(
+    ("kind", "write"), [("csv", as_csv), ("tsv", as_tsv), ("jsonl", as_jsonl), ("parquet", as_parquet)]
+)
+def test_a_cell_of_a_million_characters_is_read_back(file, kind, write, cell):
+    rows = [(cell.strip(), "b"), ("c", cell.strip())]
+    assert read_rows(file(f"d.{kind}", write(rows))) == rows
