@@ -58,8 +58,7 @@ def main(config: DictConfig) -> None:
     for table in tables:
         show(table.printed())
     print(f"results  {folder}")
-    if config.wandb.mode:
-        instantiate(config.wandb)(result, tables)
+    instantiate(config.wandb)(result, tables)
     if results.failed:
         raise UserError(f"not measured: {', '.join(results.failed)}; all else was")
 

@@ -27,7 +27,7 @@ from simcse_pl.report.tables import RESULTS_FILE, run_table, show
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.search import Search
 from simcse_pl.sweep import describe_job, finished_job, in_sweep, job_arguments, with_row, with_values
-from simcse_pl.training import measure, task_scores, train_and_test
+from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
 from simcse_pl.wandb_runs import closing_run, where_to_look
 
 log = logging.getLogger("simcse_pl.train")
@@ -48,6 +48,7 @@ def main(config: DictConfig) -> float:
     record = RunRecord(job["overrides"])
     callbacks = [*instantiate(config.callbacks).values(), record]
     trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    best_checkpoint(trainer)  # one that cannot be tested is told now
     if hydra.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job(__file__, job_arguments(hydra, folder))
         finished = finished_job(folder, job["overrides"])
@@ -67,6 +68,7 @@ def main(config: DictConfig) -> float:
     options: Any = OmegaConf.to_container(config, resolve=True)
     suite = load_suite(config.test_tasks, config.senteval_dir)
     data.setup()  # data that cannot be used is told before anything is logged
+    module.objective.check_rows(data.views, bool(data.labels))
     with closing_run():
         with watched_ranks(trainer):
             trainer.loggers = list(instantiate(config.get("logger") or {}).values())

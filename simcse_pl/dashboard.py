@@ -26,7 +26,7 @@ from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, RunPath, as_result, read, without_nan
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.table import Table
-from simcse_pl.wandb_runs import closing_run, remember, remembered_run, start_run, summary_of, where_to_look
+from simcse_pl.wandb_runs import Mode, closing_run, remember, remembered_run, start_run, summary_of, where_to_look
 
 STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"
@@ -116,32 +116,37 @@ class Dashboard(WandbLogger):
             run.log_artifact(encoder, aliases=["best"])
 
 
-def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, **run: Any) -> Dashboard:
+def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, mode: Mode = "auto", **run: Any) -> Dashboard:
     """The dashboard of a training run, on rank 0 with a W&B run.
 
     Args:
         save_dir: the training run's folder.
         name: of the run, in W&B and in its tables and figures.
         artifact: keep the encoder in W&B at the end.
-        run: see wandb_runs.start_run.
+        mode, run: see wandb_runs.start_run.
     """
-    started = start_run(save_dir, name=name, job_type="train", **run) if is_first_process() else None
+    started = start_run(save_dir, mode, name=name, job_type="train", **run) if is_first_process() else None
     return Dashboard(started, save_dir, name, artifact)
 
 
-def log_evaluation(result: Result, tables: Sequence[Table], folder: str | Path, **run: Any) -> None:
+def log_evaluation(
+    result: Result, tables: Sequence[Table], folder: str | Path, mode: Mode | None = None, **run: Any
+) -> None:
     """Log what evaluate.py has measured to the W&B run that trained the encoder, else to one of its own.
 
     Args:
         result: with the encoder's name; one in a training run's folder belongs to it.
         tables: that are shown.
         folder: of the evaluation.
+        mode: None logs nothing; else see wandb_runs.start_run.
         run: see wandb_runs.start_run.
     """
+    if mode is None:
+        return
     above = Path(result.encoder).absolute().parents[:2] if Path(result.encoder).exists() else []
     trained = next((own for own in above if remembered_run(own)), None)
     with closing_run():
-        started = start_run(trained or folder, name=result.label, job_type="evaluate", **run)
+        started = start_run(trained or folder, mode, name=result.label, job_type="evaluate", **run)
         started.config.update({"evaluation": {"encoder": result.encoder, **result.settings}}, allow_val_change=True)
         _log_panels(started, result, tables, encoder_figures([result]))
         print(f"W&B      {where_to_look(started)}")

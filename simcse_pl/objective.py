@@ -26,6 +26,18 @@ class Objective(nn.Module, ABC):
         """Take the dimension of the embeddings, once and before training; may add parameters."""
 
     @abstractmethod
+    def check_rows(self, views: int, labeled: bool) -> None:
+        """Refuse rows that there is no loss of.
+
+        Args:
+            views: sentences of a row, with a positive that a view makes.
+            labeled: whether rows have a class.
+
+        Raises:
+            UserError: rows without what the objective needs, or with what it has no use for.
+        """
+
+    @abstractmethod
     def forward(
         self,
         embeddings: Tensor,
@@ -80,6 +92,11 @@ class ContrastiveObjective(Objective):
         self.similarity = similarity
         self.mask_duplicates = mask_duplicates
 
+    def check_rows(self, views: int, labeled: bool) -> None:
+        """Refuse labels: a contrast has no classes."""
+        if labeled:
+            raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
+
     def forward(
         self,
         embeddings: Tensor,
@@ -101,8 +118,7 @@ class ContrastiveObjective(Objective):
         Raises:
             UserError: rows that have labels.
         """
-        if labels is not None:
-            raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
+        self.check_rows(embeddings.shape[1], labels is not None)
         own = shares(len(embeddings), embeddings.device)
         others = gather_rows(embeddings[:, 1:], own)
         left_out = None
@@ -153,6 +169,13 @@ class SoftmaxObjective(Objective):
         """Make the classifier's weights, [labels, 3 dim]."""
         self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
 
+    def check_rows(self, views: int, labeled: bool) -> None:
+        """Refuse what is not a pair with a label."""
+        if views != 2:
+            raise UserError(f"objective=sbert takes pairs, and rows have {views} sentences: name two in data.columns")
+        if not labeled:
+            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
+
     def forward(
         self,
         embeddings: Tensor,
@@ -176,11 +199,8 @@ class SoftmaxObjective(Objective):
         """
         if queue is not None:
             raise UserError("objective=sbert has no negatives, and no use for a queue of them: set queue=null")
-        views = embeddings.shape[1]
-        if views != 2:
-            raise UserError(f"objective=sbert takes pairs, and rows have {views} sentences: name two in data.columns")
-        if labels is None:
-            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
+        self.check_rows(embeddings.shape[1], labels is not None)
+        assert labels is not None
         odd = labels[(labels < 0) | (labels >= self.labels)]
         if len(odd):
             raise UserError(

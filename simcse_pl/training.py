@@ -37,15 +37,14 @@ def train_and_test(
         of its `test`.
 
     Raises:
-        UserError: another checkpoint callback, gradients accumulated over batches, or no step to train.
+        UserError: what `best_checkpoint` refuses, no such metric to choose the best by, or no step to train.
     """
-    best = trainer.checkpoint_callback
-    if trainer.accumulate_grad_batches != 1:
-        raise UserError("trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead")
-    if not isinstance(best, BestCheckpoint):
-        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    best = best_checkpoint(trainer)
     if not resume:
         record.before = {name: float(score) for name, score in trainer.validate(module, data, verbose=False)[0].items()}
+        if best.monitor not in record.before:
+            metrics = ", ".join(record.before)
+            raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {metrics}")
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_model_path:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
@@ -60,6 +59,20 @@ def train_and_test(
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),
     }
+
+
+def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
+    """The callback that knows which checkpoint to test.
+
+    Raises:
+        UserError: another checkpoint callback comes first, or gradients are accumulated over batches.
+    """
+    best = trainer.checkpoint_callback
+    if trainer.accumulate_grad_batches != 1:
+        raise UserError("trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead")
+    if not isinstance(best, BestCheckpoint):
+        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    return best
 
 
 def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:

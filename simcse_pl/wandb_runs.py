@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import wandb
 
@@ -13,14 +13,14 @@ from simcse_pl.errors import Stopped, UserError, one_line
 from simcse_pl.files import written_whole
 from simcse_pl.resume import WANDB_FILE
 
-MODES = ("auto", "online", "offline")
+Mode = Literal["auto", "online", "offline"]
 _PLACE = ("id", "project", "entity")  # what tells W&B which run is meant
 _FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
 
 
 def start_run(
     folder: str | Path,
-    mode: str = "auto",
+    mode: Mode = "auto",
     project: str = "simcse_pl",
     name: str | None = None,
     group: str | None = None,
@@ -39,12 +39,12 @@ def start_run(
         UserError: an unknown mode, `online` for nobody who is logged in, or a file that is damaged.
     """
     folder = Path(folder)
-    mode = _mode(mode)
+    resolved = _mode(mode)
     before = remembered_run(folder)
     new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
     run = wandb.init(
         dir=folder,
-        mode=mode,  # type: ignore[arg-type]
+        mode=resolved,  # type: ignore[arg-type]
         resume="allow",  # offline too: `wandb sync` then puts the parts of a run one behind the other
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY),
         **({name: before[name] for name in _PLACE} if before else new),
@@ -127,8 +127,8 @@ def _finish(exit_code: int) -> None:
 
 
 def _mode(asked: str) -> str:
-    if asked not in MODES:
-        raise UserError(f"logger.wandb.mode={asked}: choose one of {', '.join(MODES)}")
+    if asked not in get_args(Mode):
+        raise UserError(f"wandb.mode={asked}: choose one of {', '.join(get_args(Mode))}")
     said = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the latter of `wandb offline`'s file
     if asked == "offline" or (asked == "auto" and said != "online"):
         return asked if asked == "offline" else said

