@@ -187,7 +187,9 @@ def test_without_the_hub_one_line_says_so(train):
 
 def test_a_metric_that_there_is_not_is_told_before_training(train, make_model):
     done, folder = train("callbacks.best.monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
-    assert done.stderr.startswith("error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/alignment")
+    assert done.stderr.startswith(
+        "error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/alignment"
+    )
     assert not (folder / "checkpoints").exists()
 
 
