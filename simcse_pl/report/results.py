@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import written_whole
+from simcse_pl.files import read_json, written_whole
 from simcse_pl.report.tables import RESULTS_FILE
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -188,18 +188,6 @@ def read(path: str | Path) -> Result | RunPath:
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
         raise UserError(f"{what}: give what evaluate.py wrote, or a training run's folder")
     return as_result(read_json(file), file)
-
-
-def read_json(file: Path) -> Any:
-    """What a file holds.
-
-    Raises:
-        UserError: it is no JSON.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file} is damaged, or no JSON: {one_line(error)}") from error
 
 
 def write_results(path: Path, report: Mapping[str, Any]) -> Result:
