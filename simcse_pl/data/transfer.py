@@ -99,8 +99,8 @@ def _mrpc(path: Path) -> list[Example]:
 
 def _trec(path: Path) -> list[Example]:
     examples = []
-    for number, (line,) in _rows(path, columns=1):
-        category, _, question = line.partition(" ")  # `NUM:dist How far is it ...`
+    for number, cells in _rows(path, columns=1):
+        category, _, question = "\t".join(cells).partition(" ")  # `NUM:dist How far is it ...`
         label = _label(path, number, category.partition(":")[0], _TREC_CLASSES)
         examples.append(Example((_sentence(path, number, question),), label))
     return examples
