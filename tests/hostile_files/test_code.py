@@ -143,3 +143,11 @@ CARELESS = {
 def test_a_careless_loader_would_run_them(loader, here):
     CARELESS[loader]()
     assert Path("touched").exists()
+
+
+def test_a_runs_config_tells_no_secret(here, monkeypatch):
+    """What it refers to would stand in the line, and on the report's page."""
+    monkeypatch.setenv("HUB_TOKEN", "planted-5ecret")
+    with pytest.raises(UserError, match="a config reads HUB_TOKEN of the environment: it may be a secret") as error:
+        began_with("seed: 1\nmodel: {_target_: x, name: '${oc.env:HUB_TOKEN}'}")
+    assert "5ecret" not in str(error.value)
