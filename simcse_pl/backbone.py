@@ -4,17 +4,18 @@ import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from simcse_pl import hub
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.encoder_files import find_file
+from simcse_pl.errors import UserError, failing_as, is_failure, one_line
+from simcse_pl.model_size import check_config, check_size, size_of_files, size_of_tensors
 
 PACKAGE = "package:"
 
@@ -43,7 +44,8 @@ def resolve(name: str) -> str:
     if not name.startswith(PACKAGE):
         return name
     package = name.removeprefix(PACKAGE)
-    spec = importlib.util.find_spec(package)  # finds the package without running it
+    plain = package.isidentifier()  # to find a package in a package, the outer one is run
+    spec = importlib.util.find_spec(package) if plain else None
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
     if folder is None or not folder.is_dir():
         raise UserError(f"{name}: no package {package} with a folder `model` is installed; pip install it")
@@ -73,7 +75,7 @@ def load_backbone(
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
-        config = AutoConfig.from_pretrained(source, subfolder=subfolder, **_loading(source))
+        config = _load_config(source, subfolder)
     if num_layers is not None:
         _keep_layers(config, num_layers, name)
     _set_dropout(config, dropout, attention_dropout, name)
@@ -81,6 +83,8 @@ def load_backbone(
         model: PreTrainedModel
         if not pretrained:
             return _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+        if (size := size_of_files(source, subfolder, config)) is not None:
+            check_size(config, size)
         model, info = AutoModel.from_pretrained(
             source,
             config=config,
@@ -111,12 +115,14 @@ def rebuild_backbone(
     """
     if num_layers is not None:
         _keep_layers(config, num_layers, name)
-    try:
-        with torch.random.fork_rng(devices=[]), quiet_transformers():
-            model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+    with (
+        failing_as(f"{name}: its weights do not fit its config"),
+        torch.random.fork_rng(devices=[]),
+        quiet_transformers(),
+    ):
+        check_size(config, size_of_tensors(weights))
+        model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
-    except (ValueError, KeyError, RuntimeError) as error:
-        raise UserError(f"{name}: its weights do not fit its config: {one_line(error)}") from error
     if missing:
         raise UserError(f"{name}: its weights lack {missing[0]} ({len(missing)} missing): is it damaged?")
     return model
@@ -134,6 +140,9 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing ones are drawn
+        config = config or _load_config(source)
+        if (size := size_of_files(source, "", config)) is not None:
+            check_size(config, size)
         model: PreTrainedModel
         model, info = AutoModelForMaskedLM.from_pretrained(
             source, config=config, dtype=torch.float32, output_loading_info=True, **_loading(source)
@@ -173,6 +182,18 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) 
     has_types = getattr(backbone.config, "type_vocab_size", 0) > 0
     tokenizer.model_input_names = [name for name in wanted if name != "token_type_ids" or has_types]
     tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # and where it is saved and loaded again
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
+    """Refuse a tokenizer that gives tokens which the backbone has no vectors of.
+
+    Raises:
+        UserError: it is of another model.
+    """
+    words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
+    if words is not None and largest >= words.num_embeddings:
+        vectors = f"and its model has vectors of {words.num_embeddings}, counted from 0"
+        raise UserError(f"{name}: its tokenizer is of another model: it has a token {largest}, {vectors}")
 
 
 def lower_cases(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -253,6 +274,13 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def _load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
+    if (path := find_file(source, str(PurePosixPath(subfolder, "config.json")))) is not None:
+        check_config(path)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **_loading(source))
+    return config
+
+
 def _loading(source: str) -> dict[str, bool]:
     """How everything is loaded: no code that comes with a model is run, and no question asked about it."""
     return {"local_files_only": Path(source).is_dir() or not hub.reachable(), "trust_remote_code": False}
@@ -269,7 +297,9 @@ def _one_line_errors(name: str) -> Iterator[None]:
     """What transformers says at length when a checkpoint cannot be loaded, in one line."""
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except BaseException as error:  # whatever a damaged file makes of it there
+        if isinstance(error, UserError) or not is_failure(error):
+            raise
         source = resolve(name)
         if Path(source).exists():
             raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error

@@ -12,8 +12,9 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
-from simcse_pl.encoder_files import Saved, Settings, parse_settings
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.encoder_files import Saved, Settings, check_zip, parse_settings
+from simcse_pl.errors import UserError, failing_as, one_line
+from simcse_pl.model_size import check_config
 
 ENTRY = "simcse_pl.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -62,7 +63,9 @@ def read_checkpoint(
             "give the folder `encoder` of the run instead"
         )
     match content.get("state_dict"), content[ENTRY]:
-        case dict(weights), {"settings": settings, "files": dict(files)} if all(map(_is_plain_file, files.items())):
+        case dict(weights), {"settings": settings, "files": dict(files)} if all(
+            map(_is_plain_file, files.items())
+        ) and all(map(_is_weight, weights.items())):
             pass
         case _:
             raise UserError(f"{path} is damaged: it must hold state_dict, and {ENTRY} with settings and files")
@@ -80,6 +83,7 @@ def load(path: str | Path) -> Any:
     if not Path(path).is_file():
         raise UserError(f"no file {path}")
     try:
+        check_zip(Path(path))
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # the optimizer's state stays on disk
     except OSError as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
@@ -97,18 +101,21 @@ def _is_plain_file(item: tuple[Any, Any]) -> bool:
     return name not in ("", "..") and Path(name).name == name and all(ord(character) < 256 for character in text)
 
 
+def _is_weight(item: tuple[Any, Any]) -> bool:
+    return isinstance(item[0], str) and isinstance(item[1], Tensor)
+
+
 def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
-        try:
-            for name, text in files.items():
-                (Path(folder) / name).write_bytes(text.encode("latin-1"))
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            return config, load_tokenizer(folder)
-        except Exception as error:  # whatever a damaged text makes of them
-            raise UserError(f"{path} is damaged: its config or tokenizer: {one_line(error)}") from error
+    damaged = failing_as(f"{path} is damaged: its config or tokenizer", users_too=True)
+    with tempfile.TemporaryDirectory() as folder, quiet_transformers(), damaged:
+        for name, text in files.items():
+            (Path(folder) / name).write_bytes(text.encode("latin-1"))
+        check_config(Path(folder) / "config.json")
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return config, load_tokenizer(folder)
 
 
 def _under(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of one part of the encoder, by their names in it."""
     prefix = _PREFIX + part
-    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if str(name).startswith(prefix)}
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.backbone import (
+    check_vocabulary,
     load_backbone,
     load_tokenizer,
     longest_input,
@@ -26,7 +27,7 @@ from simcse_pl.backbone import (
 from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.data.batches import batches_of_like_length
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
-from simcse_pl.errors import UserError, check_sentences, one_line
+from simcse_pl.errors import UserError, check_sentences, failing_as
 from simcse_pl.export.sentence_transformers import write_modules
 from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups
@@ -299,19 +300,22 @@ class SentenceEncoder(nn.Module):
         normalize: bool | None,
     ) -> "SentenceEncoder":
         settings = saved.settings
+        own = pooling is None and head is None and max_length is None
         pooling = pooling or settings.pooling
         if not pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
-        if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
-            max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
         normalize = settings.normalize if normalize is None else normalize
         head = head or settings.head
-        encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
+        # a damaged config, or a model that is no encoder; and where nothing is given, the settings are the folder's
+        with failing_as(f"{name} cannot encode", users_too=own):
+            if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
+                max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
+            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
+            check_vocabulary(tokenizer, backbone, name)
+            encoder.encode(["a"])
         if encoder.projection is not None and settings.head != "none":
-            try:
+            with failing_as(f"{name}: the weights of its projection head do not fit"):
                 encoder.projection.load_state_dict(saved.head_weights)
-            except RuntimeError as error:
-                raise UserError(f"{name}: the weights of its projection head do not fit: {one_line(error)}") from error
         return encoder.eval()
 
 

@@ -1,6 +1,6 @@
 """What is saved of an encoder beside its backbone and tokenizer: `simcse.json`, and the weights of its head."""
 
-import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from simcse_pl import hub
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import read_json
 from simcse_pl.postprocess import saved as saved_postprocess
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
@@ -100,26 +101,32 @@ def find_file(source: str, file: str) -> Path | None:
     return hub.find(source, file)
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        UserError: it is no JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
-
-
 def find_weights(source: str, folder: str = "") -> Path | None:
     """The weights in a folder or repository, or in one folder of it; None where there are none."""
     names = (str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin"))
     return next(filter(None, (find_file(source, name) for name in names)), None)
 
 
+def check_zip(path: Path) -> int:
+    """The number of files in a zip, as torch writes them; what they hold must not be larger than the zip.
+
+    Raises:
+        UserError: it is damaged, or packed, so that a few bytes could be any number of them.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            files = file.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+    if sum(own.file_size for own in files) > path.stat().st_size:
+        raise UserError(f"{path} is damaged: it is packed, as torch writes none")
+    return len(files)
+
+
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of such a file; no code in it is run, and what is wrong with it is told by whatever reads it."""
+    if zipfile.is_zipfile(path):
+        check_zip(path)
     weights: dict[str, Tensor] = (
         load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     )

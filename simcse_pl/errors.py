@@ -7,9 +7,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # json can write these alone; UTF-8 and tokenizers cannot take them
+_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # control characters and halves of others
 
 
 class UserError(ValueError):
@@ -17,7 +19,12 @@ class UserError(ValueError):
 
     The message is one line: what is wrong, where, and what to do about it. The front doors print it
     to standard error and exit with status 2; any other exception is a defect and keeps its traceback.
+    What it quotes may come from a stranger's file: characters that would break the line, or move a
+    terminal's cursor, stand in it as their escapes.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], message))
 
 
 class Stopped(SystemExit):
@@ -85,6 +92,30 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that torch, numpy and Python's generators do not all take as it is."""
     if not 0 <= seed < 2**32:
         raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
+
+
+@contextmanager
+def failing_as(what: str, users_too: bool = False) -> Iterator[None]:
+    """Whatever a damaged file makes of a library in this block is the user's: `what`, and why.
+
+    Args:
+        what: has failed.
+        users_too: put it before a UserError as well, which does not say where the mistake is.
+
+    Raises:
+        UserError: in place of any other exception.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_failure(error) or (isinstance(error, UserError) and not users_too):
+            raise
+        raise UserError(f"{what}: {one_line(error)}") from error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether something went wrong: an exception, or the panic of a library in Rust, which is no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:

@@ -1,11 +1,15 @@
-"""Writing files so that nobody finds half of one."""
+"""Reading files of JSON that may be damaged, and writing files so that nobody finds half of one."""
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from simcse_pl.errors import UserError, one_line
 
 
 def cache_folder() -> Path:
@@ -13,6 +17,24 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        UserError: it is no JSON, is nested beyond reading, or holds half a character (an escaped surrogate alone),
+            which nothing could print or write.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text)
+        if _SURROGATE in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged, or no JSON: {one_line(error)}") from error
+    return value
+
+
+_SURROGATE = "\\ud"  # the escapes of halves of characters begin so
 _SAVING = ".saving-"
 
 

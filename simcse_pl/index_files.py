@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.encoder_files import read_json, read_weights
+from simcse_pl.encoder_files import read_weights
 from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
+from simcse_pl.files import read_json, written_whole
 from simcse_pl.vector_index import VectorIndex, exact, of_clusters, parts
 
 VECTORS_FILE = "vectors.safetensors"

@@ -9,7 +9,26 @@ from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.distributed import is_first_process
+from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import written_whole
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of such a file as they stand there, each with a number as its `step`.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows: list[dict[Any, Any]] = list(csv.DictReader(file, strict=True))
+        for number, row in enumerate(rows, 1):
+            if None in row or None in row.values():
+                raise ValueError(f"row {number} has more or fewer columns than the first line")
+            int(row["step"])
+    except (ValueError, KeyError, csv.Error) as error:
+        raise UserError(f"{path} is damaged, move it away to go on: {one_line(error)}") from error
+    return rows
 
 
 class CurvesLogger(CSVLogger):
@@ -39,9 +58,8 @@ class _Curves(ExperimentWriter):
         path = Path(self.metrics_file_path)
         self._written: list[dict[str, Any]] = []
         if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                self._written = list(csv.DictReader(file))
-                self.metrics_keys = list(self._written[0]) if self._written else []
+            self._written = read_rows(path)
+            self.metrics_keys = list(self._written[0]) if self._written else []
 
     def save(self) -> None:
         """Write the file anew."""

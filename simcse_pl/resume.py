@@ -12,6 +12,7 @@ from simcse_pl.checkpoint import load
 from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
 from simcse_pl.files import remove_half_written, written_whole
+from simcse_pl.loggers import read_rows
 from simcse_pl.report.results import CURVES_FILE
 
 log = logging.getLogger(__name__)
@@ -86,11 +87,13 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     if checkpoint is None:
         _cut_curves(folder, steps=0)
         return None
-    content = load(checkpoint)
-    try:
-        steps, written_with = int(content["global_step"]), content["callbacks"]["run"]["options"]
-    except (TypeError, KeyError, ValueError) as error:
-        raise UserError(f"{checkpoint} is no checkpoint of a run of train.py") from error
+    match load(checkpoint):
+        case {"global_step": int(steps), "callbacks": {"run": {"options": list(written_with)}}} if all(
+            isinstance(option, str) for option in written_with
+        ):
+            pass
+        case _:
+            raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")
     if resume == "auto" and written_with != given_options(options):
         raise UserError(
             f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "
@@ -118,10 +121,8 @@ def _cut_curves(folder: Path, steps: int) -> None:
     path = folder / CURVES_FILE
     if not is_first_process() or not path.exists():
         return
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        rows = [row for row in reader if int(row["step"]) < steps]
+    rows = read_rows(path)
     with written_whole(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, reader.fieldnames or [])
+        writer = csv.DictWriter(file, rows[0] if rows else [])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(row for row in rows if int(row["step"]) < steps)

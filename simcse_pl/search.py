@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.distributed import is_first_process
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError, failing_as, one_line
 
 if TYPE_CHECKING:
     import optuna
@@ -45,23 +45,25 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         distributions = {name: _distribution(name, given) for name, given in _leaves(space)}
         Path(folder).mkdir(parents=True, exist_ok=True)
-        backend = optuna.storages.journal.JournalFileBackend(str(Path(folder) / STUDY_FILE))
-        self._study = optuna.create_study(
-            study_name="search",
-            storage=optuna.storages.JournalStorage(backend),
-            load_if_exists=True,
-            direction="maximize",
-            sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
-        )
-        if is_first_process():
-            self._give_up_what_was_interrupted(trial)
-            self._trial = self._study.ask(distributions)
-            self._trial.set_user_attr("job", trial)
-            os.environ[_TRIAL] = str(self._trial.number)  # for the ranks that this process starts
-        elif _TRIAL not in os.environ:
+        file = Path(folder) / STUDY_FILE
+        backend = optuna.storages.journal.JournalFileBackend(str(file))
+        if not is_first_process() and _TRIAL not in os.environ:
             raise UserError("a search takes the ranks that it starts itself: no torchrun, and one SLURM task a job")
-        params = self._study.trials[int(os.environ[_TRIAL])].params
+        with failing_as(f"{file} is damaged or of another search, remove it to begin anew"):
+            self._study = optuna.create_study(
+                study_name="search",
+                storage=optuna.storages.JournalStorage(backend),
+                load_if_exists=True,
+                direction="maximize",
+                sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
+            )
+            if is_first_process():
+                self._give_up_what_was_interrupted(trial)
+                self._trial = self._study.ask(distributions)
+                self._trial.set_user_attr("job", trial)
+                os.environ[_TRIAL] = str(self._trial.number)  # for the ranks that this process starts
+            params = self._study.trials[int(os.environ[_TRIAL])].params
         self.values = _nested(params)
         self.callback = Pruning(self._trial if is_first_process() else None)
 

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights, read_json
+from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights
 from simcse_pl.errors import UserError
+from simcse_pl.files import read_json
 
 MODULES_FILE = "modules.json"
 _MODEL_FILE = "config_sentence_transformers.json"
@@ -116,7 +117,7 @@ def _refuse_prompt_and_cut(source: str) -> None:
     """What the library does to every sentence and vector without being asked, beside the modules."""
     model = _read(source, "", _MODEL_FILE)
     prompts, default = model.get("prompts"), model.get("default_prompt_name")
-    if isinstance(prompts, Mapping) and default is not None and prompts.get(default):
+    if isinstance(prompts, Mapping) and isinstance(default, str) and prompts.get(default):
         _refuse(source, f"a prompt before every sentence ({default})")
     if model.get("truncate_dim") is not None:
         _refuse(source, f"vectors that are cut to truncate_dim={model['truncate_dim']}")
@@ -145,8 +146,9 @@ def _pooling(source: str, folder: str) -> str:
             return mode
         case str(mode) | [str(mode)]:
             _refuse(source, f"the pooling {mode}")
-        case _:
+        case list():
             _refuse(source, f"several poolings at once ({', '.join(map(str, modes))})")
+    raise UserError(f"{source} is damaged: {_inside(folder, 'config.json')} has pooling_mode {modes!r:.40}")
 
 
 def _head_weights(source: str, folder: str) -> dict[str, Tensor]:

@@ -133,7 +133,7 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         ran = results["overrides"]
         options = given_options(ran)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
     if options != given_options(overrides):
         raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")

@@ -75,9 +75,11 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {name: content[name] for name in (*_PLACE, "summary")}
-    except (ValueError, KeyError, TypeError) as error:
+        match json.loads(path.read_text(encoding="utf-8")):
+            case {"id": str(), "project": str(), "entity": str() | None, "summary": dict()} as content:
+                return {name: content[name] for name in (*_PLACE, "summary")}
+        raise ValueError("it must hold id, project, entity and summary")
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to begin a new W&B run") from error
 
 

@@ -19,6 +19,7 @@ from simcse_pl.errors import UserError, check_sentences
 from simcse_pl.progress import progress_bar, tracked
 
 _LINES_AT_A_TIME = 4096
+_WIDEST = 10_000  # values of a word: no file has more, and each column of a table takes memory
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.
@@ -204,9 +205,11 @@ def _read_counts(path: Path) -> dict[str, float]:
 def _read_vectors(path: Path, progress: bool) -> tuple[dict[str, int], Tensor]:
     lines = _text_lines(path)
     first = next(lines, (1, ""))[1]
-    announced = re.fullmatch(r"(\d+)[ \t]+(\d+)", first)  # word2vec's first line
+    announced = re.fullmatch(r"([0-9]{1,18})[ \t]+([0-9]{1,18})", first)  # word2vec's first line
     number, line = next(lines, (2, "")) if announced else (1, first)
     dim = int(announced[2]) if announced else line.count(" ")
+    if dim > _WIDEST:
+        raise UserError(f"{path}, line {number}: {dim} values; a word has {_WIDEST} at most")
     if dim < 1 or line.count(" ") != dim:  # here, that the first word holds no space can be relied on
         wanted = f"a word and its {dim} values" if dim else "`word v1 v2 ...`"
         raise UserError(f"{path}, line {number}: {wanted} should stand here, not {line[:40]!r}")

@@ -240,3 +240,40 @@ def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
     with pytest.raises(UserError, match=str(folder)) as error:
         SentenceEncoder.from_pretrained(folder)
     assert "\n" not in str(error.value)
+
+
+PANICS = {  # its tokens are none of its special tokens
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", {"chunk_size_feed_forward": 1000}, " cannot encode: The dimension to be chunked"),
+        ("tokenizer.json", {"post_processor": PANICS}, " cannot encode: the tokenizer of .*: no entry found for key"),
+        ("tokenizer_config.json", {"cls_token": 3}, "^cannot load the model in "),
+        (SETTINGS_FILE, {"head": "linear"}, " cannot encode: head=linear: choose one of none"),
+        (SETTINGS_FILE, {"pooling": "average"}, " cannot encode: pooling=average: choose one of cls"),
+    ],
+)
+def test_a_folder_that_says_what_cannot_be_is_named(file, change, message, make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(tmp_path)
+    content = json.loads((tmp_path / file).read_text())
+    (tmp_path / file).write_text(json.dumps(content | change))
+    with pytest.raises(UserError, match=message) as error:
+        SentenceEncoder.from_pretrained(tmp_path)
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_tokenizer_of_another_model_is_told(make_model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(make_model("bert"), folder)
+    small = AutoModel.from_pretrained(folder)
+    small.resize_token_embeddings(100)
+    small.save_pretrained(folder)
+    with pytest.raises(UserError, match=r": its tokenizer is of another model: it has a token \d+, and its model has"):
+        SentenceEncoder.from_pretrained(folder, pooling="cls")

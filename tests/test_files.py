@@ -3,7 +3,10 @@
 import contextlib
 import os
 
-from simcse_pl.files import remove_half_written, written_whole
+import pytest
+
+from simcse_pl.errors import UserError
+from simcse_pl.files import read_json, remove_half_written, written_whole
 
 
 def contents(folder):
@@ -46,3 +49,18 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     (half / "last.ckpt").write_text("ha")
     remove_half_written(tmp_path, tmp_path / "nowhere")
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"", b"\xff", b"[" * 100_000, b'["\\ud800"]', b'{"\\uDC00": 1}', b"9" * 5000]
+)
+def test_what_is_no_json_is_told_in_one_line(content, tmp_path):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match="a.json is damaged, or no JSON: ") as error:
+        read_json(tmp_path / "a.json")
+    assert "\n" not in str(error.value)
+
+
+def test_json_with_whole_characters_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('["\\ud83d\\ude00", "\\\\ud800"]')
+    assert read_json(tmp_path / "a.json") == ["😀", "\\ud800"]

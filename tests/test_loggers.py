@@ -1,7 +1,9 @@
 """metrics.csv, which goes on where it ends."""
 
 import pandas
+import pytest
 
+from simcse_pl.errors import UserError
 from simcse_pl.loggers import CurvesLogger
 
 
@@ -28,3 +30,13 @@ def test_what_was_validated_is_on_the_disk_at_once(tmp_path):
     assert not (tmp_path / "metrics.csv").exists()
     logger.log_metrics({"val/spearman": 0.75}, step=0)
     assert pandas.read_csv(tmp_path / "metrics.csv")["val/spearman"].dropna().tolist() == [0.75]
+
+
+@pytest.mark.parametrize(
+    "content", [b"step\n\xff\n", b"step,a\n1\n", b"step\n1,2\n", b"a\n1\n", b"step\nx\n", b'step\n"1']
+)
+def test_curves_that_are_damaged_are_told_in_one_line(content, tmp_path):
+    (tmp_path / "metrics.csv").write_bytes(content)
+    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to go on: ") as error:
+        curves(tmp_path).log_metrics({"val/spearman": 0.5}, step=1)
+    assert "\n" not in str(error.value)

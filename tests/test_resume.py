@@ -197,13 +197,32 @@ def test_what_cannot_be_gone_on_with_is_told(tmp_path, resume, options, message)
     assert (tmp_path / "metrics.csv").read_bytes() == curves
 
 
-@pytest.mark.parametrize("content", [b"", b"PK half", {"state_dict": {}}])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK half",
+        {"state_dict": {}},
+        torch.ones(3),
+        {"global_step": 1, "callbacks": {"run": {"options": [["seed=1"]]}}},
+        {"global_step": torch.ones(2), "callbacks": {"run": {"options": []}}},
+    ],
+)
 def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):
     path = tmp_path / "checkpoints" / "last.ckpt"
     path.parent.mkdir()
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
     with pytest.raises(UserError, match="last.ckpt is no checkpoint"):
         find_checkpoint("auto", tmp_path, [])
+
+
+@pytest.mark.parametrize("content", [b"loss\n1\n", b"step\nx\n", b"step\n1,2\n", b"step\n\xff\n"])
+def test_curves_that_are_damaged_are_told_and_stay(tmp_path, content):
+    write_run(tmp_path)
+    (tmp_path / "metrics.csv").write_bytes(content)
+    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to go on"):
+        find_checkpoint("auto", tmp_path, [])
+    assert (tmp_path / "metrics.csv").read_bytes() == content
 
 
 def test_options_are_compared_in_any_order_and_without_the_one_that_says_to_go_on():

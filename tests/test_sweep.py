@@ -206,7 +206,7 @@ def test_another_jobs_folder_is_refused(tmp_path):
         finished_job(tmp_path, ["seed=2"])
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}'])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}', "[" * 100_000])
 def test_damaged_results_are_told(tmp_path, content):
     write_job(tmp_path, content)
     with pytest.raises(UserError, match="is damaged .*: remove it to run the job anew"):

@@ -95,7 +95,10 @@ def test_a_folder_goes_on_in_its_run_and_no_two_share_one(tmp_path):
     assert remembered_run(tmp_path / "first")["id"] == before.started.run_id
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"id": "a"}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"id": "a"}', '{"id": "a", "project": "b", "entity": null, "summary": 3}', "[" * 100_000],
+)
 def test_a_damaged_file_is_told(tmp_path, content):
     (tmp_path / WANDB_FILE).write_text(content)
     with pytest.raises(UserError, match="wandb_run.json is damaged .*: remove it to begin a new W&B run"):

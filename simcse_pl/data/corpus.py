@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers import Records, Row
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import cache_folder, written_whole
+from simcse_pl.errors import UserError, failing_as, one_line
+from simcse_pl.files import cache_folder, read_json, written_whole
 from simcse_pl.progress import counter
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ class Column(Sequence[T]):
     @cached_property
     def blocks(self) -> list[pyarrow.Array]:
         """What it holds, as Arrow has it, so many rows a block."""
-        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(self._path)))
-        return [reader.get_batch(i).column(self._name) for i in range(reader.num_record_batches)]
+        return [batch.column(self._name) for batch in _batches(self._path)]
 
     @cached_property
     def _length(self) -> int:
@@ -81,6 +80,11 @@ class Column(Sequence[T]):
         block, place = divmod(range(len(self))[row], _ROWS_A_BLOCK)  # an IndexError where there is no such row
         value: T = _READ[self._name](self.blocks[block][place])
         return value
+
+
+def _batches(path: Path) -> list[pyarrow.RecordBatch]:
+    reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+    return [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
 @dataclass(frozen=True)
@@ -142,28 +146,43 @@ def open_corpus(
 
 
 def _intact(folder: Path) -> Seal | None:
-    """The seal of rows that are as they were written; None where there are none, or something happened to them."""
+    """The seal of rows that are as they were written; None where there are none, or something happened to them.
+
+    The checksum tells of damage alone, so what Arrow would take on trust as it maps them is looked at too.
+    """
     if not (folder / _SEAL).exists():
         return None
     try:
-        seal = Seal(**json.loads((folder / _SEAL).read_text(encoding="utf-8")))
-        if _sha256(folder / _ROWS) == seal.sha256:
+        seal = Seal(**read_json(folder / _SEAL))
+        texts = isinstance(seal.warnings, list) and all(isinstance(warning, str) for warning in seal.warnings)
+        if texts and _sha256(folder / _ROWS) == seal.sha256 and _is_sound(_batches(folder / _ROWS)):
             return seal
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, pyarrow.ArrowException):
         pass
     log.warning("the tokens kept in %s are damaged, and made again", folder)
     return None
 
 
-def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Seal:
-    small = len(tokenizer) <= np.iinfo(np.uint16).max
-    schema = pyarrow.schema(
+def _is_sound(batches: list[pyarrow.RecordBatch]) -> bool:
+    for batch in batches:
+        batch.validate(full=True)
+    full = all(len(batch) == _ROWS_A_BLOCK for batch in batches[:-1])
+    return full and bool(batches) and batches[0].schema in (_schema(pyarrow.uint16()), _schema(pyarrow.int32()))
+
+
+def _schema(token: pyarrow.DataType) -> pyarrow.Schema:
+    return pyarrow.schema(
         {
             "sentences": pyarrow.list_(pyarrow.string()),
-            "tokens": pyarrow.list_(pyarrow.list_(pyarrow.uint16() if small else pyarrow.int32())),
+            "tokens": pyarrow.list_(pyarrow.list_(token)),
             "name": pyarrow.string(),
         }
     )
+
+
+def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Seal:
+    small = len(tokenizer) <= np.iinfo(np.uint16).max
+    schema = _schema(pyarrow.uint16() if small else pyarrow.int32())
     warnings: list[str] = []
     read = full = 0
     rows = _noting_warning(records, warnings)
@@ -196,7 +215,8 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     if not sentences:
         return []
     options = {"return_attention_mask": False, "return_token_type_ids": False}
-    ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
+    with failing_as(f"the tokenizer of {tokenizer.name_or_path}"):
+        ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
 
 

@@ -9,7 +9,7 @@ import reprlib
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ import pyarrow.parquet
 from simcse_pl.errors import HALF_A_CHARACTER, UserError, one_line
 
 STANDARD_INPUT = "-"
+_LONGEST_UNPACKED = 1 << 26  # bytes of a line: a few packed ones may be any number of them
+_MOST_TIMES_UNPACKED = 100  # the size of a parquet file that is packed: it is packed in itself
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,23 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
         raise UserError(f"{path} cannot be read: {one_line(error)}") from error
 
 
-def _opened(path: Path, packed: bool) -> AbstractContextManager[Iterable[bytes]]:
+@contextmanager
+def _opened(path: Path, packed: bool) -> Iterator[Iterable[bytes]]:
     if str(path) == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)
-    return gzip.open(path) if packed else open(path, "rb")
+        yield sys.stdin.buffer
+        return
+    with gzip.open(path) if packed else open(path, "rb") as file:
+        yield _unpacked_lines(path, file) if packed else file
+
+
+def _unpacked_lines(path: Path, file: io.BufferedIOBase) -> Iterator[bytes]:
+    for number in itertools.count(1):
+        line = file.readline(_LONGEST_UNPACKED + 1)
+        if len(line) > _LONGEST_UNPACKED:
+            raise UserError(f"{path}, line {number}: it unpacks to more than {_LONGEST_UNPACKED >> 20} MB")
+        if not line:
+            return
+        yield line
 
 
 def _txt(path: Path, packed: bool) -> Records:
@@ -212,15 +227,37 @@ def _json_object(line: str) -> dict[str, Any] | Unreadable:
 
 def _parquet(path: Path, packed: bool) -> Table:
     try:
-        file = pyarrow.parquet.ParquetFile(io.BytesIO(gzip.decompress(path.read_bytes())) if packed else path)
-    except (OSError, EOFError, zlib.error, pyarrow.ArrowException) as error:
+        whole = _unpacked(path) if packed else path
+        texts = [field.name for field in pyarrow.parquet.read_schema(whole) if _is_text(field.type)]
+        file = pyarrow.parquet.ParquetFile(whole, read_dictionary=texts)
+    except (OSError, EOFError, ValueError, zlib.error, pyarrow.ArrowException) as error:
         raise UserError(f"{path} cannot be read: {one_line(error)}") from error
 
     def rows() -> Iterator[Sequence[Any]]:
         try:
             for batch in file.iter_batches():
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        except (OSError, pyarrow.ArrowException) as error:
+                yield from zip(*map(_cells, batch.columns), strict=True)
+        except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # text or dates that are none
             raise UserError(f"{path} cannot be read: {one_line(error)}") from error
 
     return Table(list(file.schema_arrow.names), ((f"row {i}", row) for i, row in enumerate(rows(), 1)))
+
+
+def _unpacked(path: Path) -> io.BytesIO:
+    with gzip.GzipFile(path) as file:
+        content = file.read(_MOST_TIMES_UNPACKED * path.stat().st_size)
+        if file.read(1):
+            raise ValueError(f"it unpacks to more than {_MOST_TIMES_UNPACKED} times its size; give it unpacked")
+    return io.BytesIO(content)
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
+    return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
+
+
+def _cells(column: pyarrow.Array) -> list[Any]:
+    """What stands in a column; a text that stands in many rows, of which the file may hold one, is one in memory."""
+    if not isinstance(column, pyarrow.DictionaryArray):
+        return list(column.to_pylist())
+    texts = column.dictionary.to_pylist()
+    return [None if place is None else texts[place] for place in column.indices.to_pylist()]

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import re
 import tempfile
-import xml.etree.ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -137,7 +136,7 @@ def _articles(dump: Path) -> Iterator[str]:
             for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
                 if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
                     yield markup
-        except (OSError, EOFError, StopIteration, ValueError, xml.etree.ElementTree.ParseError) as error:
+        except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
             raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error
 
 

@@ -12,8 +12,9 @@ from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
 
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.files import read_json
 from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.results import CURVES_FILE, Result, RunPath, read, read_json, validated
+from simcse_pl.report.results import CURVES_FILE, Result, RunPath, read, validated
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun, read_yaml
 from simcse_pl.report.tables import RESULTS_FILE

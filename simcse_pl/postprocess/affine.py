@@ -61,6 +61,6 @@ class AffinePostProcess(PostProcess):
 
     def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
         mean, matrix = tensors["mean"], tensors["matrix"]
-        if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width:
+        if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width or not matrix.numel():
             raise ValueError(f"mean {list(mean.shape)} and matrix {list(matrix.shape)} for {width} dimensions")
         self.mean, self.matrix = mean.double(), matrix.double()

@@ -163,6 +163,8 @@ class Flow(PostProcess):
         return dict(self._flow.state_dict())
 
     def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        if self.transforms * self.hidden * width > sum(tensor.numel() for tensor in tensors.values()):
+            raise ValueError(f"too few numbers for {self.transforms} transforms of {self.hidden} units")
         flow = self._build(width, torch.zeros(width), torch.ones(width)).double()
         flow.load_state_dict(tensors)
         self._flow = flow

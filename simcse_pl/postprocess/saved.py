@@ -1,12 +1,12 @@
 """Loading a fitted post-processing from the folder that it was saved in."""
 
-import json
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import read_json
 from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE, PostProcess
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
@@ -38,10 +38,10 @@ def load(folder: str | Path) -> PostProcess:
 
 def _read_settings(path: Path) -> tuple[PostProcess, int]:
     """What `path` says: the post-processing as it was constructed, and the width that it was fitted on."""
-    try:
-        match json.loads(path.read_text(encoding="utf-8")):
-            case {"name": str(name), "width": int(width), "options": dict(options)} if name in KINDS and width > 0:
+    match read_json(path):
+        case {"name": str(name), "width": int(width), "options": dict(options)} if name in KINDS and width > 0:
+            try:
                 return KINDS[name](**options), width
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+            except (ValueError, TypeError) as error:
+                raise UserError(f"{path} is damaged: {one_line(error)}") from error
     raise UserError(f"{path} is damaged: it must hold name (one of {', '.join(KINDS)}), width and options")

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import written_whole
+from simcse_pl.files import read_json, written_whole
 from simcse_pl.report.tables import RESULTS_FILE
 
+_LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn
 Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
@@ -29,6 +30,14 @@ _PATH_COLUMNS = {
 
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_drawn(cls, value: Any) -> Any:
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(number, float) and abs(number) > _LARGEST for number in numbers):
+            raise ValueError(f"no measure is beyond {_LARGEST:g}")
+        return value
 
 
 class Correlations(_Shape):
@@ -190,18 +199,6 @@ def read(path: str | Path) -> Result | RunPath:
     return as_result(read_json(file), file)
 
 
-def read_json(file: Path) -> Any:
-    """What a file holds.
-
-    Raises:
-        UserError: it is no JSON.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file} is damaged, or no JSON: {one_line(error)}") from error
-
-
 def write_results(path: Path, report: Mapping[str, Any]) -> Result:
     """Write a results file, whole beside its place before it is moved there; a number that does not exist is null.
 
@@ -238,7 +235,8 @@ def _read_run(folder: Path) -> RunPath:
     if missing := sorted(set(_PATH_COLUMNS) - {"val/spearman"} - set(curves.columns)):
         raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
     points = curves.reindex(columns=list(_PATH_COLUMNS)).rename(columns=_PATH_COLUMNS)
-    points = points.dropna(subset=["step", "alignment", "uniformity"]).reset_index(drop=True)
+    drawn = points[["step", "alignment", "uniformity"]].abs().le(_LARGEST).all(axis="columns")
+    points = points[drawn].reset_index(drop=True)
     if points.empty:
         raise UserError(f"{file} has no validation with alignment and uniformity in it")
     points["step"] = steps_done(points["step"], validations=True)

@@ -107,7 +107,7 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     frame = _frame(scores, paper, failures, TRANSFER_TASKS)
     if frame is None:
         return None
-    f1 = {r.label: {t.task: 100 * t.f1 for t in r.transfer if t.f1 is not None} for r in results}
+    f1 = {r.label: {t.task: 100 * t.f1 for t in r.transfer if t.f1 is not None and t.task in frame} for r in results}
     for task in keys_of(f1.values()):
         values = pd.Series([f1.get(label, {}).get(task) for label in frame["encoder"]], dtype=float)
         frame.insert(list(frame).index(task) + 1, f"{task} F1", values)

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict
-from yaml import YAMLError
+from yaml import AliasEvent
 
 import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.report.results import CURVES_FILE, read_json, validated
+from simcse_pl.errors import UserError, failing_as
+from simcse_pl.files import read_json
+from simcse_pl.report.results import CURVES_FILE, validated
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.tables import RESULTS_FILE, job_folders
 
@@ -206,10 +208,13 @@ def read_yaml(file: Path) -> Any:
     Raises:
         UserError: the file is damaged.
     """
-    try:
-        return OmegaConf.load(file) if file.is_file() else OmegaConf.create()
-    except (YAMLError, OSError, ValueError) as error:
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+    if not file.is_file():
+        return OmegaConf.create()
+    with failing_as(f"{file} is damaged"):
+        with file.open(encoding="utf-8") as text:
+            if any(isinstance(event, AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+                raise ValueError("it has aliases (*name), which Hydra writes none of")  # they multiply without end
+        return OmegaConf.load(file)
 
 
 def _option(override: str) -> tuple[str, str]:

@@ -1,11 +1,14 @@
 """The corpus: the rows and tokens that reading and tokenizing give, once, whatever happens to the file."""
 
+import hashlib
+import json
 import logging
 import multiprocessing
 import pickle
 from functools import partial
 
 import numpy as np
+import pyarrow
 import pytest
 
 from simcse_pl.backbone import load_tokenizer
@@ -105,6 +108,26 @@ def flip(folder):
     path.write_bytes(content)
 
 
+def sealed(folder, rows=None, **changes):
+    """Other rows, as the seal says that they should be: what a checksum says nothing of."""
+    path = folder / "rows.arrow"
+    if isinstance(rows, pyarrow.Table):
+        with pyarrow.ipc.new_file(str(path), rows.schema) as file:
+            file.write(rows)
+    elif rows is not None:
+        path.write_bytes(rows)
+    seal = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "warnings": []}
+    (folder / "seal.json").write_text(json.dumps(seal | changes))
+
+
+def beyond(folder):
+    """Rows of which one ends where the file has long ended."""
+    content = (folder / "rows.arrow").read_bytes()
+    offsets = np.arange(0, 7, 2, np.int32)  # of the first sentences, two a row
+    assert content.count(offsets.tobytes()) > 0
+    return content.replace(offsets.tobytes(), np.array([*offsets[:-1], 10**9], np.int32).tobytes())
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -114,6 +137,11 @@ def flip(folder):
         lambda folder: (folder / "seal.json").write_text("{"),
         lambda folder: (folder / "seal.json").write_text("[1]"),
         lambda folder: (folder / "seal.json").write_bytes(b"\xff"),
+        lambda folder: (folder / "seal.json").write_text("[" * 100_000),
+        lambda folder: sealed(folder, warnings=3),
+        lambda folder: sealed(folder, pyarrow.table({"sentences": [["x"]]})),
+        lambda folder: sealed(folder, b"no Arrow"),
+        lambda folder: sealed(folder, beyond(folder)),
     ],
 )
 def test_a_damaged_one_is_made_again(damage, source, tokenizer, cache, caplog):

@@ -132,3 +132,19 @@ def test_files_that_are_not_there(tmp_path):
         open_table(tmp_path / "data.txt")
     with pytest.raises(UserError, match="is a folder"):
         open_table(tmp_path)
+
+
+def test_a_text_of_many_rows_is_in_memory_once(tmp_path):
+    table = pandas.DataFrame({"a": ["long " * 1000] * 50 + ["other", None], "b": [[1]] * 52})
+    table.to_parquet(tmp_path / "a.parquet")
+    cells = [own for _, own in open_table(tmp_path / "a.parquet").records]
+    assert [own[0] for own in cells] == [*(["long " * 1000] * 50), "other", None]
+    assert len({id(own[0]) for own in cells[:50]}) == 1 and list(cells[51][1]) == [1]
+
+
+def test_parquet_with_bytes_that_are_no_text_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    pandas.DataFrame({"a": ["ZZZZZZZZ"]}).to_parquet(path, compression=None)
+    path.write_bytes(path.read_bytes().replace(b"ZZZZZZZZ", b"ZZZ\xff\xffZZZ"))
+    with pytest.raises(UserError, match="a.parquet cannot be read: 'utf-8' codec can't decode"):
+        list(open_table(path).records)

@@ -74,6 +74,7 @@ def test_documents_stay_apart_and_in_order(tmp_path, name, processes):
         ("enwiki.xml.bz2", b"not bzip2", "is cut short, or no Wikipedia dump"),
         ("enwiki.xml", b"", "is cut short, or no Wikipedia dump"),
         ("enwiki.xml", b"<html><p>hello</p></html>", "enwiki.xml"),
+        ("enwiki.xml", dump(("0", FRENCH)).replace(b"ns>", b"n>"), "is cut short, or no Wikipedia dump"),
         ("enwiki.xml", dump(("0", "")), "no sentences in it"),
         ("pages.xml", dump(("0", FRENCH)), "its name does not begin with a language"),
     ],

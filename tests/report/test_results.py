@@ -120,3 +120,18 @@ def test_shared_tasks_are_those_of_everybody_who_has_any():
 def test_json_that_evaluate_would_write_survives_the_way_through_a_file(write_results, make_report):
     report = make_report("é | _ $", seed=3)
     assert read(write_results("odd", report)) == as_result(json.loads(json.dumps(report)), "memory")
+
+
+@pytest.mark.parametrize("place", ["alignment", "spectrum"])
+def test_a_number_that_no_measure_has_is_told(place, make_report):
+    report = make_report()
+    report["geometry"][place] = 1e300 if place == "alignment" else [1.0, 1e300]
+    with pytest.raises(UserError, match=f"geometry.{place}: Value error, no measure is beyond 1e.15"):
+        as_result(report, "results.json")
+
+
+def test_validations_that_came_apart_are_not_drawn(write_run):
+    folder = write_run()
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("0,15,,inf,0.5,-1\n0,19,,1e300,0.5,-1\n")
+    assert read(folder).points["step"].tolist() == [0, 4, 8, 12]

@@ -166,3 +166,10 @@ def test_nothing_measured_is_no_table(make_result):
 def test_a_wrong_name_of_a_row_is_told(make_result):
     with pytest.raises(UserError, match="paper.table=table_6"):
         sts_table([make_result(paper={"table": "table_6", "row": "x"})])
+
+
+def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
+    report = make_report(transfer=("MR", "MRPC"))
+    report["transfer"][1]["accuracy"] = None
+    frame = transfer_table([as_result(report, "x")]).frame
+    assert "MR" in frame and "MRPC F1" not in frame

@@ -137,6 +137,10 @@ def test_a_sweep_is_a_folder_of_numbered_folders_and_no_run(write_sweep, job, wr
         ),
         ("1/config/overrides.yaml", "- a: [", "1/config/overrides.yaml is damaged: "),
         ("multirun.yaml", "\t- {", "multirun.yaml is damaged: "),
+        ("multirun.yaml", "[" * 10_000 + "]" * 10_000, "multirun.yaml is damaged: maximum recursion depth exceeded"),
+        ("multirun.yaml", "a: &x [1]\nb: *x", "multirun.yaml is damaged: it has aliases (*name)"),
+        ("1/config/hydra.yaml", '"0"', "1/config/hydra.yaml is damaged: AssertionError"),
+        ("1/config/hydra.yaml", "a: ${", "1/config/hydra.yaml is damaged: "),
     ],
 )
 def test_damaged_files_are_told_in_one_line(file, content, message, write_sweep, job):

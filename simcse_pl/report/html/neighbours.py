@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.report.html.runs import Run
-from simcse_pl.report.sweep_runs import Job
+from simcse_pl.report.sweep_runs import Job, read_yaml
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.sweep import with_row
 
@@ -112,13 +112,14 @@ def encoder_before_training(job: Job) -> SentenceEncoder:
         UserError: the config is missing, damaged or of another kind of model, or its checkpoint cannot be loaded.
     """
     file = job.folder / "config" / "config.yaml"
+    keep_secrets()
     try:
         config = with_row(_config(file))
         for name, value in (job.run.trial.values if job.run and job.run.trial else {}).items():
             OmegaConf.update(config, name, value)
         options: Any = OmegaConf.to_container(config.model, resolve=True)
         target, seed = options.pop("_target_"), int(config.seed)
-    except (OmegaConfBaseException, YAMLError, OSError, KeyError, AttributeError, TypeError, ValueError) as error:
+    except (OmegaConfBaseException, KeyError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{file} does not tell what the run began with: {one_line(error)}") from error
     takes = inspect.signature(SentenceEncoder.from_pretrained).parameters
     odd = [name for name in options if name not in takes]
@@ -130,7 +131,7 @@ def encoder_before_training(job: Job) -> SentenceEncoder:
 
 
 def _config(file: Path) -> DictConfig:
-    config = OmegaConf.load(file)
+    config = read_yaml(file)
     if not isinstance(config, DictConfig):
         raise ValueError("no config")
     return config

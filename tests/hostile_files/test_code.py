@@ -1,0 +1,153 @@
+"""No file runs code, whichever loader gets it."""
+
+import io
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from simcse_pl.data.readers import read_rows, read_sentences
+from simcse_pl.errors import UserError
+from simcse_pl.report.results import read
+from simcse_pl.wandb_runs import remembered_run
+from simcse_pl.word_vectors import WordVectors
+from tests.hostile_files.loaders import (
+    NO_MODEL,
+    NPY,
+    NPZ,
+    OLD_TORCH,
+    PICKLE,
+    TORCH,
+    YAML,
+    began_with,
+    checkpoint,
+    config,
+    dense,
+    extension,
+    in_file,
+    index,
+    module,
+    ours,
+    package,
+    postprocess,
+    released,
+    resumed,
+    run,
+    script,
+    study,
+    tokenizer,
+    weights,
+)
+
+MAP = {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}
+RUNS_CODE = {  # a loader with its file, and the line that the user gets; none where the rest of the file is read
+    **{
+        f"a checkpoint, {name}": (
+            lambda content=content: checkpoint(content),
+            "^best.ckpt is no checkpoint, or damaged",
+        )
+        for name, content in {"pickle": PICKLE, "torch": TORCH, "old torch": OLD_TORCH}.items()
+    },
+    "a checkpoint to go on from": (lambda: resumed(TORCH), "last.ckpt is no checkpoint, or damaged, or holds more"),
+    **{
+        f"weights, {name}": (lambda content=content: weights(content), f"^{NO_MODEL}")
+        for name, content in {"pickle": PICKLE, "torch": TORCH, "old torch": OLD_TORCH, "npy": NPY, "npz": NPZ}.items()
+    },
+    "safe weights that are a pickle": (lambda: weights(PICKLE, "model.safetensors"), f"^{NO_MODEL}"),
+    "a released checkpoint": (lambda: released(TORCH), "pytorch_model.bin is damaged, or has no projection head"),
+    "a module Dense": (lambda: dense(TORCH), "2_Dense/pytorch_model.bin is damaged, or holds something else"),
+    "a module Dense, old torch": (lambda: dense(OLD_TORCH), "2_Dense/pytorch_model.bin is damaged, or holds"),
+    "a module by its class": (lambda: module("evil.Module"), "^model: .* has a module evil.Module, which is not"),
+    "a module of the system": (lambda: module("os.system"), "^model: .* has a module os.system, which is not"),
+    "a head": (lambda: ours("head.safetensors", TORCH), "^model/head.safetensors is damaged"),
+    "settings": (lambda: ours("simcse.json", PICKLE), "^model/simcse.json is damaged, or no JSON"),
+    "code beside a known model": (lambda: config(auto_map=MAP), None),
+    "code of a new model": (lambda: config(model_type="evil", auto_map=MAP), f"^{NO_MODEL}.* custom code"),
+    "code of the hub for attention": (
+        lambda: config(_attn_implementation="evil/kernel"),
+        "^model/config.json: _attn_implementation is evil/kernel, code of a hub repository, which is not run",
+    ),
+    "code of a tokenizer": (
+        lambda: tokenizer(tokenizer_class="Evil", auto_map={"AutoTokenizer": ["tokenization_evil.Evil", None]}),
+        None,
+    ),
+    "a tokenizer's template": (
+        lambda: tokenizer(chat_template="{{ ''.__class__.__mro__[1].__subclasses__() }}{% raise %}"),
+        None,
+    ),
+    "an index's vectors": (lambda: index("vectors.safetensors", TORCH), "^index/vectors.safetensors is damaged"),
+    "an index's sentences": (lambda: index("sentences.json", PICKLE), "^index/sentences.json is damaged, or no JSON"),
+    "an index's checksums": (lambda: index("retrieval.json", PICKLE), "^index/retrieval.json is damaged, or no JSON"),
+    "a pickle beside an index": (lambda: index("index.faiss", PICKLE), None),
+    "a post-processing": (lambda: postprocess("postprocess.safetensors", TORCH), "^model/postprocess.safetensors is d"),
+    "a post-processing, npz": (lambda: postprocess("postprocess.safetensors", NPZ), "^model/postprocess.safetensors"),
+    "a post-processing's settings": (lambda: postprocess("postprocess.json", PICKLE), "^model/postprocess.json is dam"),
+    "a post-processing's class": (
+        lambda: postprocess("postprocess.json", b'{"name": "os.system", "width": 4, "options": {}}'),
+        "^model/postprocess.json is damaged: it must hold name \\(one of whitening",
+    ),
+    **{
+        f"options in YAML, {file}": (lambda file=file: run(file, YAML), f"^{file} is damaged: could not determine")
+        for file in ("0/config/overrides.yaml", "0/config/hydra.yaml", "0/config/config.yaml", "multirun.yaml")
+    },
+    "a run's config in YAML": (lambda: began_with(YAML), "^run/config/config.yaml .*is damaged: could not determine"),
+    "a run's config that builds": (
+        lambda: began_with("seed: 1\nmodel: {_target_: pathlib.Path.touch, self: touched}"),
+        "^run/config/config.yaml: model is no simcse_pl.encoder.SentenceEncoder.from_pretrained but pathlib.Path.touch",
+    ),
+    "results": (lambda: in_file("results.json", PICKLE, read), "^results.json is damaged, or no JSON"),
+    "results of a run": (lambda: run("0/results.json", PICKLE.decode("latin-1")), "^0/results.json is damaged, or no"),
+    "a W&B run": (
+        lambda: in_file("wandb_run.json", PICKLE, lambda _: remembered_run(Path())),
+        "^wandb_run.json is dam",
+    ),
+    "a study": (lambda: study(PICKLE), "^study.journal is damaged or of another search"),
+    "sentences in npy": (lambda: in_file("a.npy", NPY, read_rows), "^a.npy: its name should end in .txt, .csv"),
+    "sentences in a pickle": (lambda: in_file("a.pkl", PICKLE, read_rows), "^a.pkl: its name should end in .txt"),
+    "sentences that are a pickle": (lambda: in_file("a.txt", PICKLE, read_rows), "^a.txt, line 1: not UTF-8"),
+    "a type of Arrow's": (lambda: extension(read_sentences), None),
+    "word vectors": (lambda: in_file("a.vec", PICKLE, WordVectors.from_file), "^a.vec, line 1: not UTF-8"),
+    "a dataset's script": (script, "^dataset evil/data, split train, cannot be loaded"),
+    "a package in a package": (lambda: package("package:evil.model"), "^package:evil.model: no package evil.model"),
+    "a package": (lambda: package("package:evil"), "^package:evil: no package evil with a folder `model`"),
+}
+
+
+@pytest.mark.parametrize("case", RUNS_CODE)
+def test_no_file_runs_code(case, here):
+    load, line = RUNS_CODE[case]
+    if line is None:
+        load()
+    else:
+        with pytest.raises(UserError, match=line) as error:
+            load()
+        assert "\n" not in str(error.value)
+    assert not Path("touched").exists() and not any("evil" in name for name in sys.modules)
+
+
+CARELESS = {
+    "pickle": lambda: pickle.loads(PICKLE),
+    "torch": lambda: torch.load(io.BytesIO(TORCH), weights_only=False),
+    "old torch": lambda: torch.load(io.BytesIO(OLD_TORCH), weights_only=False),
+    "npy": lambda: np.load(io.BytesIO(NPY), allow_pickle=True),
+    "npz": lambda: np.load(io.BytesIO(NPZ), allow_pickle=True)["a"],
+    "yaml": lambda: yaml.unsafe_load(YAML),
+}
+
+
+@pytest.mark.parametrize("loader", CARELESS)
+def test_a_careless_loader_would_run_them(loader, here):
+    CARELESS[loader]()
+    assert Path("touched").exists()
+
+
+def test_a_runs_config_tells_no_secret(here, monkeypatch):
+    """What it refers to would stand in the line, and on the report's page."""
+    monkeypatch.setenv("HUB_TOKEN", "planted-5ecret")
+    with pytest.raises(UserError, match="a config reads HUB_TOKEN of the environment: it may be a secret") as error:
+        began_with("seed: 1\nmodel: {_target_: x, name: '${oc.env:HUB_TOKEN}'}")
+    assert "5ecret" not in str(error.value)
