@@ -2,10 +2,8 @@
 
 import argparse
 import importlib
-import os
-import sys
 
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
+from simcse_pl.command_line import told_in_one_line
 
 COMMANDS = {
     "encode": "sentences of a file or of standard input into vectors",
@@ -34,18 +32,8 @@ def main() -> None:
     command = importlib.import_module(f"simcse_pl.commands.{first.command}")  # alone: torch comes with it
     own = argparse.ArgumentParser(prog=f"python -m simcse_pl {first.command}", description=command.__doc__)
     command.add_arguments(own)
-    try:
+    with told_in_one_line(own):
         command.run(own.parse_intermixed_args(first.rest))
-        sys.stdout.flush()
-    except UserError as error:
-        own.exit(USER_ERROR_STATUS, f"error: {error}\n")
-    except BrokenPipeError:  # whoever read the output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)  # as a shell has it
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except OSError as error:  # a full disk, say
-        own.exit(FAILURE_STATUS, f"error: {one_line(error)}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The encoder in a checkpoint of Lightning: all that rebuilds it, so that the file can be moved anywhere."""
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
 from simcse_pl.encoder_files import Saved, Settings, parse_settings
 from simcse_pl.errors import UserError, one_line
+from simcse_pl.files import NO_ROOM, temporary_folder
 
 ENTRY = "simcse_pl.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -33,10 +33,10 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
     Returns:
         `settings`, and the `files` of config and tokenizer by their names.
     """
-    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+    with temporary_folder() as folder, quiet_transformers():
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(Path(folder).iterdir())}
+        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
     return {"settings": asdict(settings), "files": files}
 
 
@@ -98,13 +98,15 @@ def _is_plain_file(item: tuple[Any, Any]) -> bool:
 
 
 def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+    with temporary_folder() as folder, quiet_transformers():
         try:
             for name, text in files.items():
-                (Path(folder) / name).write_bytes(text.encode("latin-1"))
+                (folder / name).write_bytes(text.encode("latin-1"))
             config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            return config, load_tokenizer(folder)
+            return config, load_tokenizer(str(folder))
         except Exception as error:  # whatever a damaged text makes of them
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise
             raise UserError(f"{path} is damaged: its config or tokenizer: {one_line(error)}") from error
 
 

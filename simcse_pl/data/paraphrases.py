@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simcse_pl.command_line import told_in_one_line
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable, open_table, read_lines
 from simcse_pl.data.readers import ON_BAD_ROW
@@ -231,12 +232,10 @@ def main() -> None:
         "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
     )
     arguments = parser.parse_args()
-    try:
+    with told_in_one_line(parser):
         account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
-    show(account.table(arguments.corpus).printed())
-    print(f"{written} pairs in {arguments.out}")
+        show(account.table(arguments.corpus).printed())
+        print(f"{written} pairs in {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simcse_pl.command_line import say_no_more
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, UserError, one_line
+from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, failure_line, one_line
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.front_door.types import check_types
@@ -46,11 +47,13 @@ def run(main: Callable[[], Any]) -> None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what it would print over several lines
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
+    logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     keep_secrets()
     try:
         if any(argument.startswith("--e") for argument in sys.argv):  # which argparse completes; the file is a pickle
             raise UserError("--experimental-rerun would run whatever code the file holds; give the options again")
         main()
+        sys.stdout.flush()
     except Exception as error:
         raise SystemExit(_tell(error, debug="debug=true" in sys.argv)) from None
 
@@ -86,12 +89,16 @@ def failures_apart(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T 
 def _tell(error: Exception, debug: bool) -> int:
     """Print what has gone wrong to standard error; the exit status that says whose fault it is."""
     mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
+    failure = next((cause for cause in _causes(error) if isinstance(cause, FailureError)), None)
     if debug:
         traceback.print_exception(error)
     elif mistake is not None:
         print(f"error: {one_line(mistake)}", file=sys.stderr)
-    elif isinstance(error, OSError):  # a full disk, say
-        print(f"error: {one_line(error)} (debug=true shows where)", file=sys.stderr)
+    elif failure is not None:
+        print(f"error: {failure_line(failure)}", file=sys.stderr)
+    elif isinstance(error, OSError):
+        say_no_more()
+        print(f"error: {failure_line(error)} (debug=true shows where)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {one_line(error)}"
         print(f"error: {what} (this should not happen; debug=true shows where)", file=sys.stderr)

@@ -6,6 +6,7 @@ import sys
 
 from matplotlib.figure import Figure
 
+from simcse_pl.command_line import told_in_one_line
 from simcse_pl.errors import UserError
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
 from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, RunPath, read
@@ -27,7 +28,8 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
         aggregation: of the subsets of STS12 to STS16.
 
     Raises:
-        UserError: something cannot be read or written, labels do not fit, or there is nothing to show.
+        UserError: something cannot be read, labels do not fit, or there is nothing to show.
+        WriteError: the system does not let something be written.
     """
     if labels is not None and len(labels) != len(folders):
         raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
@@ -98,10 +100,8 @@ def main() -> None:
         "--aggregation", choices=AGGREGATIONS, default="all", help="of the subsets of an STS task (%(default)s)"
     )
     arguments = parser.parse_args()
-    try:
+    with told_in_one_line(parser):
         report(arguments.folders, arguments.labels, arguments.output, arguments.aggregation)
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ def test_a_mistake_is_one_line(arguments, line, command, encoder, sentences):
 def test_what_the_system_refuses_is_one_line(command, encoder, sentences):
     """A file where a folder is to be made; status 1, as nothing was wrong with the command."""
     done = command("index", *encoder, sentences, sentences, status=1)
-    assert done.err.strip().splitlines()[-1] == f"error: [Errno 17] File exists: '{sentences}'"
+    assert done.err.strip().splitlines()[-1] == f"error: cannot write {sentences}: File exists"
     assert "Traceback" not in done.err and sentences.read_text()
 
 

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.errors import USER_ERROR_STATUS, UserError
+from simcse_pl.command_line import told_in_one_line
+from simcse_pl.errors import UserError
 from simcse_pl.report.html.neighbours import neighbourhood, read_corpus
 from simcse_pl.report.html.page import page, write_page
 from simcse_pl.report.html.runs import default_label, read_runs
@@ -20,7 +21,8 @@ def write_report(folders: Sequence[str], labels: Sequence[str] | None, output: s
         sentences: a file of those whose neighbours are shown; the project's sample where None.
 
     Raises:
-        UserError: something cannot be read or written, or labels do not fit.
+        UserError: something cannot be read, or labels do not fit.
+        WriteError: the system does not let the page be written.
     """
     if labels is not None and len(labels) != len(folders):
         raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
@@ -46,7 +48,5 @@ def main(arguments: Sequence[str]) -> None:
         "best on dev: a sentence a line, or a table of one column (the project's sample of scored pairs)",
     )
     given = parser.parse_args(arguments)
-    try:
+    with told_in_one_line(parser):
         write_report(given.folders, given.labels, given.output, given.sentences)
-    except UserError as error:
-        parser.exit(USER_ERROR_STATUS, f"error: {error}\n")
