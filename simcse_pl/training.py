@@ -17,6 +17,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.module import SimCSEModule
+from simcse_pl.processes import killed_workers_told
 from simcse_pl.resume import RunRecord
 
 
@@ -38,6 +39,7 @@ def train_and_test(
 
     Raises:
         UserError: another checkpoint callback, gradients accumulated over batches, or no step to train.
+        FailureError: a process that prepares batches was killed.
     """
     best = trainer.checkpoint_callback
     if trainer.accumulate_grad_batches != 1:
@@ -46,7 +48,8 @@ def train_and_test(
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if not resume:
         record.before = {name: float(score) for name, score in trainer.validate(module, data, verbose=False)[0].items()}
-    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    with killed_workers_told():
+        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_model_path:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     module.load_state_dict(_best_weights(trainer, best.best_model_path))

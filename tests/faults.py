@@ -6,8 +6,10 @@ does, too.
 """
 
 import errno
+import multiprocessing
 import os
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -52,6 +54,22 @@ def _new_name(event: str, arguments: tuple[Any, ...]) -> str | None:
     else:
         return None
     return os.path.abspath(os.fsdecode(name)) if writing and not isinstance(name, int) else None
+
+
+def kill_worker(n: int) -> None:
+    """Kill a process that loads data, in the n-th call of `training_step`."""
+    from simcse_pl.module import SimCSEModule
+
+    calls, original = 0, SimCSEModule.training_step
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == n:
+            os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+        return original(*arguments, **options)
+
+    SimCSEModule.training_step = counted  # type: ignore[method-assign]
 
 
 def file_limit(size: int) -> None:

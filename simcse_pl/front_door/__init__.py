@@ -28,7 +28,7 @@ T = TypeVar("T")
 _EXPECTED = (
     "Metric `SpearmanCorrcoef` will save all targets",
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
-    "Experiment logs directory .* exists and is not empty",
+    "(Experiment logs|Checkpoint) directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
     "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule knows where
     "\n'hydra/launcher/.*' is validated against ConfigStore schema with the same name",  # ours are whole without it
