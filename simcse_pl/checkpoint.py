@@ -1,6 +1,5 @@
 """The encoder in a checkpoint of Lightning: all that rebuilds it, so that the file can be moved anywhere."""
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
 from simcse_pl.encoder_files import Saved, Settings, check_zip, parse_settings
 from simcse_pl.errors import UserError, failing_as, one_line
+from simcse_pl.files import temporary_folder
 from simcse_pl.model_size import check_config
 
 ENTRY = "simcse_pl.encoder"
@@ -34,10 +34,10 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
     Returns:
         `settings`, and the `files` of config and tokenizer by their names.
     """
-    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+    with temporary_folder() as folder, quiet_transformers():
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(Path(folder).iterdir())}
+        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
     return {"settings": asdict(settings), "files": files}
 
 
@@ -107,12 +107,12 @@ def _is_weight(item: tuple[Any, Any]) -> bool:
 
 def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
     damaged = failing_as(f"{path} is damaged: its config or tokenizer", users_too=True)
-    with tempfile.TemporaryDirectory() as folder, quiet_transformers(), damaged:
+    with temporary_folder() as folder, quiet_transformers(), damaged:
         for name, text in files.items():
-            (Path(folder) / name).write_bytes(text.encode("latin-1"))
-        check_config(Path(folder) / "config.json")
+            (folder / name).write_bytes(text.encode("latin-1"))
+        check_config(folder / "config.json")
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        return config, load_tokenizer(folder)
+        return config, load_tokenizer(str(folder))
 
 
 def _under(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

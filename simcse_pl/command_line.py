@@ -1,12 +1,12 @@
 """What the commands of `python -m` share: how options are read, and how a command ends."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simcse_pl.errors import USER_ERROR_STATUS, did_you_mean, tell
+from simcse_pl.endings import say_no_more, tell
+from simcse_pl.errors import USER_ERROR_STATUS, did_you_mean
 
 _TO_DEBUG = "--debug"
 
@@ -37,7 +37,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         work(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say_no_more()
         sys.exit(141)  # as a shell has it
     except KeyboardInterrupt:
         sys.exit(130)

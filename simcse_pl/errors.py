@@ -4,10 +4,9 @@ import difflib
 import re
 import reprlib
 import signal
-import sys
-import traceback
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # json can write these alone; UTF-8 and tokenizers cannot take them
@@ -27,6 +26,27 @@ class UserError(ValueError):
         super().__init__(_NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], message))
 
 
+class FailureError(RuntimeError):
+    """What happens to a program that is right and rightly used: a disk that is full, a process that is killed.
+
+    The message is one line, as UserError's; the status is 1.
+    """
+
+
+class WriteError(FailureError):
+    """The system does not let something be written: no space, no permission.
+
+    Args:
+        what: a path, or what else is written to.
+        why: the system's reason.
+        then: what that means, after a semicolon.
+    """
+
+    def __init__(self, what: str | Path, why: str, then: str = "") -> None:
+        super().__init__(f"cannot write {what}: {why}" + (f"; {then}" if then else ""))
+        self.what, self.why = what, why
+
+
 class Stopped(SystemExit):
     """Told to stop by a signal: the exit status is 128 and its number, as a shell has it.
 
@@ -43,40 +63,6 @@ def one_line(error: BaseException) -> str:
     """The first line of what an exception says, or its class where it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def tell(error: Exception, debug: bool, to_debug: str) -> int:
-    """Print what has gone wrong to standard error, in one line; the exit status that says whose fault it is.
-
-    Args:
-        error: whatever it is; a UserError that it comes from is told in its place.
-        debug: print the traceback instead.
-        to_debug: the option that does so.
-    """
-    mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
-    if debug:
-        traceback.print_exception(error)
-    elif mistake is not None:
-        print(f"error: {one_line(mistake)}", file=sys.stderr)
-    elif isinstance(error, OSError):  # a full disk, say
-        print(f"error: {one_line(error)} ({to_debug} shows where)", file=sys.stderr)
-    else:
-        what = f"{type(error).__name__}: {one_line(error)}"
-        print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
-    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
-
-
-def _is_the_users(error: BaseException) -> bool:
-    """Lightning's are known by their name: its import takes seconds, and most programs do without it."""
-    mistakes = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)  # a file where a folder is to be
-    return isinstance(error, mistakes) or type(error).__name__ == "MisconfigurationException"  # no such device, say
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        hidden = error.__context__ if type(error).__module__ == "omegaconf.errors" else None
-        error = error.__cause__ or hidden
 
 
 def did_you_mean(name: str, names: Collection[str]) -> str:

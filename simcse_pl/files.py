@@ -1,7 +1,9 @@
 """Reading files of JSON that may be damaged, and writing files so that nobody finds half of one."""
 
+import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import FailureError, UserError, WriteError, one_line
 
 
 def cache_folder() -> Path:
@@ -36,6 +38,7 @@ def read_json(path: Path) -> Any:
 
 _SURROGATE = "\\ud"  # the escapes of halves of characters begin so
 _SAVING = ".saving-"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 
 
 @contextmanager
@@ -48,19 +51,68 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
     Args:
         folder: where the files belong; made if it is not there.
         last: the name of the file that is moved last, whose being there says that the others are.
+
+    Raises:
+        WriteError: the system does not let a file be written, in the block or after it.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
-        new = Path(name)
-        yield new
-        files = [path for path in new.rglob("*") if path.is_file()]
-        for file in sorted(files, key=lambda path: (path.name == last, path)):
-            with file.open("rb+") as written:
-                os.fsync(written)  # a machine that goes down must not keep the name without the content
-            place = folder / file.relative_to(new)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(file, place)
+    with refusals_told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
+            new = Path(name)
+            yield new
+            files = sorted(path for path in new.rglob("*") if path.is_file())
+            for file in files:
+                (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
+                with file.open("rb+") as written:
+                    os.fsync(written)  # a machine that goes down must not keep the name without the content
+            for file in sorted(files, key=lambda path: path.name == last):  # all that can fail is behind us
+                os.replace(file, folder / file.relative_to(new))
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder for files that nobody needs after the block.
+
+    Raises:
+        WriteError: the system does not let a file be written there.
+    """
+    with refusals_told(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@contextmanager
+def refusals_told(folder: Path) -> Iterator[None]:
+    """Raise WriteError in the place of whatever says that the system does not let something be written to a folder."""
+    try:
+        yield
+    except Exception as error:
+        refused = None if isinstance(error, (UserError, FailureError)) else _refused(error, folder)
+        if refused is None:
+            raise
+        raise refused from error
+
+
+def _refused(error: BaseException | None, folder: Path) -> WriteError | None:
+    """What the system refused to have written to a folder; None where it was something else that went wrong."""
+    while error is not None:
+        number, place = _number_and_place(error)
+        if place and (place.is_relative_to(folder) or folder.is_relative_to(place)):
+            final = Path(*(part for part in place.parts if not part.startswith(_SAVING)))
+            return WriteError(final, os.strerror(number))
+        if not place and number in NO_ROOM:
+            return WriteError(folder, os.strerror(number))
+        error = error.__context__  # torch's writer has an error of its own, which says nothing
+    return None
+
+
+def _number_and_place(error: BaseException) -> tuple[int, Path | None]:
+    """The system's number of an error, 0 where it has none, and the file, as Python or what is written in Rust say."""
+    if isinstance(error, OSError) and error.errno:
+        place = error.filename2 or error.filename
+        return error.errno, Path(place) if isinstance(place, str) else None
+    said = re.search(r"\(os error (\d+)\)", str(error))  # by safetensors and tokenizers
+    return int(said[1]) if said else 0, None
 
 
 def remove_half_written(*folders: Path) -> None:

@@ -16,7 +16,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.errors import USER_ERROR_STATUS, Stopped, UserError
+from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
@@ -135,12 +135,29 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         threading.Thread(target=watch, daemon=True).start()
     try:
         yield
+        trainer.strategy.barrier()  # none is still being watched when another, which had less to put away, ends
     except Exception as error:
         if not isinstance(error, UserError) and killed.wait(2 * _EVERY):  # a connection was lost, and its cause is told
             raise SystemExit(1) from None
         raise
     finally:
         over.set()
+
+
+@contextmanager
+def killed_workers_told() -> Iterator[None]:
+    """Say in one line that a process which prepares batches was killed, as the kernel does where memory is short.
+
+    Raises:
+        FailureError: one was.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # torch's, from wherever the training process was
+        if not one_line(error).startswith("DataLoader worker"):
+            raise
+        what = one_line(error).rstrip(". ")
+        raise FailureError(f"{what}; resume=auto goes on, and data.num_workers=0 takes less memory") from error
 
 
 def _watched_here(processes: Sequence[subprocess.Popen[Any]]) -> None:

@@ -69,7 +69,7 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     """
     last = folder / LAST_CHECKPOINT
     if is_first_process():
-        remove_half_written(folder, last.parent)
+        remove_half_written(folder, last.parent, folder / "encoder")
     if resume is None or resume == "auto":
         checkpoint = last if resume and last.is_file() else None
     elif not Path(resume).is_file():

@@ -17,6 +17,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.module import SimCSEModule
+from simcse_pl.processes import killed_workers_told
 from simcse_pl.resume import RunRecord
 
 
@@ -38,6 +39,7 @@ def train_and_test(
 
     Raises:
         UserError: what `best_checkpoint` refuses, no such metric to choose the best by, or no step to train.
+        FailureError: a process that prepares batches was killed.
     """
     best = best_checkpoint(trainer)
     if not resume:
@@ -45,7 +47,8 @@ def train_and_test(
         if best.monitor not in record.before:
             metrics = ", ".join(record.before)
             raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {metrics}")
-    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    with killed_workers_told():
+        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_model_path:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     module.load_state_dict(_best_weights(trainer, best.best_model_path))

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import WriteError
 from simcse_pl.files import written_whole
 
 
@@ -17,11 +17,11 @@ class WholeCheckpoints(TorchCheckpointIO):
         """Lightning calls this on rank 0.
 
         Raises:
-            UserError: it cannot be written.
+            WriteError: the system does not let it be written.
         """
         path = Path(path)
         try:
-            with written_whole(path.parent) as new:
-                torch.save(checkpoint, new / path.name)
-        except (OSError, RuntimeError) as error:  # torch's own writer raises the latter when the disk is full
-            raise UserError(f"cannot write {path}: {one_line(error)}; the checkpoint before is whole") from error
+            with written_whole(path.parent) as new, (new / path.name).open("wb") as file:
+                torch.save(checkpoint, file)  # to a path, torch itself writes, and does not say why it cannot
+        except WriteError as error:
+            raise WriteError(path, error.why, "the checkpoint before is whole: resume=auto goes on") from error

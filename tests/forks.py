@@ -3,13 +3,14 @@
 As a program it reads requests from standard input, a line of JSON each: `arguments` of Python (a script or
 `-m MODULE`, and its own), its `environment`, the files `out` and `err` that it writes to, and perhaps `kill`:
 [what, n], to be killed by SIGKILL in the n-th call of `training_step`, or half-way through the n-th checkpoint that is
-`saved`, or to be `told` to stop by SIGTERM in the n-th call of `training_step`. It answers each with its exit status
-when it has ended.
+`saved`, or to be `told` to stop by SIGTERM in the n-th call of `training_step`; and perhaps `fault`, the name of a
+function of tests/faults.py and its arguments. It answers each with its exit status when it has ended.
 """
 
 import atexit
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,11 @@ class Forks:
         self.process: subprocess.Popen[str] | None = None
 
     def run(
-        self, *arguments: str | Path, environment: dict[str, str], kill: tuple[str, int] | None = None
+        self,
+        *arguments: str | Path,
+        environment: dict[str, str],
+        kill: tuple[str, int] | None = None,
+        fault: Sequence[Any] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Python with these arguments, run to its end; its status is negative where a signal ended it."""
         if self.process is None:
@@ -57,7 +62,8 @@ class Forks:
         assert self.process.stdin and self.process.stdout
         out, err = self.folder / "out", self.folder / "err"
         given = [str(argument) for argument in arguments]
-        request = {"arguments": given, "environment": environment, "out": str(out), "err": str(err), "kill": kill}
+        files = {"out": str(out), "err": str(err)}
+        request = {"arguments": given, "environment": environment, "kill": kill, "fault": fault} | files
         print(json.dumps(request), file=self.process.stdin, flush=True)
         status = json.loads(self.process.stdout.readline())
         return subprocess.CompletedProcess(given, status, out.read_text("utf-8"), err.read_text("utf-8"))
@@ -84,7 +90,14 @@ def serve() -> dict[str, Any] | None:
     return None
 
 
-def become(arguments: list[str], environment: dict[str, str], out: str, err: str, kill: list[Any] | None) -> None:
+def become(
+    arguments: list[str],
+    environment: dict[str, str],
+    out: str,
+    err: str,
+    kill: list[Any] | None,
+    fault: list[Any] | None,
+) -> None:
     """Be in this process what Python is with these arguments."""
     signal.alarm(SECONDS)
     for file, flags, stream in ((os.devnull, os.O_RDONLY, 0), (out, os.O_WRONLY, 1), (err, os.O_WRONLY, 2)):
@@ -94,6 +107,8 @@ def become(arguments: list[str], environment: dict[str, str], out: str, err: str
     sys.path[0] = str(ROOT)
     if kill:
         kill_at(*kill)
+    if fault:
+        getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

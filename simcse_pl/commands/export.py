@@ -1,7 +1,7 @@
 """Write an encoder as a folder that sentence-transformers and transformers load, with a model card; to share, too."""
 
 import argparse
-import contextlib
+import shutil
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +10,7 @@ from simcse_pl.commands.common import add_encoder
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import SETTINGS_FILE
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError
 from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
@@ -56,11 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
                     write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
             repository, about = arguments.push_to_hub, (arguments.license, arguments.language)
             write_card(new, folder.absolute().name, encoder, trained, results, repository, *about)
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # it cannot even be made, perhaps
-            folder.rmdir()  # it was empty, or not there
-        if isinstance(error, OSError):
-            raise UserError(f"cannot write to {folder}: {one_line(error)}") from error
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # it was empty, or not there
         raise
     print(folder)
     if arguments.push_to_hub:

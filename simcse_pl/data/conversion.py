@@ -10,7 +10,7 @@ import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.data.formats import Unreadable
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 from simcse_pl.progress import progress_bar
 from simcse_pl.report.table import Table
@@ -117,18 +117,16 @@ def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], 
     """Write rows below a header, and return how many; `out` appears when all of it is written.
 
     Raises:
-        UserError: there are no rows, whatever making them raises, or `out` cannot be written.
+        UserError: there are no rows, or whatever making them raises.
+        WriteError: the system does not let `out` be written.
     """
     written = 0
-    try:
-        with written_whole(out.parent) as folder, open(folder / out.name, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            for row in rows:
-                writer.writerow(row)
-                written += 1
-            if not written:
-                raise UserError(f"nothing to write to {out} ({account})")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {one_line(error)}") from error
+    with written_whole(out.parent) as folder, open(folder / out.name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow(row)
+            written += 1
+        if not written:
+            raise UserError(f"nothing to write to {out} ({account})")
     return written

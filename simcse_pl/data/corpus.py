@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers import Records, Row
-from simcse_pl.errors import UserError, failing_as, one_line
-from simcse_pl.files import cache_folder, read_json, written_whole
+from simcse_pl.errors import WriteError, failing_as
+from simcse_pl.files import cache_folder, read_json, refusals_told, remove_half_written, written_whole
 from simcse_pl.progress import counter
 
 log = logging.getLogger(__name__)
@@ -128,17 +128,19 @@ def open_corpus(
         named: whether rows have a label or a document's name.
 
     Raises:
-        UserError: from `read`; a cache that cannot be written.
+        UserError: from `read`.
+        WriteError: the system does not let the tokens be kept.
     """
     key = repr((_FORMAT, described, _fingerprint(tokenizer), max_length))
     folder = cache_folder() / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:16]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
-            seal = _intact(folder) or _write(folder, read(), tokenizer, max_length)
-    except OSError as error:
-        why = one_line(error)
-        raise UserError(f"tokens cannot be kept in {folder}: {why}; XDG_CACHE_HOME takes another folder") from error
+        with refusals_told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / "lock"):
+                remove_half_written(folder)
+                seal = _intact(folder) or _write(folder, read(), tokenizer, max_length)
+    except WriteError as error:
+        raise WriteError(f"tokens to {folder}", error.why, "XDG_CACHE_HOME takes another folder") from error
     for warning in seal.warnings:
         log.warning(warning)
     path = folder / _ROWS

@@ -4,11 +4,11 @@ import argparse
 import bz2
 import hashlib
 import itertools
-import multiprocessing
 import os
 import re
-import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO
 
@@ -18,8 +18,8 @@ import sentencex
 from gensim.corpora import wikicorpus
 
 from simcse_pl.command_line import Parser, run
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import cache_folder
+from simcse_pl.errors import FailureError, UserError, one_line
+from simcse_pl.files import cache_folder, written_whole
 from simcse_pl.progress import progress_bar
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -78,23 +78,20 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
 
     Raises:
         UserError: a dump that is not there, is cut short or is no dump; a language that cannot be told.
+        FailureError: one of the processes was killed.
     """
     dump, out = Path(dump), Path(out)
     if not dump.is_file():
         raise UserError(f"no file {dump}")
     language = language or _language(dump)
     articles = sentences = 0
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".extracting-") as folder:
-        part = Path(folder) / out.name
-        with open(part, "w", encoding="utf-8") as file:
-            for document in _documents(dump, language, processes):
-                if document:
-                    file.write(("\n" if articles else "") + "\n".join(document) + "\n")
-                    articles, sentences = articles + 1, sentences + len(document)
+    with written_whole(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
+        for document in _documents(dump, language, processes):
+            if document:
+                file.write(("\n" if articles else "") + "\n".join(document) + "\n")
+                articles, sentences = articles + 1, sentences + len(document)
         if not sentences:
             raise UserError(f"{dump}: no sentences in it; is it a pages-articles dump?")
-        os.replace(part, out)
     return articles, sentences
 
 
@@ -123,9 +120,12 @@ def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]
     if processes == 1:
         yield from itertools.starmap(sentences_of, tasks)
         return
-    with multiprocessing.Pool(processes) as pool:  # a batch at a time: a pool would read the whole dump ahead
-        while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
-            yield from pool.starmap(sentences_of, batch, chunksize=_PAGES_A_TASK // 4)
+    try:
+        with ProcessPoolExecutor(processes) as pool:  # a batch at a time: a pool would read the whole dump ahead
+            while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
+                yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
+    except BrokenProcessPool as error:
+        raise FailureError("a process that extracts was ended from outside (by want of memory, perhaps)") from error
 
 
 def _articles(dump: Path) -> Iterator[str]:

@@ -18,7 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
-from simcse_pl.errors import UserError, check_seed, one_line, tell
+from simcse_pl.endings import tell
+from simcse_pl.errors import UserError, check_seed, one_line
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
 from simcse_pl.front_door.trust import keep_secrets
@@ -32,7 +33,7 @@ _TO_DEBUG = "debug=true"
 _EXPECTED = (
     "Metric `SpearmanCorrcoef` will save all targets",
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
-    "Experiment logs directory .* exists and is not empty",
+    "(Experiment logs|Checkpoint) directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
     "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule knows where
     "\n'hydra/launcher/.*' is validated against ConfigStore schema with the same name",  # ours are whole without it
@@ -51,10 +52,12 @@ def run(main: Callable[[], Any]) -> None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what it would print over several lines
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
+    logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     keep_secrets()
     try:
         _read_command_line()
         main()
+        sys.stdout.flush()
     except Exception as error:
         raise SystemExit(tell(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
 

@@ -27,7 +27,8 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
         aggregation: of the subsets of STS12 to STS16.
 
     Raises:
-        UserError: something cannot be read or written, labels do not fit, or there is nothing to show.
+        UserError: something cannot be read, labels do not fit, or there is nothing to show.
+        WriteError: the system does not let something be written.
     """
     if labels is not None and len(labels) != len(folders):
         raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")

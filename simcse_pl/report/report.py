@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 from simcse_pl.report.distributions import similarity_densities, spectra
 from simcse_pl.report.plane import encoder_plane, run_plane
@@ -70,7 +70,7 @@ def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figu
         The files.
 
     Raises:
-        UserError: the folder cannot be written.
+        WriteError: the system does not let them be written.
     """
     folder = Path(folder)
     files: dict[str, bytes] = {}
@@ -78,10 +78,7 @@ def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figu
         files |= table.files()
     for name, figure in figures.items():
         files |= figure_files(name, figure)
-    try:
-        with written_whole(folder) as new:
-            for name, content in files.items():
-                (new / name).write_bytes(content)
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {one_line(error)}") from error
+    with written_whole(folder) as new:
+        for name, content in files.items():
+            (new / name).write_bytes(content)
     return [folder / name for name in files]

@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data.conversion import BAD_ROW, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, WriteError
 
 A, B = Path("a.tsv"), Path("b.tsv")
 
@@ -86,5 +86,5 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 def test_a_place_that_cannot_be_written_to_is_an_error_of_one_line(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="out.csv cannot be written: "):
+    with pytest.raises(WriteError, match="cannot write .*file: File exists"):
         write_csv(tmp_path / "file" / "out.csv", ("x",), [("a",)], Account([], ()))

@@ -15,7 +15,7 @@ from simcse_pl.backbone import load_tokenizer
 from simcse_pl.data import corpus as module
 from simcse_pl.data.corpus import Column, open_corpus, tokenize
 from simcse_pl.data.readers import iterate_labeled_rows, iterate_rows
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 
 ROWS = [(f"{SENTENCES[i % 7]} {i}", f"butter and flour {'!' * (i + 1)}") for i in range(20)]
@@ -189,7 +189,9 @@ def test_what_the_reader_warned_of_is_told_at_every_start(tmp_path, tokenizer, c
 def test_a_cache_that_cannot_be_written_is_told_in_one_line(source, tokenizer, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="tokens cannot be kept in .*file.*; XDG_CACHE_HOME takes another") as error:
+    with pytest.raises(
+        WriteError, match="cannot write tokens to .*file.*: Not a directory; XDG_CACHE_HOME takes another"
+    ) as error:
         open_corpus(reader(source), ["x"], tokenizer, 9)
     assert "\n" not in str(error.value)
 

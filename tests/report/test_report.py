@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, WriteError
 from simcse_pl.report.distributions import spectra
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
 from simcse_pl.report.results import read
@@ -61,5 +61,5 @@ def test_files_are_written_whole_and_over_those_of_before(make_result, tmp_path)
 
 def test_a_folder_that_cannot_be_written_is_told(make_result, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write to .*file"):
+    with pytest.raises(WriteError, match="cannot write .*file: File exists"):
         save(tmp_path / "file", encoder_tables([make_result()]), {})

@@ -20,7 +20,8 @@ def write_report(folders: Sequence[str], labels: Sequence[str] | None, output: s
         sentences: a file of those whose neighbours are shown; the project's sample where None.
 
     Raises:
-        UserError: something cannot be read or written, or labels do not fit.
+        UserError: something cannot be read, or labels do not fit.
+        WriteError: the system does not let the page be written.
     """
     if labels is not None and len(labels) != len(folders):
         raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")

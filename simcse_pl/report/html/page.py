@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 from simcse_pl.report.html.curves import metric_groups
 from simcse_pl.report.html.neighbours import Neighbourhood
@@ -66,13 +66,10 @@ def write_page(path: Path, content: str) -> None:
     """Write the page, whole beside its place before it is moved there.
 
     Raises:
-        UserError: it cannot be written.
+        WriteError: the system does not let it be written.
     """
-    try:
-        with written_whole(path.parent) as new:
-            (new / path.name).write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {one_line(error)}") from error
+    with written_whole(path.parent) as new:
+        (new / path.name).write_text(content, encoding="utf-8")
 
 
 def _data(runs: Sequence[Run], groups: Sequence[Groups]) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""How every program here ends: what goes wrong is one line, and the status says whose fault it was."""
+
+import contextlib
+import errno
+import io
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+
+from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, WriteError, one_line
+
+
+def tell(error: Exception, debug: bool, to_debug: str) -> int:
+    """Print what has gone wrong to standard error, in one line; the exit status that says whose fault it is.
+
+    Args:
+        error: whatever it is; a mistake of the user's, or a failure, that it comes from is told in its place.
+        debug: print the traceback instead.
+        to_debug: the option that does so.
+    """
+    mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
+    failure = next((cause for cause in _causes(error) if isinstance(cause, FailureError)), None)
+    if isinstance(error, OSError):
+        say_no_more()
+    if debug:
+        traceback.print_exception(error)
+    elif mistake or failure:
+        print(f"error: {one_line(mistake or failure or error)}", file=sys.stderr)
+    elif isinstance(error, OSError):
+        print(f"error: {_refused(error)} ({to_debug} shows where)", file=sys.stderr)
+    else:
+        what = f"{type(error).__name__}: {one_line(error)}"
+        print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
+    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
+
+
+def say_no_more() -> None:
+    """Drop what is still to be written to standard output, which would fail once more at the end."""
+    with contextlib.suppress(io.UnsupportedOperation):  # what stands in its place is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refused(error: OSError) -> str:
+    """What cannot be written to a file is a WriteError that names it; so what has no name is standard output."""
+    if error.errno == errno.ENOSPC and error.filename is None:
+        return one_line(WriteError("to standard output", os.strerror(error.errno)))
+    return one_line(error)
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Lightning's are known by their name: its import takes seconds, and most programs do without it."""
+    mistakes = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)  # a file where a folder is to be
+    return isinstance(error, mistakes) or type(error).__name__ == "MisconfigurationException"  # no such device, say
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        hidden = error.__context__ if type(error).__module__ == "omegaconf.errors" else None
+        error = error.__cause__ or hidden
