@@ -19,20 +19,20 @@ def tell(error: Exception, debug: bool, to_debug: str) -> int:
         debug: print the traceback instead.
         to_debug: the option that does so.
     """
-    mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
-    failure = next((cause for cause in _causes(error) if isinstance(cause, FailureError)), None)
+    causes = list(_causes(error))
+    known = next((cause for cause in causes if _is_the_users(cause) or isinstance(cause, FailureError)), None)
     if isinstance(error, OSError):
         say_no_more()
     if debug:
         traceback.print_exception(error)
-    elif mistake or failure:
-        print(f"error: {one_line(mistake or failure or error)}", file=sys.stderr)
+    elif known is not None:
+        print(f"error: {one_line(known)}", file=sys.stderr)
     elif isinstance(error, OSError):
         print(f"error: {_refused(error)} ({to_debug} shows where)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {one_line(error)}"
         print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
-    return FAILURE_STATUS if mistake is None else USER_ERROR_STATUS
+    return USER_ERROR_STATUS if any(map(_is_the_users, causes)) else FAILURE_STATUS
 
 
 def say_no_more() -> None:
