@@ -36,6 +36,7 @@ def _gradients(folder, case, precision, first, end):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
     objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)
+    objective.mask_duplicates = case == "hard duplicates"
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -48,6 +49,9 @@ def _gradients(folder, case, precision, first, end):
     if precision is torch.float64:
         module.double()
     batch = _batch(views=3 if "hard" in case else 2)
+    if case == "hard duplicates":  # on other ranks: a pair once more, and a positive that is a hard negative
+        for tensor in batch.values():
+            tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     share = {name: x[first:end] for name, x in batch.items()}
@@ -76,7 +80,10 @@ def _one_rank(number, ranks, store, folder, results):
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
-    *itertools.product(("pairs", "hard", "mlm", "hard mlm chunks", "labels", "queue"), (torch.float32, torch.float64)),
+    *itertools.product(
+        ("pairs", "hard", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue"),
+        (torch.float32, torch.float64),
+    ),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
