@@ -283,7 +283,8 @@ def _load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
 
 def _loading(source: str) -> dict[str, bool]:
     """How everything is loaded: no code that comes with a model is run, and no question asked about it."""
-    return {"local_files_only": Path(source).is_dir() or not hub.reachable(), "trust_remote_code": False}
+    local = Path(source).is_dir() or hub.unavailable(source) is not None
+    return {"local_files_only": local, "trust_remote_code": False}
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
@@ -303,12 +304,13 @@ def _one_line_errors(name: str) -> Iterator[None]:
         source = resolve(name)
         if Path(source).exists():
             raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error
-        if not hub.reachable():
+        if damaged := hub.remove_damaged(source):
+            raise UserError(f"model {name}: {damaged}") from error
+        if why := hub.unavailable(source):
             raise UserError(
-                f"model {name}: no such folder, no copy in the local cache, and {hub.unreachable_hint()}; "
-                "give the folder of a checkpoint"
+                f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"
             ) from error
-        raise UserError(f"model {name}: no such folder, and not to be had from the hub: {one_line(error)}") from error
+        raise UserError(f"model {name}: no such folder, and not to be had from the hub: {hub.reason(error)}") from error
 
 
 def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:

@@ -12,22 +12,22 @@ from simcse_pl.errors import UserError
 def online(monkeypatch):
     """The hub not switched off, and nothing remembered of it."""
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
-    hub.reachable.cache_clear()
+    hub._ask.cache_clear()
     yield
-    hub.reachable.cache_clear()
+    hub._ask.cache_clear()
 
 
 def test_no_answer_is_asked_for_once(online, monkeypatch):
     asked = []
 
     class Session:
-        def head(self, address, timeout):
+        def get(self, address, headers, timeout):
             asked.append((address, timeout))
             raise ConnectionError
 
     monkeypatch.setattr(hub, "get_session", Session)
-    assert [hub.reachable() for _ in range(3)] == [False] * 3
-    assert asked == [(hub.constants.ENDPOINT, 5.0)]
+    assert [hub.unavailable("o/r") for _ in range(3)] == ["the hub cannot be reached"] * 3
+    assert asked == [(f"{hub.constants.ENDPOINT}/api/models/o/r", 5.0)]
     with pytest.raises(
         UserError, match="no f.txt in o/r on the hub or in the local cache, and the hub cannot be reached"
     ):
@@ -35,14 +35,14 @@ def test_no_answer_is_asked_for_once(online, monkeypatch):
 
 
 def test_an_answer_is_enough(online, monkeypatch):
-    monkeypatch.setattr(hub, "get_session", lambda: type("Session", (), {"head": lambda *a, **k: None})())
-    assert hub.reachable()
+    monkeypatch.setattr(hub, "get_session", lambda: type("Session", (), {"get": lambda *a, **k: None})())
+    assert hub.unavailable() is None
 
 
 def test_switched_off_is_not_asked(monkeypatch):
-    hub.reachable.cache_clear()
+    hub._ask.cache_clear()
     monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("asked"))
-    assert not hub.reachable()
+    assert hub.unavailable() == "the hub is switched off (HF_HUB_OFFLINE)"
     assert hub.find("o/r", "f.txt") is None
     with pytest.raises(UserError, match="switched off \\(HF_HUB_OFFLINE\\)"):
         hub.download("o/r", "f.txt")

@@ -2,13 +2,14 @@
 
 import hashlib
 import logging
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcse_pl import hub
 from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table, text_problem
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError
 
 if TYPE_CHECKING:
     import datasets
@@ -250,11 +251,19 @@ def open_hub_dataset(repository: str, split: str) -> Table:
 def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
     import datasets  # slow to import, and only this road needs it
 
-    if not hub.reachable():
-        datasets.config.HF_HUB_OFFLINE = True  # what is in the cache still loads, at once
+    unavailable = hub.unavailable(repository, "dataset")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    offline = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # what is in the cache still loads, at once
     try:
         with hub.quiet("huggingface_hub", "datasets"):
             return datasets.load_dataset(repository, split=split)
     except Exception as error:  # the library has dozens of kinds
-        why = one_line(error) if hub.reachable() else f"it is not in the local cache and {hub.unreachable_hint()}"
+        if unavailable:
+            why = f"it is not in the local cache and {unavailable}"
+        else:
+            why = hub.remove_damaged(repository, "dataset") or hub.reason(error)
         raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline

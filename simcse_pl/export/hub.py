@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from simcse_pl import hub
@@ -22,8 +22,8 @@ def check_can_push(repository: str) -> None:
         raise UserError(f"--push-to-hub {repository}: {one_line(error)}") from error
     if get_token() is None:
         raise UserError("--push-to-hub: nobody is logged in to the hub; run `hf auth login`, or set HF_TOKEN")
-    if not hub.reachable():
-        raise UserError(f"--push-to-hub {repository}: {hub.unreachable_hint()}")
+    if why := hub.unavailable():
+        raise UserError(f"--push-to-hub {repository}: {why}")
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:
@@ -44,6 +44,6 @@ def push(folder: Path, repository: str, private: bool = False) -> str:
     try:
         place = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=place.repo_id, folder_path=folder, commit_message="A sentence encoder of simcse_pl")
-    except (HfHubHTTPError, OSError) as error:
-        raise UserError(f"{folder} is written, but the hub did not take it: {one_line(error)}") from error
+    except Exception as error:  # its own, the HTTP library's, the system's
+        raise UserError(f"{folder} is written, but the hub did not take it: {hub.reason(error)}") from error
     return str(place)

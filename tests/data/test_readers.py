@@ -100,7 +100,7 @@ def test_a_hub_file_is_downloaded_and_read(monkeypatch, file):
 def test_a_hub_dataset_is_loaded_by_split(monkeypatch):
     import datasets
 
-    monkeypatch.setattr(readers.hub, "reachable", lambda: True)
+    monkeypatch.setattr(readers.hub, "unavailable", lambda *repository: None)
     table = datasets.Dataset.from_dict({"x": ["a", "c"], "y": ["b", "d"]})
     monkeypatch.setattr(datasets, "load_dataset", lambda name, split: {("owner/name", "dev"): table}[name, split])
     assert read_rows("hf://datasets/owner/name", ["y"], split="dev") == [("b",), ("d",)]
@@ -223,7 +223,7 @@ def test_only_text_files_keep_documents_apart(name, file):
 def test_a_dataset_of_the_hub_keeps_no_documents_apart(monkeypatch):
     import datasets
 
-    monkeypatch.setattr(readers.hub, "reachable", lambda: True)
+    monkeypatch.setattr(readers.hub, "unavailable", lambda *repository: None)
     monkeypatch.setattr(datasets, "load_dataset", lambda name, split: datasets.Dataset.from_dict({"x": ["a"]}))
     with pytest.raises(UserError, match="hf://datasets/owner/name does not tell which sentences follow"):
         read_documents("hf://datasets/owner/name")
