@@ -120,7 +120,7 @@ def _in_words(hint: Any) -> str | None:
     """What a value must be; None for a type that YAML has no values of."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        parts = [_in_words(argument) for argument in arguments]
+        parts = [_in_words(argument) for argument in arguments if not (argument is int and float in arguments)]
         return None if None in parts else " or ".join(dict.fromkeys(part for part in parts if part))
     if origin is typing.Literal:
         return f"one of {', '.join(map(str, arguments))}"
