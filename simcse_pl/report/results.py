@@ -251,7 +251,10 @@ def read_curves(folder: Path) -> pd.DataFrame:
     """
     file = folder / CURVES_FILE
     try:
-        return pd.read_csv(file).astype(float)
+        curves = pd.read_csv(file).astype(float)
+        if "step" in curves and (curves["step"].abs() > _LARGEST).any():
+            raise ValueError(f"a step is beyond {_LARGEST:g}")
+        return curves
     except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
         raise UserError(f"{file} is damaged: {one_line(error)}") from error
 

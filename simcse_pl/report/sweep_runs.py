@@ -1,8 +1,9 @@
 """Sweeps of train.py: what their jobs left in their folders, and which jobs make one sweep."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict
-from yaml import AliasEvent
 
 import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
 from simcse_pl.errors import UserError, failing_as
@@ -20,6 +20,9 @@ from simcse_pl.files import read_json
 from simcse_pl.report.results import CURVES_FILE, validated
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.tables import RESULTS_FILE, job_folders
+
+_DEEPEST = 50  # lists and mappings in each other
+_MOST_JOBS = 10_000  # that are looked for: a range of a few characters names any number
 
 
 class _Shape(BaseModel):
@@ -212,9 +215,17 @@ def read_yaml(file: Path) -> Any:
         return OmegaConf.create()
     with failing_as(f"{file} is damaged"):
         with file.open(encoding="utf-8") as text:
-            if any(isinstance(event, AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-                raise ValueError("it has aliases (*name), which Hydra writes none of")  # they multiply without end
+            _check_yaml(yaml.parse(text, yaml.SafeLoader))
         return OmegaConf.load(file)
+
+
+def _check_yaml(events: Iterable[yaml.Event]) -> None:
+    """Refuse what Hydra never writes, and takes its reader more time and memory than the file has bytes."""
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
+            raise ValueError(f"it has aliases (*name), or {_DEEPEST} lists in each other")
 
 
 def _option(override: str) -> tuple[str, str]:
@@ -226,18 +237,24 @@ def _missing(folder: Path) -> list[str]:
     """The jobs that were planned, numbered from 0 on, and have no folder."""
     present = {int(job.name) for job in job_folders(folder)}
     planned = max(max(present) + 1, _planned(read_yaml(folder / "multirun.yaml")))
-    return [str(number) for number in range(planned) if number not in present]
+    return [str(number) for number in range(min(planned, _MOST_JOBS)) if number not in present]
 
 
 def _planned(multirun: Any) -> int:
     """How many combinations Hydra's own sweeper makes of what it was given; 0 where that cannot be told."""
-    hydra = OmegaConf.select(multirun, "hydra") or OmegaConf.create()
-    if not OmegaConf.select(hydra, "sweeper._target_", default="").endswith(".BasicSweeper"):
-        return 0
     try:
+        hydra = OmegaConf.select(multirun, "hydra") or OmegaConf.create()
+        if not OmegaConf.select(hydra, "sweeper._target_", default="").endswith(".BasicSweeper"):
+            return 0
         given = [f"{name}={values}" for name, values in (hydra.sweeper.params or {}).items()]
         overrides = OverridesParser.create().parse_overrides([*given, *hydra.overrides.task])
         last = {own.get_key_element(): own for own in overrides}.values()  # a later one of the same name goes before
-        return math.prod(len(list(own.sweep_string_iterator())) for own in last if own.is_discrete_sweep())
-    except (HydraException, OmegaConfBaseException):  # of a glob, say, which only Hydra knows the members of
+        values = (islice(own.sweep_string_iterator(), _MOST_JOBS) for own in last if own.is_discrete_sweep())
+        return math.prod(sum(1 for _ in own) for own in values)
+    except (
+        HydraException,
+        OmegaConfBaseException,
+        AttributeError,
+        TypeError,
+    ):  # of a glob, which only Hydra can expand
         return 0

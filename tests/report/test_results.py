@@ -93,6 +93,7 @@ def test_a_run_without_spearman_has_a_path_still(tmp_path):
         ("", "is damaged"),
         ("step,loss\n1,2\n", "has no column val/alignment"),
         ("step,val/alignment,val/uniformity\n1,a,2\n", "is damaged"),
+        ("step,val/alignment,val/uniformity\ninf,1,2\n", "is damaged: a step is beyond 1e"),
         ('step,val/alignment,val/uniformity\n1,"2', "is damaged"),
         ("step,val/alignment,val/uniformity\n1,,\n", "has no validation"),
     ],

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from simcse_pl.errors import UserError
 from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
@@ -137,7 +138,7 @@ def test_a_sweep_is_a_folder_of_numbered_folders_and_no_run(write_sweep, job, wr
         ),
         ("1/config/overrides.yaml", "- a: [", "1/config/overrides.yaml is damaged: "),
         ("multirun.yaml", "\t- {", "multirun.yaml is damaged: "),
-        ("multirun.yaml", "[" * 10_000 + "]" * 10_000, "multirun.yaml is damaged: maximum recursion depth exceeded"),
+        ("multirun.yaml", "[" * 100_000, "multirun.yaml is damaged: it has aliases (*name), or 50 lists in each other"),
         ("multirun.yaml", "a: &x [1]\nb: *x", "multirun.yaml is damaged: it has aliases (*name)"),
         ("1/config/hydra.yaml", '"0"', "1/config/hydra.yaml is damaged: AssertionError"),
         ("1/config/hydra.yaml", "a: ${", "1/config/hydra.yaml is damaged: "),
@@ -150,6 +151,32 @@ def test_damaged_files_are_told_in_one_line(file, content, message, write_sweep,
         read_sweeps({"": folder})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("multirun", "planned"),
+    [
+        ([], 1),
+        ({"hydra": 3}, 1),
+        ({"hydra": {"sweeper": {"_target_": 3}}}, 1),
+        ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper", "params": [1]}}}, 1),
+        ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper", "params": {}}, "overrides": {"task": 3}}}, 1),
+        (
+            {
+                "hydra": {
+                    "sweeper": {"_target_": "x.BasicSweeper", "params": {}},
+                    "overrides": {"task": ["a=range(0,1000000000)"]},
+                }
+            },
+            10_000,
+        ),
+    ],
+)
+def test_a_plan_that_is_none_or_has_no_end_is_bounded(multirun, planned, write_sweep, job):
+    folder = write_sweep("s", job(0.7))
+    (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun))
+    (sweep,) = read_sweeps({"": folder})
+    assert len(sweep.missing) == planned - 1
 
 
 def test_a_sweep_of_which_no_job_has_results_is_told(write_sweep, job):
