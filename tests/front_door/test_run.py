@@ -11,7 +11,7 @@ from simcse_pl.errors import UserError
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (UserError("x=1: no\nmore"), 2, "error: x=1: no\n"),
+        (UserError("x=1: no\nmore"), 2, "error: x=1: no\\nmore\n"),
         (
             OSError(28, "No space left on device", "x"),
             1,
