@@ -160,8 +160,16 @@ def test_damaged_files_are_told_in_one_line(file, content, message, write_sweep,
         ({"hydra": 3}, 1),
         ({"hydra": {"sweeper": {"_target_": 3}}}, 1),
         ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper", "params": [1]}}}, 1),
-        ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper"}, "overrides": {"task": 3}}}, 1),
-        ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper"}, "overrides": {"task": ["a=range(0,1e15)"]}}}, 10_000),
+        ({"hydra": {"sweeper": {"_target_": "x.BasicSweeper", "params": {}}, "overrides": {"task": 3}}}, 1),
+        (
+            {
+                "hydra": {
+                    "sweeper": {"_target_": "x.BasicSweeper", "params": {}},
+                    "overrides": {"task": ["a=range(0,1000000000)"]},
+                }
+            },
+            10_000,
+        ),
     ],
 )
 def test_a_plan_that_is_none_or_has_no_end_is_bounded(multirun, planned, write_sweep, job):
