@@ -1,20 +1,27 @@
 """Runs of Weights & Biases: offline unless asked, never a prompt, and one for a folder, however often it goes on."""
 
 import json
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import wandb
+from wandb.errors import AuthenticationError, CommError
 
 from simcse_pl.errors import Stopped, UserError, one_line
 from simcse_pl.files import written_whole
 from simcse_pl.resume import WANDB_FILE
 
+log = logging.getLogger(__name__)
+
 Mode = Literal["auto", "online", "offline"]
 _PLACE = ("id", "project", "entity")  # what tells W&B which run is meant
+# What W&B may take, where WANDB_INIT_TIMEOUT and WANDB_FINISH_TIMEOUT do not say it; all stays in the folder, too.
+_SECONDS = {"init_timeout": 30.0, "finish_timeout": 600.0}
 _FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
 
 
@@ -29,6 +36,8 @@ def start_run(
 ) -> wandb.Run:
     """The W&B run of a folder: the one that it has had before, else a new one, which the folder remembers.
 
+    Where W&B does not answer, the run is an offline one.
+
     Args:
         folder: gets the folder `wandb`, and the file that remembers.
         mode: `online`, `offline`, or `auto`: what WANDB_MODE or `wandb offline` say, else online for a user who is
@@ -36,19 +45,31 @@ def start_run(
         project, name, group, job_type, tags: of a new run, as W&B has them.
 
     Raises:
-        UserError: an unknown mode, `online` for nobody who is logged in, or a file that is damaged.
+        UserError: an unknown mode, `online` for nobody who is logged in or a key that is refused, or a file that is
+            damaged.
     """
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
     new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
-    run = wandb.init(
+    settings = wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY)
+    for name, seconds in _SECONDS.items():
+        if f"WANDB_{name.upper()}" not in os.environ:
+            setattr(settings, name, seconds)
+    start: Callable[..., wandb.Run] = partial(
+        wandb.init,
         dir=folder,
-        mode=resolved,  # type: ignore[arg-type]
         resume="allow",  # offline too: `wandb sync` then puts the parts of a run one behind the other
-        settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY),
+        settings=settings,
         **({name: before[name] for name in _PLACE} if before else new),
     )
+    try:
+        run = start(mode=resolved)
+    except AuthenticationError as error:
+        raise UserError("W&B does not take the key: run `wandb login`, or set WANDB_MODE=offline") from error
+    except CommError as error:
+        log.warning("W&B does not answer, and this run is kept offline: %s", one_line(error))
+        run = start(mode="offline")
     if before:
         run.summary.update(before["summary"])  # of which `wandb sync` keeps the last part's alone
     remember(run)

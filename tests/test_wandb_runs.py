@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -148,3 +149,34 @@ def test_from_wandb_offline_to_the_dashboard(tmp_path):
     assert {name: run["summary"].get(name) for name in best} == best
     assert run["summary"][f"Custom Chart Tables/{PLANE}_table"]["_type"] == "table-file", "that of the first part"
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.synced"))) == 2
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_server_that_does_not_answer_or_no_more_does_not_lose_the_run(tmp_path, answers):
+    """By variables that W&B has, its patience is two seconds and not thirty, and at the end not ten minutes."""
+    script = (
+        "import sys; from simcse_pl.wandb_runs import closing_run, start_run; run = start_run('.', 'online'); "
+        "sys.stdin.readline(); run.log({'a': 1});\nwith closing_run(): print(run.offline)"
+    )
+    given = {"WANDB_API_KEY": "a" * 40, "WANDB_FINISH_TIMEOUT": "2", "WANDB_INIT_TIMEOUT": "30" if answers else "2"}
+    command = [sys.executable, "-c", script]
+    with wandb_server() as (address, runs):
+        own = environment(PYTHONPATH=str(ROOT), **given, WANDB_BASE_URL=address if answers else "http://127.0.0.1:9")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=tmp_path, env=own, **pipes)
+        while answers and not any(run["known"] for run in runs.values()):
+            assert process.poll() is None
+            time.sleep(0.1)
+    output, _ = process.communicate("\n", timeout=60)
+    assert process.returncode == 0 and output.split() == [str(not answers)]
+    kept = list(tmp_path.glob("wandb/run-*/*.wandb" if answers else "wandb/offline-run-*/*.wandb"))
+    assert len(kept) == 1 and kept[0].stat().st_size
+
+
+def test_a_key_that_is_refused_is_told(monkeypatch, tmp_path):
+    def refuse(**options):
+        raise wandb.errors.AuthenticationError("401\nsee ...")
+
+    monkeypatch.setattr(wandb_runs.wandb, "init", refuse)
+    with pytest.raises(UserError, match="W&B does not take the key: run `wandb login`, or set WANDB_MODE=offline"):
+        start_run(tmp_path, "offline")
