@@ -7,9 +7,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra._internal.hydra
+import hydra.core.utils
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -18,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.command_line import say_no_more
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, failure_line, one_line
+from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.front_door.types import check_types
@@ -47,6 +50,7 @@ def run(main: Callable[[], Any]) -> None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what it would print over several lines
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
+    hydra.core.utils._save_config = _save_config  # type: ignore[assignment]
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     keep_secrets()
     try:
@@ -56,6 +60,12 @@ def run(main: Callable[[], Any]) -> None:
         sys.stdout.flush()
     except Exception as error:
         raise SystemExit(_tell(error, debug="debug=true" in sys.argv)) from None
+
+
+def _save_config(config: DictConfig, name: str, folder: Path) -> None:
+    """In the place of Hydra's, which leaves half a file where the disk is full."""
+    with written_whole(folder) as new:
+        (new / name).write_text(OmegaConf.to_yaml(config), encoding="utf-8")
 
 
 def failures_apart(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
