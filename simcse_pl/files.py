@@ -60,7 +60,8 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
             new = Path(name)
-            yield new
+            with refusals_told(new):
+                yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
             for file in files:
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
@@ -97,13 +98,22 @@ def _refused(error: BaseException | None, folder: Path) -> WriteError | None:
     """What the system refused to have written to a folder; None where it was something else that went wrong."""
     while error is not None:
         number, place = _number_and_place(error)
+        if place is None and number in NO_ROOM:
+            is_new = folder.name.startswith(_SAVING) and isinstance(
+                error, OSError
+            )  # what is in Rust makes its file late
+            place = _only_file(folder) if is_new else folder
         if place and (place.is_relative_to(folder) or folder.is_relative_to(place)):
             final = Path(*(part for part in place.parts if not part.startswith(_SAVING)))
             return WriteError(final, os.strerror(number))
-        if not place and number in NO_ROOM:
-            return WriteError(folder, os.strerror(number))
         error = error.__context__  # torch's writer has an error of its own, which says nothing
     return None
+
+
+def _only_file(folder: Path) -> Path:
+    """The file that was being written, where a new folder holds one alone; else the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return files[0] if len(files) == 1 else folder
 
 
 def _number_and_place(error: BaseException) -> tuple[int, Path | None]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric.loggers.logger import rank_zero_experiment
+from pytorch_lightning.core.saving import save_hparams_to_yaml
 from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
@@ -60,6 +61,12 @@ class _Curves(ExperimentWriter):
         if path.exists():
             self._written = read_rows(path)
             self.metrics_keys = list(self._written[0]) if self._written else []
+
+    def log_hparams(self, params: dict[str, Any]) -> None:
+        """Write the options to hparams.yaml."""
+        self.hparams.update(params)
+        with written_whole(self.log_dir) as new:
+            save_hparams_to_yaml(new / self.NAME_HPARAMS_FILE, self.hparams)
 
     def save(self) -> None:
         """Write the file anew."""

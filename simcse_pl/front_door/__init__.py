@@ -6,9 +6,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra._internal.hydra
+import hydra.core.utils
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
@@ -20,6 +22,7 @@ from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.endings import tell
 from simcse_pl.errors import UserError, check_seed, one_line
+from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
 from simcse_pl.front_door.trust import keep_secrets
@@ -52,6 +55,7 @@ def run(main: Callable[[], Any]) -> None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what it would print over several lines
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
+    hydra.core.utils._save_config = _save_config  # type: ignore[assignment]
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     keep_secrets()
     try:
@@ -60,6 +64,12 @@ def run(main: Callable[[], Any]) -> None:
         sys.stdout.flush()
     except Exception as error:
         raise SystemExit(tell(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
+
+
+def _save_config(config: DictConfig, name: str, folder: Path) -> None:
+    """In the place of Hydra's, which leaves half a file where the disk is full."""
+    with written_whole(folder) as new:
+        (new / name).write_text(OmegaConf.to_yaml(config), encoding="utf-8")
 
 
 def _read_command_line() -> None:
