@@ -142,7 +142,7 @@ def test_a_file_that_is_cut_short_while_it_is_written_is_not_kept(name, size, fi
     assert not (to / file).is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 @pytest.mark.parametrize("how", [FULL, DENIED])
 @pytest.mark.parametrize("name", ["train", "evaluate", "encode npy", "index", "export", "export onnx"])
 def test_every_place_that_cannot_be_written_to(name, how, run, places, tmp_path):
