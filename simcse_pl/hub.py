@@ -165,6 +165,10 @@ def download(repository: str, file: str, repo_type: str = "model") -> Path:
 
 def remove_damaged(repository: str, repo_type: str = "model") -> str | None:
     """Remove from the cache what is not what the hub has, so that it is downloaded again; what to say of it, if any."""
+    try:
+        validate_repo_id(repository)
+    except HFValidationError:  # a mistyped folder, which is in no cache
+        return None
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=repo_type) / "snapshots"
     damaged = [path for path in sorted(folder.glob("*/**/*")) if path.is_file() and not _is_what_it_should_be(path)]
     for path in damaged:
