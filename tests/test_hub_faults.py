@@ -10,7 +10,8 @@ from tests.hub_server import hub_server
 
 TOKEN = "hf_a_token_that_nobody_may_see"
 NO_COPY = "error: model me/model: no such folder, no copy in the local cache, and {}; give the folder of a checkpoint\n"
-NOT_HAD = "error: model me/model: no such folder, and not to be had from the hub: {}\n"
+NOT_LOADED = "error: me/model/{} could not be downloaded: {}\n"
+ODD = "the hub does not answer as it should"
 LOG_IN = "if the name is right, log in with an account that may read it (`hf auth login`, or HF_TOKEN)"
 PORTAL = "what answers at {} is not the hub (a page to log in to this network, perhaps)"
 TIRED = "the hub has failed 3 times, or not answered: try again later"
@@ -25,15 +26,15 @@ MODEL_FAULTS = [  # the fault, in what paths, and what is said
     ("403", "", NO_COPY.format(f"the hub does not give it to you (403): {LOG_IN}")),
     ("500", "", NO_COPY.format("the hub fails (status 500): try again later")),
     ("html", "", NO_COPY.format(PORTAL)),
-    ("html", "config.json", NOT_HAD.format(PORTAL)),
-    ("403", "config.json", NOT_HAD.format(f"the hub does not give it to you (403): {LOG_IN}")),
-    ("500", "simcse.json", f"error: me/model/simcse.json could not be downloaded: {TIRED}\n"),
-    ("500", "model.safetensors", NOT_HAD.format(TIRED)),
-    ("never", "config.json", NOT_HAD.format(TIRED)),
-    ("loop", "model.safetensors", NOT_HAD.format("the hub does not answer as it should (TooManyRedirects)")),
-    ("cut", "model.safetensors", NOT_HAD.format(BROKEN_OFF)),
-    ("wrong", "model.safetensors", f"error: model me/model: {DAMAGED.format('model.safetensors')}\n"),
-    ("wrong", "config.json", f"error: model me/model: {DAMAGED.format('config.json')}\n"),
+    ("html", "config.json", NOT_LOADED.format("config.json", PORTAL)),
+    ("403", "config.json", NOT_LOADED.format("config.json", f"the hub does not give it to you (403): {LOG_IN}")),
+    ("500", "simcse.json", NOT_LOADED.format("simcse.json", TIRED)),
+    ("500", "model.safetensors", NOT_LOADED.format("model.safetensors", TIRED)),
+    ("never", "config.json", NOT_LOADED.format("config.json", TIRED)),
+    ("loop", "model.safetensors", NOT_LOADED.format("model.safetensors", f"{ODD} (TooManyRedirects)")),
+    ("cut", "model.safetensors", NOT_LOADED.format("model.safetensors", BROKEN_OFF)),
+    ("wrong", "model.safetensors", f"error: me/model/{DAMAGED.format('model.safetensors')}\n"),
+    ("wrong", "config.json", f"error: me/model/{DAMAGED.format('config.json')}\n"),
 ]
 LEFT_IN_THE_CACHE = ("cut", "wrong")
 

@@ -77,7 +77,8 @@ def test_first_last_of_one_layer_is_its_mean(states_and_mask):
     [
         ("average", "pooling=average: choose one of cls, mean, first_last, top2, max, or layers like layers_1_2"),
         *((f"layers{end}", f"pooling=layers{end}: choose one of") for end in ("", "_", "_a", "_1_", "__1", "_-1")),
-        *((f"layers{end}", f"pooling=layers{end}: choose one of") for end in ("_01", "_1.5", "_\u0661", " 1", "_1\n")),
+        *((f"layers{end}", f"pooling=layers{end}: choose one of") for end in ("_01", "_1.5", "_\u0661", " 1")),
+        ("layers_1\n", r"pooling=layers_1\\n: choose one of"),
         ("layers_1_2_1", "pooling=layers_1_2_1: name each layer once"),
         ("layers_1_4", "pooling=layers_1_4: the model has layers 1 to 3, and 0, its embeddings"),
     ],

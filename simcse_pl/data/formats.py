@@ -80,7 +80,7 @@ def text_problem(cell: Any) -> str | None:
     """What a cell holds in place of text, in a few words however much it is; None where it holds text."""
     if not isinstance(cell, str):
         return f"holds no text but {reprlib.repr(cell)}"
-    if HALF_A_CHARACTER.search(cell):
+    if not cell.isascii() and HALF_A_CHARACTER.search(cell):  # the first is known without looking
         return f"holds half a character ({cell[:20]!a})"
     return None
 

@@ -102,6 +102,7 @@ class PostProcess(ABC):
         """
         self._restore(width, tensors)
         self.width = width
+        self.check_width(width)
 
     @abstractmethod
     def _fit(self, x: Tensor) -> None:

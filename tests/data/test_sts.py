@@ -122,7 +122,7 @@ def test_stsb_from_the_hub(monkeypatch):
         (["web"], "unknown source web; choose among senteval, hub, sample"),
         (["senteval"], "no dev pairs \\(senteval_dir is not set\\)"),
         (["hub"], "no dev pairs \\(dataset mteb/stsbenchmark-sts"),
-        ([], "no dev pairs"),
+        ([], "data.validation is empty: name some of senteval, hub, sample"),
     ],
 )
 def test_no_stsb_at_all(sources, message):

@@ -235,7 +235,7 @@ class Remembering:
     def __call__(self, sentences):
         self.asked.append(list(sentences))
         if set(sentences) in self.not_encodable:
-            raise UserError("these sentences cannot be encoded\nand a second line")
+            raise UserError("these sentences cannot be encoded")
         return encode(sentences)
 
 

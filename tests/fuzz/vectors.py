@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from simcse_pl.errors import UserError
 from simcse_pl.index_files import SETTINGS_FILE
 from simcse_pl.postprocess import saved
 from simcse_pl.postprocess.base import PostProcess
@@ -46,7 +47,9 @@ def _seal_index(files: dict[str, bytes]) -> None:
 
 def _postprocess(fitted: PostProcess) -> Target:
     def read(folder: Path) -> None:
-        saved.load(folder).transform(torch.ones(2, 4))
+        loaded = saved.load(folder)
+        with contextlib.suppress(UserError):  # what is out of float32's range is told, and of no file
+            loaded.transform(torch.ones(2, 4))
 
     return Target(files_under(fitted.save), read, 500)
 

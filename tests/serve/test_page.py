@@ -71,7 +71,9 @@ class Page:
         return self.browser.find_element(By.ID, name).text
 
     def type(self, text, field="query"):
-        self.browser.find_element(By.ID, field).send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.DELETE, text)
+        self.browser.find_element(By.ID, field).send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.DELETE)
+        if text:  # some drivers' own typing has no characters beyond U+FFFF
+            self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
 
     def columns(self):
         """Of every encoder: the similarity, the sentence and the rank in the other of each result."""
