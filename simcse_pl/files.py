@@ -79,9 +79,8 @@ def _refused(error: BaseException | None, folder: Path) -> WriteError | None:
     while error is not None:
         number, place = _number_and_place(error)
         if place is None and number in NO_ROOM:
-            is_new = folder.name.startswith(_SAVING) and isinstance(
-                error, OSError
-            )  # what is in Rust makes its file late
+            # What is written in Rust has no file yet.
+            is_new = folder.name.startswith(_SAVING) and isinstance(error, OSError)
             place = _only_file(folder) if is_new else folder
         if place and (place.is_relative_to(folder) or folder.is_relative_to(place)):
             final = Path(*(part for part in place.parts if not part.startswith(_SAVING)))

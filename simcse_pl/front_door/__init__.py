@@ -100,15 +100,16 @@ def _tell(error: Exception, debug: bool) -> int:
     """Print what has gone wrong to standard error; the exit status that says whose fault it is."""
     mistake = next((cause for cause in _causes(error) if _is_the_users(cause)), None)
     failure = next((cause for cause in _causes(error) if isinstance(cause, FailureError)), None)
+    refused = next((cause for cause in _causes(error) if isinstance(cause, OSError)), None)  # by the system
     if debug:
         traceback.print_exception(error)
     elif mistake is not None:
         print(f"error: {one_line(mistake)}", file=sys.stderr)
     elif failure is not None:
         print(f"error: {failure_line(failure)}", file=sys.stderr)
-    elif isinstance(error, OSError):
+    elif refused is not None:
         say_no_more()
-        print(f"error: {failure_line(error)} (debug=true shows where)", file=sys.stderr)
+        print(f"error: {failure_line(refused)} (debug=true shows where)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {one_line(error)}"
         print(f"error: {what} (this should not happen; debug=true shows where)", file=sys.stderr)
