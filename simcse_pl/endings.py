@@ -21,14 +21,15 @@ def tell(error: Exception, debug: bool, to_debug: str) -> int:
     """
     causes = list(_causes(error))
     known = next((cause for cause in causes if _is_the_users(cause) or isinstance(cause, FailureError)), None)
-    if isinstance(error, OSError):
+    refused = next((cause for cause in causes if isinstance(cause, OSError)), None)  # by the system
+    if refused:
         say_no_more()
     if debug:
         traceback.print_exception(error)
     elif known is not None:
         print(f"error: {one_line(known)}", file=sys.stderr)
-    elif isinstance(error, OSError):
-        print(f"error: {_refused(error)} ({to_debug} shows where)", file=sys.stderr)
+    elif refused:
+        print(f"error: {_refused(refused)} ({to_debug} shows where)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {one_line(error)}"
         print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
