@@ -1,8 +1,13 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import os
 
+import pytest
+from safetensors import SafetensorError
+
+from simcse_pl.errors import UserError, WriteError
 from simcse_pl.files import remove_half_written, written_whole
 
 
@@ -46,3 +51,29 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     (half / "last.ckpt").write_text("ha")
     remove_half_written(tmp_path, tmp_path / "nowhere")
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "x"), "a/one: No space left on device"),  # what Python says in the middle of a file
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "a: No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_named_by_its_final_place(tmp_path, error, said):
+    def write():
+        with written_whole(tmp_path / "a") as new:
+            (new / "one").write_text("half")
+            raise error
+
+    with pytest.raises(WriteError) as told:
+        write()
+    assert str(told.value) == f"cannot write {tmp_path}/{said}"
+    assert not list((tmp_path / "a").iterdir())
+
+
+def test_what_goes_wrong_elsewhere_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path):
+        (tmp_path.parent / "nowhere" / "x").read_text()
+    with pytest.raises(UserError, match="no"), written_whole(tmp_path):
+        raise UserError("no") from OSError(errno.ENOSPC, "x")
