@@ -1,11 +1,13 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import os
 
 import pytest
+from safetensors import SafetensorError
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, WriteError
 from simcse_pl.files import read_json, remove_half_written, written_whole
 
 
@@ -64,3 +66,29 @@ def test_what_is_no_json_is_told_in_one_line(content, tmp_path):
 def test_json_with_whole_characters_is_read(tmp_path):
     (tmp_path / "a.json").write_text('["\\ud83d\\ude00", "\\\\ud800"]')
     assert read_json(tmp_path / "a.json") == ["😀", "\\ud800"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "x"), "a/one: No space left on device"),  # what Python says in the middle of a file
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "a: No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_named_by_its_final_place(tmp_path, error, said):
+    def write():
+        with written_whole(tmp_path / "a") as new:
+            (new / "one").write_text("half")
+            raise error
+
+    with pytest.raises(WriteError) as told:
+        write()
+    assert str(told.value) == f"cannot write {tmp_path}/{said}"
+    assert not list((tmp_path / "a").iterdir())
+
+
+def test_what_goes_wrong_elsewhere_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path):
+        (tmp_path.parent / "nowhere" / "x").read_text()
+    with pytest.raises(UserError, match="no"), written_whole(tmp_path):
+        raise UserError("no") from OSError(errno.ENOSPC, "x")

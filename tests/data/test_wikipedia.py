@@ -1,13 +1,15 @@
 """The Wikipedia extraction on a hand-made dump, and the sample that gensim carries."""
 
 import bz2
+import os
+import signal
 
 import pytest
 
 from simcse_pl.data import wikipedia
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import extract, sentences_of
-from simcse_pl.errors import UserError
+from simcse_pl.errors import FailureError, UserError
 
 ARTICLE = """{{Infobox|a=b}}
 '''Moss''' is a [[plant|small plant]] (, ) that grows in ''damp'' places.<ref>Book.</ref>
@@ -106,3 +108,15 @@ def test_the_command(tmp_path, run_command):
     assert done.stdout == f"2 sentences of 1 articles in {tmp_path}/out.txt\n"
     done = run_command("-m", "simcse_pl.data.wikipedia", tmp_path / "no.xml", tmp_path / "out.txt", status=2)
     assert done.stderr == f"error: no file {tmp_path}/no.xml\n"
+
+
+def be_killed(markup, language):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_ends_the_extraction_and_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "enwiki.xml").write_bytes(dump((0, escaped(ARTICLE))))
+    monkeypatch.setattr(wikipedia, "sentences_of", be_killed)
+    with pytest.raises(FailureError, match="a process that extracts was ended from outside"):
+        extract(tmp_path / "enwiki.xml", tmp_path / "out.txt", processes=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["enwiki.xml"]
