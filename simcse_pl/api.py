@@ -158,7 +158,7 @@ class SimCSE:
             The neighbours of one query, the nearest first, or a list of them for each of several.
 
         Raises:
-            UserError: there is no index, or `top_k` is below 1.
+            UserError: there is no index, `top_k` is below 1, or `threshold` is no cosine.
         """
         if top_k < 1:
             raise UserError(f"top_k={top_k}: it must be at least 1")

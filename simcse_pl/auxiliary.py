@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.errors import check_amount
 
 
 class AuxiliaryLoss(nn.Module, ABC):
@@ -23,7 +23,7 @@ class AuxiliaryLoss(nn.Module, ABC):
         group_by_length: whether sequences of like length go through the backbone together (see length_groups).
 
     Raises:
-        UserError: a weight below 0.
+        UserError: a weight below 0, or infinite.
     """
 
     name: ClassVar[str]
@@ -33,8 +33,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     def __init__(self, weight: float) -> None:
         super().__init__()
-        if not weight >= 0:
-            raise UserError(f"auxiliary.{self.name}.weight={weight}: it must be 0 or more")
+        check_amount(f"auxiliary.{self.name}.weight", weight)
         self.weight = weight
 
     def attach(self, encoder: SentenceEncoder) -> None:

@@ -312,10 +312,13 @@ class SentenceEncoder(nn.Module):
                 max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
             encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
             check_vocabulary(tokenizer, backbone, name)
-            encoder.encode(["a"])
         if encoder.projection is not None and settings.head != "none":
             with failing_as(f"{name}: the weights of its projection head do not fit"):
                 encoder.projection.load_state_dict(saved.head_weights)
+        with failing_as(f"{name} cannot encode", users_too=own):
+            vectors = encoder.encode(["a"])
+        if not vectors.isfinite().all():
+            raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
 
 

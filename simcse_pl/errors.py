@@ -1,6 +1,7 @@
 """Errors that are told to the user in a line of their own, without a traceback, and being told to stop."""
 
 import difflib
+import math
 import re
 import reprlib
 import signal
@@ -78,6 +79,21 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that torch, numpy and Python's generators do not all take as it is."""
     if not 0 <= seed < 2**32:
         raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
+
+
+def check_amount(option: str, value: float, may_be_zero: bool = True) -> None:
+    """Refuse a number that is below 0, infinite or none; and 0 itself, where it may not be.
+
+    Args:
+        option: its name.
+        value: what it is set to.
+        may_be_zero: whether 0 is allowed.
+
+    Raises:
+        UserError: it is one of these.
+    """
+    if not (0 < value < math.inf or (may_be_zero and value == 0)):
+        raise UserError(f"{option}={value}: it must be {'0 or more' if may_be_zero else 'above 0'}, and finite")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from simcse_pl.directions import directions
 from simcse_pl.distributed import gather_rows, shares
 from simcse_pl.duplicates import duplicate_negatives
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, check_amount
 from simcse_pl.losses import SIMILARITIES, contrastive_loss, siamese_softmax_loss
 
 
@@ -81,10 +81,8 @@ class ContrastiveObjective(Objective):
         mask_duplicates: bool = False,
     ) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise UserError(f"objective.temperature={temperature}: it must be above 0")
-        if not hard_negative_weight >= 0:
-            raise UserError(f"objective.hard_negative_weight={hard_negative_weight}: it must be 0 or more")
+        check_amount("objective.temperature", temperature, may_be_zero=False)
+        check_amount("objective.hard_negative_weight", hard_negative_weight)
         if similarity not in SIMILARITIES:
             raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
         self.temperature = temperature

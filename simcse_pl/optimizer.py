@@ -1,6 +1,5 @@
 """AdamW with a learning rate that falls linearly to 0, the paper's way (Appendix A)."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_linear_schedule_with_warmup
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import check_amount
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,9 @@ class LinearAdamW:
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.lr < math.inf:
-            raise UserError(f"optimizer.lr={self.lr}: it must be above 0, and finite")
-        for name, value in (("weight_decay", self.weight_decay), ("warmup_steps", self.warmup_steps)):
-            if not 0 <= value < math.inf:
-                raise UserError(f"optimizer.{name}={value}: it must be 0 or more, and finite")
+        check_amount("optimizer.lr", self.lr, may_be_zero=False)
+        check_amount("optimizer.weight_decay", self.weight_decay)
+        check_amount("optimizer.warmup_steps", self.warmup_steps)
 
     def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
         """The optimizer, and its schedule over `total_steps` optimizer steps; `fused` is one kernel for all it does."""

@@ -11,7 +11,7 @@ from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
 from simcse_pl.directions import at_least_float32, directions
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, check_amount
 
 DECAYS = ("polynomial", "exponential")
 
@@ -167,9 +167,8 @@ class SpectrumControl(_WordEmbeddingRegularizer):
         super().__init__(weight)
         if decay not in DECAYS:
             raise UserError(f"auxiliary.spectrum_control.decay={decay}: choose one of {', '.join(DECAYS)}")
-        for option, value in (("exponent", exponent), ("rate", rate)):
-            if not value >= 0:
-                raise UserError(f"auxiliary.spectrum_control.{option}={value}: it must be 0 or more")
+        check_amount("auxiliary.spectrum_control.exponent", exponent)
+        check_amount("auxiliary.spectrum_control.rate", rate)
         self.decay = decay
         self.exponent = exponent
         self.rate = rate

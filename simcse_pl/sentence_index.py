@@ -134,10 +134,12 @@ class SentenceIndex:
             leave_out_equal: leave out a sentence that is equal to the query, as in Table 8.
 
         Raises:
-            UserError: `queries` is one string, `count` is below 1, or the queries' vectors do not fit the index.
+            UserError: `queries` is one string, `count` is below 1, `threshold` is no cosine, or the queries' vectors do not fit the index.
         """
         if count < 1:
             raise UserError(f"retrieval count={count}: it must be at least 1")
+        if threshold is not None and not -1 <= threshold <= 1:
+            raise UserError(f"threshold={threshold}: it must be from -1 to 1, as cosines are")
         if not _texts(queries):
             return []
         vectors = self._fitting(_unit_vectors(self.encode, list(queries)))

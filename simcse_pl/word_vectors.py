@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, read_lines
-from simcse_pl.errors import UserError, check_sentences
+from simcse_pl.errors import UserError, check_amount, check_sentences
 from simcse_pl.progress import progress_bar, tracked
 
 _LINES_AT_A_TIME = 4096
@@ -103,8 +103,7 @@ class WordVectors:
             UserError: no such file, one that is damaged or cut short (it names the line), or a smoothing
                 that is not above 0.
         """
-        if not (smoothing > 0 and math.isfinite(smoothing)):
-            raise UserError(f"smoothing={smoothing}: it must be above 0")
+        check_amount("smoothing", smoothing, may_be_zero=False)
         counts = None if word_counts is None else _read_counts(Path(word_counts))
         rows, vectors = _read_vectors(Path(path), progress)
         weights = None if counts is None else _inverse_frequencies(rows, len(vectors), counts, smoothing)
@@ -194,7 +193,7 @@ def _read_counts(path: Path) -> dict[str, float]:
             count = float(text)
         except ValueError:
             count = math.nan
-        if not (count >= 0 and math.isfinite(count)):
+        if not 0 <= count < math.inf:
             raise UserError(f"{path}, line {number}: no word and its count but {line[:40]!r}")
         counts[word] = counts.get(word, 0.0) + count
     if not sum(counts.values()):

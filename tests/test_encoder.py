@@ -212,6 +212,16 @@ def test_options_that_do_not_fit_are_named(options, message, make_model):
         SentenceEncoder.from_pretrained(make_model("bert"), **options)
 
 
+@pytest.mark.parametrize("part", ["backbone", "projection"])
+def test_weights_that_give_no_numbers_are_told_when_they_are_loaded(part, make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp")
+    weights = next(iter(getattr(encoder, part).parameters()))
+    torch.nn.init.constant_(weights, torch.nan)
+    encoder.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=f"^{tmp_path} is damaged: its weights give vectors that are not finite$"):
+        SentenceEncoder.from_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize(
     "damage", ["no json", "no pooling", "odd length", "odd normalize", "no head", "cut head", "other head"]
 )

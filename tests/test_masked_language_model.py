@@ -190,7 +190,7 @@ def test_a_tokenizer_without_a_mask_token_is_told(encoder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weight": -1}, "^auxiliary.mlm.weight=-1: it must be 0 or more$"),
+        ({"weight": -1}, "^auxiliary.mlm.weight=-1: it must be 0 or more, and finite$"),
         ({"probability": 0}, "^auxiliary.mlm.probability=0: it must be above 0 and at most 1$"),
         ({"probability": 1.5}, "^auxiliary.mlm.probability=1.5"),
         ({"probability": float("nan")}, "^auxiliary.mlm.probability=nan"),

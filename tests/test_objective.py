@@ -26,7 +26,9 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
     [
         ({"temperature": 0.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
         ({"hard_negative_weight": -1.0}, "hard_negative_weight"),
+        ({"hard_negative_weight": float("inf")}, "hard_negative_weight"),
         ({"similarity": "euclid"}, "cosine, dot"),
     ],
 )

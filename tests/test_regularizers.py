@@ -175,9 +175,10 @@ def test_a_model_without_word_embeddings_is_told_before_training(kind, term):
     ("term", "settings", "message"),
     [
         (CosineRegularization, {"weight": -1.0}, "^auxiliary.cosine_regularization.weight=-1.0"),
+        (CosineRegularization, {"weight": float("inf")}, "^auxiliary.cosine_regularization.weight=inf"),
         (SpectrumControl, {"weight": float("nan")}, "^auxiliary.spectrum_control.weight=nan"),
         (SpectrumControl, {"decay": "linear"}, "decay=linear: choose one of polynomial, exponential"),
-        (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more"),
+        (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more, and finite$"),
         (SpectrumControl, {"rate": float("nan")}, "^auxiliary.spectrum_control.rate=nan"),
     ],
 )

@@ -90,6 +90,12 @@ def test_nothing_is_nearer_than_the_threshold(encode):
     assert 0 < sum(map(len, near)) < 50 * 400 == sum(map(len, everything))
 
 
+@pytest.mark.parametrize("threshold", [60, -1.5, float("nan")])
+def test_a_threshold_that_no_cosine_has_is_told(threshold, encode):
+    with pytest.raises(UserError, match=f"^threshold={threshold}: it must be from -1 to 1"):
+        SentenceIndex.build(encode, names(range(3))).search(["s 0"], 2, threshold)
+
+
 @pytest.mark.parametrize("corpus", [range(1), range(7), range(450)])
 def test_faiss_and_the_exact_index_answer_the_same(corpus, encode, monkeypatch):
     monkeypatch.setattr(vector_index, "_SIMILARITIES_AT_ONCE", 1000)  # several parts

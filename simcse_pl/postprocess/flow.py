@@ -12,7 +12,7 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
-from simcse_pl.errors import UserError, check_seed
+from simcse_pl.errors import UserError, check_amount, check_seed
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.progress import progress_bar
 
@@ -70,8 +70,7 @@ class Flow(PostProcess):
         for option, value in counts.items():
             if value < 1:
                 raise UserError(f"postprocess.{option}={value}: it must be at least 1")
-        if not 0 < lr < math.inf:
-            raise UserError(f"postprocess.lr={lr}: it must be above 0")
+        check_amount("postprocess.lr", lr, may_be_zero=False)
         check_seed(seed)
         super().__init__(**counts, lr=lr, seed=seed)
         self.transforms = transforms
