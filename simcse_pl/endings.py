@@ -56,7 +56,9 @@ def _is_the_users(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: list[BaseException] = []  # under a debugger OmegaConf has errors that are their own cause
+    while error is not None and error not in seen:
+        seen.append(error)
         yield error
         hidden = error.__context__ if type(error).__module__ == "omegaconf.errors" else None
         error = error.__cause__ or hidden

@@ -134,7 +134,8 @@ class SentenceIndex:
             leave_out_equal: leave out a sentence that is equal to the query, as in Table 8.
 
         Raises:
-            UserError: `queries` is one string, `count` is below 1, `threshold` is no cosine, or the queries' vectors do not fit the index.
+            UserError: `queries` is one string, `count` is below 1, `threshold` is no cosine, or the queries' vectors do
+                not fit the index.
         """
         if count < 1:
             raise UserError(f"retrieval count={count}: it must be at least 1")

@@ -178,7 +178,7 @@ def test_a_model_without_word_embeddings_is_told_before_training(kind, term):
         (CosineRegularization, {"weight": float("inf")}, "^auxiliary.cosine_regularization.weight=inf"),
         (SpectrumControl, {"weight": float("nan")}, "^auxiliary.spectrum_control.weight=nan"),
         (SpectrumControl, {"decay": "linear"}, "decay=linear: choose one of polynomial, exponential"),
-        (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more, and finite$"),
+        (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more"),
         (SpectrumControl, {"rate": float("nan")}, "^auxiliary.spectrum_control.rate=nan"),
     ],
 )

@@ -16,8 +16,9 @@ from simcse_pl.files import read_json
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import CURVES_FILE, Result, RunPath, read, validated
 from simcse_pl.report.style import figure_files
-from simcse_pl.report.sweep_runs import TrainingRun, read_yaml
+from simcse_pl.report.sweep_runs import TrainingRun
 from simcse_pl.report.tables import RESULTS_FILE
+from simcse_pl.yaml_files import read_yaml
 
 CARD_FILE = "README.md"
 _CONFIG = Path("config") / "config.yaml"

@@ -1,24 +1,45 @@
 """Hydra's loader of configs, with what is wrong told in a line, and what may not be trusted refused."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError
 from simcse_pl.front_door.names import explained
 from simcse_pl.front_door.trust import ALLOW, check_trust
+from simcse_pl.yaml_files import reading
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
 
 
+class _CheckedFiles(ConfigRepository):
+    """The files that configs are composed of; a damaged one is named."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        source = self._find_object_source(config_path, ObjectType.CONFIG)
+        if source is None or source.scheme() != "file":
+            return super().load_config(config_path)
+        file = Path(source.path, config_path).with_suffix(".yaml")
+        with reading(file):
+            return super().load_config(config_path)
+
+
 class CheckedLoader(ConfigLoaderImpl):
     """Every config of a run comes through here: the command's, and each job's of a sweep."""
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.repository = _CheckedFiles(config_search_path)
 
     def load_configuration(
         self, config_name: str | None, overrides: list[str], run_mode: RunMode, *further: Any, **options: Any
@@ -26,8 +47,8 @@ class CheckedLoader(ConfigLoaderImpl):
         """Compose a config.
 
         Raises:
-            UserError: an option or a choice that does not exist, a value that cannot be read, or a config that may not
-                be trusted (see `check_trust`).
+            UserError: an option or a choice that does not exist, a value that cannot be read, a file that is damaged,
+                or a config that may not be trusted (see `check_trust`).
         """
         overrides = [self._none_chosen(own) for own in overrides]
         try:
@@ -35,6 +56,8 @@ class CheckedLoader(ConfigLoaderImpl):
         except HydraException as error:
             names = dict.fromkeys(self._names(config_name, overrides, run_mode))
             raise UserError(explained(error, names)) from error
+        except RecursionError as error:
+            raise UserError("a config has itself among its defaults, or in one of its aliases") from error
         check_trust(config, overrides, _allowed(overrides))
         return config
 

@@ -1,13 +1,12 @@
 """Sweeps of train.py: what their jobs left in their folders, and which jobs make one sweep."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -15,13 +14,13 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict
 
 import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
-from simcse_pl.errors import UserError, failing_as
+from simcse_pl.errors import UserError
 from simcse_pl.files import read_json
 from simcse_pl.report.results import CURVES_FILE, validated
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.tables import RESULTS_FILE, job_folders
+from simcse_pl.yaml_files import read_yaml
 
-_DEEPEST = 50  # lists and mappings in each other
 _MOST_JOBS = 10_000  # that are looked for: a range of a few characters names any number
 
 
@@ -203,29 +202,6 @@ def _hydras_record(folder: Path) -> dict[str, Any]:
         "choices": dict(choices),
         "seed": seed if isinstance(seed, int) else None,
     }
-
-
-def read_yaml(file: Path) -> Any:
-    """What a file of Hydra's holds, nothing resolved; nothing where there is no such file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    if not file.is_file():
-        return OmegaConf.create()
-    with failing_as(f"{file} is damaged"):
-        with file.open(encoding="utf-8") as text:
-            _check_yaml(yaml.parse(text, yaml.SafeLoader))
-        return OmegaConf.load(file)
-
-
-def _check_yaml(events: Iterable[yaml.Event]) -> None:
-    """Refuse what Hydra never writes, and takes its reader more time and memory than the file has bytes."""
-    depth = 0
-    for event in events:
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
-            raise ValueError(f"it has aliases (*name), or {_DEEPEST} lists in each other")
 
 
 def _option(override: str) -> tuple[str, str]:

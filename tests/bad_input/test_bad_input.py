@@ -28,7 +28,8 @@ OF_TRAIN, OF_EVALUATE, OF_COMMANDS = (transcript(f"{name}.txt") for name in ("tr
 def files(tmp_path, make_model):
     """Good and bad ones; the working folder is an empty one beside them."""
     folder = tmp_path / "files"
-    (folder / "empty_folder").mkdir(parents=True)
+    for own in ("empty_folder", "conf/experiment"):
+        (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
@@ -44,6 +45,9 @@ def files(tmp_path, make_model):
         "x.ckpt": b"PK nothing",
         "x.vec": "2 3\na 1 2 3\nb 1 2\n",
         "x.json": "{",
+        "conf/experiment/no_yaml.yaml": "seed: [1,\n",
+        "conf/experiment/itself.yaml": "defaults: [itself]\n",
+        "conf/experiment/no_list.yaml": "defaults: model\n",
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import atheris
+import torch
 
 from simcse_pl.errors import UserError
 from tests.fuzz.mutations import mutated
@@ -97,6 +98,7 @@ def _in_fork(name: str, target: Target, runs: int, seed: int, found: Path, scrat
         own = random.Random(chance)
         return _mutated(data if own.random() < 0.5 else own.choice(seeds), max_size, own)
 
+    torch.set_num_threads(1)  # a fork would wait for the threads of its parent, which it does not have
     run = _Run(name, target, found, scratch)
     run.check_sound()
     atheris.Setup(["fuzz", *options, str(scratch / "corpus")], run.one, custom_mutator=mutate)

@@ -1,5 +1,12 @@
 """All targets by their names."""
 
-from tests.fuzz import encoders, evaluation, results, sentences, vectors
+from tests.fuzz import configs, encoders, evaluation, results, sentences, vectors
 
-TARGETS = sentences.TARGETS | evaluation.TARGETS | vectors.TARGETS | encoders.TARGETS | results.TARGETS
+TARGETS = {
+    **sentences.TARGETS,
+    **evaluation.TARGETS,
+    **vectors.TARGETS,
+    **encoders.TARGETS,
+    **results.TARGETS,
+    **configs.TARGETS,
+}

@@ -1,6 +1,7 @@
 """Targets: word vectors, indexes and post-processings."""
 
 import contextlib
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -22,6 +23,10 @@ from tests.fuzz.tiny import encode, files_under
 
 _SENTENCES = [f"A dog {'runs ' * n}." for n in range(6)]
 _GLOVE = [b"a 1 2.5\ndog -1e-3 0\n. . 1 2\n", b"2 2\na 1 2\ndog 3 4\n"]
+
+
+def _packed(folder: Path) -> None:
+    WordVectors.from_file(folder / "a.gz").encode(["A dog runs.", ""])
 
 
 def _word_vectors(folder: Path) -> None:
@@ -58,6 +63,7 @@ _X = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
 
 TARGETS = {
     "word_vectors": Target({"a.txt": _GLOVE, "counts.txt": [b"a 10\ndog 2\n"]}, _word_vectors),
+    "word_vectors_gzip": Target({"a.gz": [gzip.compress(own, mtime=0) for own in _GLOVE]}, _packed, 300),
     "index": _index("exact"),
     **({"index_ivf": _index("ivf")} if has_faiss() else {}),
     "whitening": _postprocess(Whitening().fit(_X)),

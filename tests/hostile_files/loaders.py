@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -11,10 +12,13 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import torch
+from hydra._internal.utils import create_config_search_path
+from hydra.types import RunMode
 
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.readers import read_rows
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.load import load_encoder
 from simcse_pl.postprocess import saved
 from simcse_pl.report.html.neighbours import encoder_before_training
@@ -198,3 +202,9 @@ def checkpoint_with(**files):
     entry = describe(encoder().backbone.config, encoder().tokenizer, encoder().settings)
     content = {"state_dict": {}, ENTRY: entry | {"files": entry["files"] | files}}
     checkpoint(torch_bytes(content))
+
+
+def composed(content):
+    """A config of Hydra's."""
+    Path("main.yaml").write_text(content)
+    CheckedLoader(create_config_search_path(os.getcwd())).load_configuration("main", [], RunMode.RUN)

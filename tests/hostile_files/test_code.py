@@ -25,6 +25,7 @@ from tests.hostile_files.loaders import (
     YAML,
     began_with,
     checkpoint,
+    composed,
     config,
     dense,
     extension,
@@ -91,10 +92,17 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
         "^model/postprocess.json is damaged: it must hold name \\(one of whitening",
     ),
     **{
-        f"options in YAML, {file}": (lambda file=file: run(file, YAML), f"^{file} is damaged: could not determine")
+        f"options in YAML, {file}": (
+            lambda file=file: run(file, YAML),
+            f"^{file} is damaged: .* could not determine",
+        )
         for file in ("0/config/overrides.yaml", "0/config/hydra.yaml", "0/config/config.yaml", "multirun.yaml")
     },
-    "a run's config in YAML": (lambda: began_with(YAML), "^run/config/config.yaml .*is damaged: could not determine"),
+    "a run's config in YAML": (
+        lambda: began_with(YAML),
+        "^run/config/config.yaml .* could not determine",
+    ),
+    "a config": (lambda: composed(YAML), "/main.yaml is damaged: line 1, column 1: could not determine"),
     "a run's config that builds": (
         lambda: began_with("seed: 1\nmodel: {_target_: pathlib.Path.touch, self: touched}"),
         "^run/config/config.yaml: model is no simcse_pl.encoder.SentenceEncoder.from_pretrained but pathlib.Path.touch",

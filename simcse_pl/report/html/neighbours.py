@@ -17,9 +17,10 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.report.html.runs import Run
-from simcse_pl.report.sweep_runs import Job, read_yaml
+from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.sweep import with_row
+from simcse_pl.yaml_files import read_yaml
 
 _QUERIES = 6
 _COUNT = 5
