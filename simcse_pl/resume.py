@@ -88,9 +88,10 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
         _cut_curves(folder, steps=0)
         return None
     match load(checkpoint):
-        case {"global_step": int(steps), "callbacks": {"run": {"options": list(written_with)}}} if all(
-            isinstance(option, str) for option in written_with
-        ):
+        case {
+            "global_step": int(steps),
+            "callbacks": {"run": {"options": list(written_with), "before": {"val/spearman": float()}}},
+        } if all(isinstance(option, str) for option in written_with):
             pass
         case _:
             raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")

@@ -49,7 +49,7 @@ def train_and_test(
             raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {metrics}")
     with killed_workers_told():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
-    if not best.best_model_path:
+    if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]

@@ -128,8 +128,10 @@ def test_a_checkpoint_may_be_gone_on_from_in_another_folder(forked, tmp_path):
         ("first", ["trainer.max_epochs=2"], None),
         ("second", [f"resume={checkpoint}"], None),
         ("first", [f"resume={checkpoint}"], None),
+        ("third", [f"resume={checkpoint}"], None),  # which is at the end now
     )
-    assert [status for status, _ in statuses] == [0, 0, 0], statuses
+    assert [status for status, _ in statuses] == [0, 0, 0, 2], statuses
+    assert statuses[-1][1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
     curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
     assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2
     assert pandas.read_csv(tmp_path / "first" / "metrics.csv")["train/loss"].count() == STEPS
@@ -205,7 +207,8 @@ def test_what_cannot_be_gone_on_with_is_told(tmp_path, resume, options, message)
         {"state_dict": {}},
         torch.ones(3),
         {"global_step": 1, "callbacks": {"run": {"options": [["seed=1"]]}}},
-        {"global_step": torch.ones(2), "callbacks": {"run": {"options": []}}},
+        {"global_step": torch.ones(2), "callbacks": {"run": {"options": [], "before": {"val/spearman": 0.5}}}},
+        {"global_step": 1, "callbacks": {"run": {"options": [], "before": {}}}},
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):

@@ -1,10 +1,15 @@
 """Configs of strangers: what they would run is not run, and what they would read is not told."""
 
+import json
+
 import pytest
+import torch
 from omegaconf import OmegaConf
 
+from simcse_pl.checkpoint import ENTRY
 from simcse_pl.errors import UserError
 from simcse_pl.front_door.trust import check_trust, classes_of_conf
+from tests.conftest import environment, tiny
 
 TOUCH = {"_target_": "pathlib.Path.touch", "self": {"_target_": "pathlib.Path", "_args_": ["touched"]}}
 FACTORY = {"version": 1, "formatters": {"x": {"()": "pathlib.Path.touch", "self": "touched"}}}
@@ -66,21 +71,58 @@ def test_a_config_of_a_stranger_runs_nothing(case, run_command, tmp_path):
     assert not (tmp_path / "touched").exists()
 
 
-def test_a_secret_of_the_environment_is_in_nothing_that_is_written(run_command, tmp_path):
-    """A config that reads it is refused; and no run writes the environment down."""
-    secret = "planted-5ecret"
-    (tmp_path / "conf" / "experiment").mkdir(parents=True)
-    theirs = "# @package _global_\nrun_name: ${oc.env:HUB_TOKEN}\n"
-    (tmp_path / "conf" / "experiment" / "theirs.yaml").write_text(theirs)
-    short = ["trainer.max_steps=1", "+trainer.limit_val_batches=1", "+trainer.limit_test_batches=1"]
-    given = ["--config-dir", tmp_path / "conf", *short, f"hydra.run.dir={tmp_path}/run"]
-    secrets = {"HUB_TOKEN": secret, "WANDB_API_KEY": f"{secret:x<40}", "HF_TOKEN": secret, "WANDB_MODE": "offline"}
-    refused = run_command("train.py", *given, "experiment=theirs", status=2, **secrets)
-    assert "a config reads HUB_TOKEN of the environment: it may be a secret" in refused.stderr
-    run_command("train.py", *given, **secrets)
-    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+SECRET = "planted-5ecret"
+ASKS_FOR_IT = "${oc.env:HUB_TOKEN}"
+
+
+@pytest.fixture
+def with_secrets(forks_of_session, tmp_path):
+    """Run a command with secrets in its environment; what it prints is kept beside what it writes."""
+    secrets = {"HUB_TOKEN": SECRET, "WANDB_API_KEY": f"{SECRET:x<40}", "HF_TOKEN": SECRET, "WANDB_MODE": "offline"}
+    own = environment(**secrets, NETRC=str(tmp_path / "netrc"))
+
+    def run(*arguments, status=0):
+        done = forks_of_session.run(*arguments, environment=own)
+        assert done.returncode == status, done.stdout + done.stderr
+        with (tmp_path / "printed").open("a") as file:
+            file.write(done.stdout + done.stderr)
+        return done
+
+    return run
+
+
+def files_with_the_secret(folder):
+    files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 15
-    assert not [file for file in files if secret.encode() in file.read_bytes()]
+    return [file for file in files if SECRET.encode() in file.read_bytes()]
+
+
+def test_a_secret_of_the_environment_is_in_nothing_that_is_written(with_secrets, sentences, make_model, tmp_path):
+    """A config that reads it is refused; and no run, and nothing that is made of one, writes the environment down."""
+    theirs = tmp_path / "conf" / "experiment" / "theirs.yaml"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(f"# @package _global_\nrun_name: {ASKS_FOR_IT}\n")
+    given = ["train.py", "--config-dir", tmp_path / "conf", f"hydra.run.dir={tmp_path}/run", *tiny(make_model("bert"))]
+    given += ["data=text", f"data.train={sentences}", "data.batch_size=4", "data.validation=[sample]"]
+    given += ["+trainer.limit_val_batches=1", "+trainer.limit_test_batches=1"]
+    refused = with_secrets(*given, "experiment=theirs", status=2)
+    assert "a config reads HUB_TOKEN of the environment: it may be a secret" in refused.stderr
+    with_secrets(*given)
+    assert not files_with_the_secret(tmp_path)
+
+    config, last = tmp_path / "run" / "config" / "config.yaml", tmp_path / "run" / "checkpoints" / "last.ckpt"
+    config.write_text(config.read_text().replace(f"train: {sentences}", f"train: {ASKS_FOR_IT}"))
+    planted = torch.load(last, weights_only=True)
+    files = planted[ENTRY]["files"]
+    for file, name in (("config.json", "_name_or_path"), ("tokenizer_config.json", "name_or_path")):
+        files[file] = json.dumps(json.loads(files[file]) | {name: ASKS_FOR_IT, "note": ASKS_FOR_IT})
+    planted["callbacks"]["run"]["before"][f"val/{ASKS_FOR_IT}"] = 0.5
+    torch.save(planted, last)
+    assert ASKS_FOR_IT in config.read_text() and ASKS_FOR_IT.encode() in last.read_bytes()
+    with_secrets(*given, f"resume={last}", "trainer.max_epochs=4", f"hydra.run.dir={tmp_path}/resumed")
+    with_secrets("evaluate.py", f"encoder={last}", f"hydra.run.dir={tmp_path}/evaluated")
+    with_secrets("-m", "simcse_pl", "export", tmp_path / "run" / "encoder", tmp_path / "exported")
+    assert not files_with_the_secret(tmp_path)
 
 
 def test_hydras_pickled_configs_are_refused(run_command, tmp_path):
