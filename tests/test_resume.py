@@ -60,7 +60,7 @@ def forked(tmp_path, make_model, forks_of_session):
     return run
 
 
-@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.by_hand)])
 def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path, seeds):
     """Each seed killed at a random step, some once more while a checkpoint is written."""
     runs = [("whole", [], None)]

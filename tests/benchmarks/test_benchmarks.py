@@ -46,7 +46,7 @@ def test_operations_are_those_that_torch_counts(make_model):
     [
         ("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
-        ("evaluate", ["--rounds", "1"], 3),
+        pytest.param("evaluate", ["--rounds", "1"], 3, marks=SLOW),
         ("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
