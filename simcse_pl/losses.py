@@ -65,20 +65,18 @@ def contrastive_loss(
         The mean over the anchors, a scalar.
     """
     n, m = len(anchors), len(positives)
-    own = torch.arange(first_row, first_row + n, device=anchors.device)
-    logits = similarity_matrix(anchors, positives, similarity) / temperature
-    if hard_negatives is not None and hard_negatives.shape[1] > 0:
-        k = hard_negatives.shape[1]
-        negative_logits = similarity_matrix(anchors, hard_negatives.reshape(m * k, -1), similarity) / temperature
-        if hard_negative_weight != 1.0:
-            log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-            is_own = F.one_hot(own, m).bool().repeat_interleave(k, dim=1)
-            negative_logits = torch.where(is_own, negative_logits + log_alpha, negative_logits)
-        logits = torch.cat([logits, negative_logits], dim=1)
+    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
+    keys = torch.cat(parts)
+    k = 0 if hard_negatives is None else hard_negatives.shape[1]
+    rows = torch.arange(m, device=anchors.device)
+    own = rows[first_row : first_row + n]
+    negative_of = F.pad(rows.repeat_interleave(k), (m, len(keys) - m - m * k), value=-1)  # whose hard negative a key is
+    logits = similarity_matrix(anchors, keys, similarity) / temperature
+    if hard_negative_weight != 1.0:
+        log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
+        logits = torch.where(negative_of == own[:, None], logits + log_alpha, logits)
     if left_out is not None:
-        logits = logits.masked_fill(left_out, -math.inf)
-    if queue is not None:
-        logits = torch.cat([logits, similarity_matrix(anchors, queue, similarity) / temperature], dim=1)
+        logits = logits.masked_fill(F.pad(left_out, (0, len(keys) - left_out.shape[1])), -math.inf)
     return F.cross_entropy(logits, own)
 
 

@@ -93,7 +93,7 @@ class ContrastiveObjective(Objective):
     def check_rows(self, views: int, labeled: bool) -> None:
         """Refuse labels: a contrast has no classes."""
         if labeled:
-            raise UserError("objective=simcse has no use for labels: set data.label_column=null, or objective=sbert")
+            raise UserError("a contrast has no use for labels: set data.label_column=null, or objective=sbert")
 
     def forward(
         self,

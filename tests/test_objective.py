@@ -38,7 +38,7 @@ def test_values_out_of_range_are_named(settings, name):
 
 
 def test_a_contrast_refuses_labels():
-    with pytest.raises(UserError, match="^objective=simcse has no use for labels: .*label_column=null"):
+    with pytest.raises(UserError, match="^a contrast has no use for labels: .*label_column=null"):
         ContrastiveObjective()(torch.randn(4, 2, 6), torch.zeros(4, dtype=torch.int64))
 
 
