@@ -38,6 +38,7 @@ def contrastive_loss(
     similarity: str = "cosine",
     first_row: int = 0,
     left_out: Tensor | None = None,
+    decoupled: bool = False,
 ) -> Tensor:
     """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
 
@@ -60,6 +61,7 @@ def contrastive_loss(
         first_row: the index in `positives` of the first anchor's own positive.
         left_out: [n, m + m k] bool, or None: which positives, and then which hard negatives row by row, take no part in
             the sum for an anchor; never its own positive.
+        decoupled: leave a row's own positive out of its sum (Yeh et al. 2022); a row without negatives has loss 0.
 
     Returns:
         The mean over the anchors, a scalar.
@@ -77,7 +79,15 @@ def contrastive_loss(
         logits = torch.where(negative_of == own[:, None], logits + log_alpha, logits)
     if left_out is not None:
         logits = logits.masked_fill(F.pad(left_out, (0, len(keys) - left_out.shape[1])), -math.inf)
-    return F.cross_entropy(logits, own)
+    return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
+
+
+def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
+    """The mean cross-entropy of rows without their own class in the sum; 0 of a row that has no other."""
+    others = logits.scatter(1, classes[:, None], -math.inf)
+    alone = others.isneginf().all(dim=1)
+    sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, as its gradient has to be
+    return (sums - logits.gather(1, classes[:, None]).squeeze(1)).masked_fill(alone, 0).mean()
 
 
 def siamese_softmax_loss(first: Tensor, second: Tensor, labels: Tensor, weights: Tensor) -> Tensor:

@@ -72,6 +72,7 @@ class ContrastiveObjective(Objective):
     """
 
     contrasts = True
+    decoupled: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -132,7 +133,14 @@ class ContrastiveObjective(Objective):
             similarity=self.similarity,
             first_row=own.first_row,
             left_out=left_out,
+            decoupled=self.decoupled,
         )
+
+
+class DecoupledContrastiveObjective(ContrastiveObjective):
+    """The same without a row's own positive among what it is contrasted with (Yeh et al. 2022)."""
+
+    decoupled = True
 
 
 class SoftmaxObjective(Objective):

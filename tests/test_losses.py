@@ -44,6 +44,30 @@ def test_equals_the_equation(rows, negatives, alpha, kind):
         assert single.item() == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(("negatives", "alpha", "kind"), product((0, 2), (1.0, 0.5), ("cosine", "dot")))
+def test_the_decoupled_loss_has_no_positive_in_its_sum(negatives, alpha, kind):
+    anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
+    hard = torch.randn(6, negatives, 3, dtype=torch.float64)
+    h, p, n, others = anchors.tolist(), positives.tolist(), hard.tolist(), queue.tolist()
+    expected = 0.0
+    for i in range(6):
+        contrasts = [p[j] for j in range(6) if j != i] + [own for j in range(6) if j != i for own in n[j]] + others
+        below = math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in contrasts)
+        below += alpha * math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in n[i])
+        expected += (math.log(below) - similarity(h[i], p[i], kind) / 0.5) / 6
+    options = {"temperature": 0.5, "hard_negative_weight": alpha, "similarity": kind, "decoupled": True}
+    assert contrastive_loss(anchors, positives, hard, queue, **options).item() == pytest.approx(expected)
+    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
+    assert torch.stack(halves).mean().item() == pytest.approx(expected)
+
+
+def test_a_row_without_negatives_has_no_decoupled_loss_and_no_gradient():
+    alone, positive = torch.randn(1, 3, requires_grad=True), torch.randn(1, 3)
+    loss = contrastive_loss(alone, positive, decoupled=True)
+    loss.backward()
+    assert loss.item() == 0 and not alone.grad.any()
+
+
 @pytest.mark.parametrize(("temperature", "kind"), [(0.05, "cosine"), (1.0, "cosine"), (2.0, "dot")])
 def test_a_queue_is_as_negatives_of_every_row(temperature, kind):
     anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)

@@ -3,12 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.errors import UserError
 from simcse_pl.losses import contrastive_loss, siamese_softmax_loss
-from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective, mean_similarities
+from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective, mean_similarities
 from tests.conftest import ROOT
 
 
@@ -35,6 +36,18 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
 def test_values_out_of_range_are_named(settings, name):
     with pytest.raises(UserError, match=name):
         ContrastiveObjective(**settings)
+
+
+def test_dcl_is_simcse_with_its_settings_but_decoupled():
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", ["objective=dcl", "objective.temperature=0.5"])
+    objective = instantiate(config.objective)
+    assert type(objective) is DecoupledContrastiveObjective
+    assert vars(objective) == vars(ContrastiveObjective(0.5))
+    embeddings = torch.randn(4, 3, 6)
+    views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
+    expected = contrastive_loss(*views, temperature=0.5, decoupled=True)
+    assert objective(embeddings) == expected != contrastive_loss(*views, temperature=0.5)
 
 
 def test_a_contrast_refuses_labels():
