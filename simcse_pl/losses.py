@@ -38,6 +38,7 @@ def contrastive_loss(
     similarity: str = "cosine",
     first_row: int = 0,
     left_out: Tensor | None = None,
+    false_negative_threshold: float | None = None,
     decoupled: bool = False,
 ) -> Tensor:
     """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
@@ -61,6 +62,9 @@ def contrastive_loss(
         first_row: the index in `positives` of the first anchor's own positive.
         left_out: [n, m + m k] bool, or None: which positives, and then which hard negatives row by row, take no part in
             the sum for an anchor; never its own positive.
+        false_negative_threshold: what is nearer to an anchor than this cosine is no negative of it, and takes no part
+            in its sum (DCLR, Zhou et al. 2022; GISTEmbed, Solatorio 2024); its own positive and hard negatives do,
+            however near. None for no such limit.
         decoupled: leave a row's own positive out of its sum (Yeh et al. 2022); a row without negatives has loss 0.
 
     Returns:
@@ -72,13 +76,18 @@ def contrastive_loss(
     k = 0 if hard_negatives is None else hard_negatives.shape[1]
     rows = torch.arange(m, device=anchors.device)
     own = rows[first_row : first_row + n]
-    negative_of = F.pad(rows.repeat_interleave(k), (m, len(keys) - m - m * k), value=-1)  # whose hard negative a key is
+    positive_of = F.pad(rows, (0, len(keys) - m), value=-1)  # the row that a key is the positive of
+    negative_of = F.pad(rows.repeat_interleave(k), (m, len(keys) - m - m * k), value=-1)
     logits = similarity_matrix(anchors, keys, similarity) / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
         logits = torch.where(negative_of == own[:, None], logits + log_alpha, logits)
     if left_out is not None:
         logits = logits.masked_fill(F.pad(left_out, (0, len(keys) - left_out.shape[1])), -math.inf)
+    if false_negative_threshold is not None:
+        near = similarity_matrix(anchors.detach(), keys.detach()) > false_negative_threshold
+        others = (positive_of != own[:, None]) & (negative_of != own[:, None])
+        logits = logits.masked_fill(near & others, -math.inf)
     return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
 
 

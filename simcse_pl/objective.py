@@ -66,6 +66,7 @@ class ContrastiveObjective(Objective):
         hard_negative_weight: alpha of equation 8, 0 or more; no effect where rows have no hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
         mask_duplicates: leave negatives that are a row's own sentences over again out of its loss (see duplicates).
+        false_negative_threshold: leave out, too, what is nearer to the anchor than this cosine, -1 to 1; None for none.
 
     Raises:
         UserError: a value out of range.
@@ -80,16 +81,21 @@ class ContrastiveObjective(Objective):
         hard_negative_weight: float = 1.0,
         similarity: str = "cosine",
         mask_duplicates: bool = False,
+        false_negative_threshold: float | None = None,
     ) -> None:
         super().__init__()
         check_amount("objective.temperature", temperature, may_be_zero=False)
         check_amount("objective.hard_negative_weight", hard_negative_weight)
         if similarity not in SIMILARITIES:
             raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
+        threshold = false_negative_threshold
+        if threshold is not None and not -1 <= threshold <= 1:
+            raise UserError(f"objective.false_negative_threshold={threshold}: it must be -1 to 1, or null")
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.similarity = similarity
         self.mask_duplicates = mask_duplicates
+        self.false_negative_threshold = false_negative_threshold
 
     def check_rows(self, views: int, labeled: bool) -> None:
         """Refuse labels: a contrast has no classes."""
@@ -133,6 +139,7 @@ class ContrastiveObjective(Objective):
             similarity=self.similarity,
             first_row=own.first_row,
             left_out=left_out,
+            false_negative_threshold=self.false_negative_threshold,
             decoupled=self.decoupled,
         )
 

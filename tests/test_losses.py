@@ -68,6 +68,32 @@ def test_a_row_without_negatives_has_no_decoupled_loss_and_no_gradient():
     assert loss.item() == 0 and not alone.grad.any()
 
 
+@pytest.mark.parametrize(("threshold", "negatives", "kind"), product((0.3, -0.2, 1.0), (0, 2), ("cosine", "dot")))
+def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kind):
+    anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
+    hard = torch.randn(6, negatives, 3, dtype=torch.float64)
+    h, p, n, others = anchors.tolist(), positives.tolist(), hard.tolist(), queue.tolist()
+    expected = 0.0
+    for i in range(6):
+        contrasts = [p[j] for j in range(6) if j != i] + [own for j in range(6) if j != i for own in n[j]] + others
+        kept = [own for own in contrasts if similarity(h[i], own, "cosine") <= threshold] + [p[i], *n[i]]
+        below = math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in kept)
+        expected += (math.log(below) - similarity(h[i], p[i], kind) / 0.5) / 6
+    options = {"temperature": 0.5, "similarity": kind, "false_negative_threshold": threshold}
+    assert contrastive_loss(anchors, positives, hard, queue, **options).item() == pytest.approx(expected)
+    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
+    assert torch.stack(halves).mean().item() == pytest.approx(expected)
+
+
+def test_where_nothing_is_a_negative_there_is_nothing_to_lose():
+    """All is nearer than -1, and has no gradient from the threshold either."""
+    for decoupled in (False, True):
+        anchors = torch.randn(4, 3, requires_grad=True)
+        loss = contrastive_loss(anchors, torch.randn(4, 3), false_negative_threshold=-1.0, decoupled=decoupled)
+        loss.backward()
+        assert loss.item() == 0 and not anchors.grad.any()
+
+
 @pytest.mark.parametrize(("temperature", "kind"), [(0.05, "cosine"), (1.0, "cosine"), (2.0, "dot")])
 def test_a_queue_is_as_negatives_of_every_row(temperature, kind):
     anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)

@@ -31,6 +31,8 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
         ({"hard_negative_weight": -1.0}, "hard_negative_weight"),
         ({"hard_negative_weight": float("inf")}, "hard_negative_weight"),
         ({"similarity": "euclid"}, "cosine, dot"),
+        ({"false_negative_threshold": 90}, "^objective.false_negative_threshold=90: it must be -1 to 1, or null$"),
+        ({"false_negative_threshold": float("nan")}, "false_negative_threshold"),
     ],
 )
 def test_values_out_of_range_are_named(settings, name):
@@ -48,6 +50,13 @@ def test_dcl_is_simcse_with_its_settings_but_decoupled():
     views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
     expected = contrastive_loss(*views, temperature=0.5, decoupled=True)
     assert objective(embeddings) == expected != contrastive_loss(*views, temperature=0.5)
+
+
+def test_a_threshold_leaves_out_what_is_nearer():
+    embeddings = torch.randn(6, 3, 4)
+    views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
+    expected = contrastive_loss(*views, false_negative_threshold=0.5)
+    assert ContrastiveObjective(false_negative_threshold=0.5)(embeddings) == expected != contrastive_loss(*views)
 
 
 def test_a_contrast_refuses_labels():
