@@ -44,7 +44,7 @@ def test_equals_the_equation(rows, negatives, alpha, kind):
         assert single.item() == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize(("negatives", "alpha", "kind"), product((0, 2), (1.0, 0.5), ("cosine", "dot")))
+@pytest.mark.parametrize(("negatives", "alpha", "kind"), [*product((0, 2), (1.0, 0.5), ("cosine", "dot"))])
 def test_the_decoupled_loss_has_no_positive_in_its_sum(negatives, alpha, kind):
     anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
     hard = torch.randn(6, negatives, 3, dtype=torch.float64)
@@ -68,7 +68,7 @@ def test_a_row_without_negatives_has_no_decoupled_loss_and_no_gradient():
     assert loss.item() == 0 and not alone.grad.any()
 
 
-@pytest.mark.parametrize(("threshold", "negatives", "kind"), product((0.3, -0.2, 1.0), (0, 2), ("cosine", "dot")))
+@pytest.mark.parametrize(("threshold", "negatives", "kind"), [*product((0.3, -0.2, 1.0), (0, 2), ("cosine", "dot"))])
 def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kind):
     anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
     hard = torch.randn(6, negatives, 3, dtype=torch.float64)

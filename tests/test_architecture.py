@@ -1,0 +1,65 @@
+"""The rules of docs/architecture.md: which way imports point, told from the source."""
+
+import ast
+
+import pytest
+
+from tests.conftest import ROOT
+
+ALONE = ("losses", "pooling", "metrics", "geometry", "directions", "postprocess")  # of Lightning and Hydra
+FRAMEWORKS = {"pytorch_lightning", "hydra", "omegaconf"}
+
+
+def name_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path):
+    """All that a file imports, wherever in it, by dotted names."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found - {"simcse_pl"}  # which imports nothing before it is asked for it
+
+
+IMPORTS = {name_of(path): imports(path) for path in sorted((ROOT / "simcse_pl").rglob("*.py"))}
+
+
+def reached_from(module):
+    """What a module imports, and what that imports, as long as it is the project's."""
+    reached, ahead = set(), {module}
+    while ahead:
+        found = set().union(*(IMPORTS.get(name, set()) for name in ahead))
+        ahead, reached = found - reached, reached | found
+    return reached
+
+
+def modules(*rooms):
+    found = [name for name in IMPORTS for room in rooms if f"{name}.".startswith(f"simcse_pl.{room}.")]
+    assert len(found) >= len(rooms)
+    return found
+
+
+@pytest.mark.parametrize("module", modules(*ALONE))
+def test_the_science_can_be_read_and_used_alone(module):
+    assert not {name.partition(".")[0] for name in reached_from(module)} & FRAMEWORKS
+
+
+@pytest.mark.parametrize("module", modules("evaluation"))
+def test_evaluation_never_sees_a_model(module):
+    assert not reached_from(module) & {"simcse_pl.encoder", "simcse_pl.backbone", "simcse_pl.module", "transformers"}
+
+
+@pytest.mark.parametrize("module", modules("distributed"))
+def test_one_file_alone_knows_of_ranks(module):
+    knowing = {name for name, found in IMPORTS.items() if "torch.distributed" in found}
+    assert knowing == {module}
+
+
+def test_nothing_imports_the_front_doors():
+    doors = {"train", "evaluate"}
+    assert not [name for name, found in IMPORTS.items() if found & doors]
+    assert not [name for name, found in IMPORTS.items() if "simcse_pl.front_door" in found and "front_door" not in name]
