@@ -88,7 +88,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.by_hand), 3])
 def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch):
     folder = make_model("bert")
     with mp.Manager() as manager:

@@ -197,7 +197,7 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", [["trainer=cpu"], DDP])
+@pytest.mark.parametrize("trainer", [["trainer=cpu"], pytest.param(DDP, marks=pytest.mark.by_hand)])
 def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, trainer):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"

@@ -40,7 +40,7 @@ class Target:
 
     files: Mapping[str, Sequence[bytes]]
     read: Callable[[Path], Any]
-    runs: int = 600
+    runs: int = 300
     seal: Callable[[dict[str, bytes]], None] = field(default=lambda files: None)
     names_file: bool = True
 

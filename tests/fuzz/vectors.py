@@ -38,7 +38,7 @@ def _index(kind: str) -> Target:
         SentenceIndex.load(folder, encode).search(["A dog."], 2)
 
     index = SentenceIndex.build(encode, _SENTENCES, kind)
-    return Target(files_under(index.save), read, 500, _seal_index)
+    return Target(files_under(index.save), read, 250, _seal_index)
 
 
 def _seal_index(files: dict[str, bytes]) -> None:
@@ -56,7 +56,7 @@ def _postprocess(fitted: PostProcess) -> Target:
         with contextlib.suppress(UserError):  # what is out of float32's range is told, and of no file
             loaded.transform(torch.ones(2, 4))
 
-    return Target(files_under(fitted.save), read, 500)
+    return Target(files_under(fitted.save), read, 250)
 
 
 _X = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
