@@ -85,6 +85,32 @@ def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kin
     assert torch.stack(halves).mean().item() == pytest.approx(expected)
 
 
+def test_what_is_as_near_as_the_threshold_is_a_negative():
+    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    assert contrastive_loss(same, same, false_negative_threshold=1.0).item() == pytest.approx(math.log(2))
+
+
+def test_what_is_left_out_is_in_no_sum_and_the_queue_beside_it_is():
+    anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)
+    hard = torch.randn(4, 2, 5, dtype=torch.float64)
+    left_out = torch.rand(4, 12) > 0.5
+    left_out[range(4), range(4)] = False
+    keys = [*positives.tolist(), *hard.flatten(0, 1).tolist(), *queue.tolist()]
+    expected = 0.0
+    for i, anchor in enumerate(anchors.tolist()):
+        kept = [key for j, key in enumerate(keys) if j >= 12 or not left_out[i, j]]
+        below = math.fsum(math.exp(similarity(anchor, key, "cosine")) for key in kept)
+        expected += (math.log(below) - similarity(anchor, keys[i], "cosine")) / 4
+    loss = contrastive_loss(anchors, positives, hard, queue, temperature=1.0, left_out=left_out)
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_the_weight_is_of_hard_negatives_and_of_no_queue():
+    anchors, positives, queue = torch.randn(3, 4, 5)
+    weighted = contrastive_loss(anchors, positives, queue=queue, hard_negative_weight=0.5)
+    torch.testing.assert_close(weighted, contrastive_loss(anchors, positives, queue=queue))
+
+
 def test_where_nothing_is_a_negative_there_is_nothing_to_lose():
     """All is nearer than -1, and has no gradient from the threshold either."""
     for decoupled in (False, True):
