@@ -98,7 +98,7 @@ def assert_told_and_whole(done, folder, reason):
         assert not path.name.startswith(".saving-"), path
         if path.is_file() and "wandb" not in path.parts:
             READERS.get(path.suffix, lambda path: None)(path)
-    assert not list((folder / "tmp").iterdir())
+    assert {path.name for path in (folder / "tmp").iterdir()} <= {".ses"}  # which is ONNX Runtime's
 
 
 def some(places, count):
