@@ -1,5 +1,5 @@
 # make run: train on the project's sample.  make test: the tests.
-# make claims: train what the README gives scores of, and check them (8 minutes).  make check: style and types.
+# make claims: train what the README gives scores of, and check them (10 minutes).  make check: style and types.
 # Each sets up what it needs: an activated environment is used as it is, else .venv is made with $(PYTHON).
 PYTHON ?= python3
 ENV := $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)

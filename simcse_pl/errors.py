@@ -82,7 +82,7 @@ def check_seed(seed: int) -> None:
 
 
 def check_amount(option: str, value: float, may_be_zero: bool = True) -> None:
-    """Refuse a number that is below 0, infinite or none; and 0 itself, where it may not be.
+    """Refuse a number that is below 0, infinite or nan; and 0 itself, where it may not be.
 
     Args:
         option: its name.

@@ -44,21 +44,31 @@ def test_equals_the_equation(rows, negatives, alpha, kind):
         assert single.item() == pytest.approx(expected, abs=1e-4)
 
 
+def others_of(i, positives, hard, queue):
+    """What row i is contrasted with, but for its own positive and hard negatives."""
+    rows = [j for j in range(len(positives)) if j != i]
+    return [positives[j].tolist() for j in rows] + [own for j in rows for own in hard[j].tolist()] + queue.tolist()
+
+
+def assert_loss(below, anchors, positives, hard, queue, **options):
+    """The mean of the rows, whose sums below the fraction are given; whole, and half by half."""
+    pairs = zip(below, anchors.tolist(), positives.tolist(), strict=True)
+    rows = [math.log(own) - similarity(h, p, options["similarity"]) / options["temperature"] for own, h, p in pairs]
+    expected = pytest.approx(math.fsum(rows) / len(rows))
+    assert contrastive_loss(anchors, positives, hard, queue, **options).item() == expected
+    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
+    assert torch.stack(halves).mean().item() == expected
+
+
 @pytest.mark.parametrize(("negatives", "alpha", "kind"), [*product((0, 2), (1.0, 0.5), ("cosine", "dot"))])
 def test_the_decoupled_loss_has_no_positive_in_its_sum(negatives, alpha, kind):
     anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
-    hard = torch.randn(6, negatives, 3, dtype=torch.float64)
-    h, p, n, others = anchors.tolist(), positives.tolist(), hard.tolist(), queue.tolist()
-    expected = 0.0
-    for i in range(6):
-        contrasts = [p[j] for j in range(6) if j != i] + [own for j in range(6) if j != i for own in n[j]] + others
-        below = math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in contrasts)
-        below += alpha * math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in n[i])
-        expected += (math.log(below) - similarity(h[i], p[i], kind) / 0.5) / 6
+    hard, below = torch.randn(6, negatives, 3, dtype=torch.float64), []
+    for i, h in enumerate(anchors.tolist()):
+        others = [math.exp(similarity(h, own, kind) / 0.5) for own in others_of(i, positives, hard, queue)]
+        below.append(math.fsum(others + [alpha * math.exp(similarity(h, own, kind) / 0.5) for own in hard[i].tolist()]))
     options = {"temperature": 0.5, "hard_negative_weight": alpha, "similarity": kind, "decoupled": True}
-    assert contrastive_loss(anchors, positives, hard, queue, **options).item() == pytest.approx(expected)
-    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
-    assert torch.stack(halves).mean().item() == pytest.approx(expected)
+    assert_loss(below, anchors, positives, hard, queue, **options)
 
 
 def test_a_row_without_negatives_has_no_decoupled_loss_and_no_gradient():
@@ -71,18 +81,13 @@ def test_a_row_without_negatives_has_no_decoupled_loss_and_no_gradient():
 @pytest.mark.parametrize(("threshold", "negatives", "kind"), [*product((0.3, -0.2, 1.0), (0, 2), ("cosine", "dot"))])
 def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kind):
     anchors, positives, queue = torch.randn(3, 6, 3, dtype=torch.float64)
-    hard = torch.randn(6, negatives, 3, dtype=torch.float64)
-    h, p, n, others = anchors.tolist(), positives.tolist(), hard.tolist(), queue.tolist()
-    expected = 0.0
-    for i in range(6):
-        contrasts = [p[j] for j in range(6) if j != i] + [own for j in range(6) if j != i for own in n[j]] + others
-        kept = [own for own in contrasts if similarity(h[i], own, "cosine") <= threshold] + [p[i], *n[i]]
-        below = math.fsum(math.exp(similarity(h[i], own, kind) / 0.5) for own in kept)
-        expected += (math.log(below) - similarity(h[i], p[i], kind) / 0.5) / 6
+    hard, below = torch.randn(6, negatives, 3, dtype=torch.float64), []
+    for i, h in enumerate(anchors.tolist()):
+        kept = [own for own in others_of(i, positives, hard, queue) if similarity(h, own, "cosine") <= threshold]
+        kept += [positives[i].tolist(), *hard[i].tolist()]
+        below.append(math.fsum(math.exp(similarity(h, own, kind) / 0.5) for own in kept))
     options = {"temperature": 0.5, "similarity": kind, "false_negative_threshold": threshold}
-    assert contrastive_loss(anchors, positives, hard, queue, **options).item() == pytest.approx(expected)
-    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
-    assert torch.stack(halves).mean().item() == pytest.approx(expected)
+    assert_loss(below, anchors, positives, hard, queue, **options)
 
 
 def test_what_is_as_near_as_the_threshold_is_a_negative():

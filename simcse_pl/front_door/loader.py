@@ -29,8 +29,7 @@ class _CheckedFiles(ConfigRepository):
         source = self._find_object_source(config_path, ObjectType.CONFIG)
         if source is None or source.scheme() != "file":
             return super().load_config(config_path)
-        file = Path(source.path, config_path).with_suffix(".yaml")
-        with reading(file):
+        with reading(Path(source.path, source._normalize_file_name(config_path))):
             return super().load_config(config_path)
 
 
@@ -57,7 +56,7 @@ class CheckedLoader(ConfigLoaderImpl):
             names = dict.fromkeys(self._names(config_name, overrides, run_mode))
             raise UserError(explained(error, names)) from error
         except RecursionError as error:
-            raise UserError("a config has itself among its defaults, or in one of its aliases") from error
+            raise UserError("a config has itself among its defaults") from error
         check_trust(config, overrides, _allowed(overrides))
         return config
 

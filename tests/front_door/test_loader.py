@@ -3,6 +3,8 @@
 import hydra._internal.hydra
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import create_config_search_path
+from hydra.types import RunMode
 
 from simcse_pl.errors import UserError
 from simcse_pl.front_door.loader import CheckedLoader
@@ -30,3 +32,12 @@ def test_names_are_those_of_the_groups_chosen(composed):
 
 def test_what_is_right_is_composed(composed):
     assert composed("train", "model=bert", "+trainer.limit_val_batches=1").trainer.limit_val_batches == 1
+
+
+@pytest.mark.parametrize("name", ["theirs", "theirs-v1.2"])
+def test_a_file_may_have_dots_in_its_name(name, tmp_path):
+    (tmp_path / "main.yaml").write_text(f"defaults: [{{part: {name}}}]\n")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / f"{name}.yaml").write_text("x: 3\n")
+    loader = CheckedLoader(create_config_search_path(str(tmp_path)))
+    assert loader.load_configuration("main", [], RunMode.RUN).part.x == 3
