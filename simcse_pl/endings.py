@@ -6,9 +6,8 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, WriteError, one_line
+from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, WriteError, one_line, origins
 
 
 def tell(error: Exception, debug: bool, to_debug: str) -> int:
@@ -19,7 +18,7 @@ def tell(error: Exception, debug: bool, to_debug: str) -> int:
         debug: print the traceback instead.
         to_debug: the option that does so.
     """
-    causes = list(_causes(error))
+    causes = list(origins(error, contexts=_hides_its_cause))
     known = next((cause for cause in causes if _is_the_users(cause) or isinstance(cause, FailureError)), None)
     refused = next((cause for cause in causes if isinstance(cause, OSError)), None)  # by the system
     if refused:
@@ -55,10 +54,5 @@ def _is_the_users(error: BaseException) -> bool:
     return isinstance(error, mistakes) or type(error).__name__ == "MisconfigurationException"  # no such device, say
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: list[BaseException] = []  # under a debugger OmegaConf has errors that are their own cause
-    while error is not None and error not in seen:
-        seen.append(error)
-        yield error
-        hidden = error.__context__ if type(error).__module__ == "omegaconf.errors" else None
-        error = error.__cause__ or hidden
+def _hides_its_cause(error: BaseException) -> bool:
+    return type(error).__module__ == "omegaconf.errors"

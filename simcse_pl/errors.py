@@ -5,7 +5,7 @@ import math
 import re
 import reprlib
 import signal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +64,20 @@ def one_line(error: BaseException) -> str:
     """The first line of what an exception says, or its class where it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def origins(error: BaseException | None, contexts: Callable[[BaseException], bool]) -> Iterator[BaseException]:
+    """An exception, the one that it was raised from, and so on.
+
+    Args:
+        error: the last of them.
+        contexts: of which exceptions the one that was being handled counts as well, where there is no other.
+    """
+    seen: list[BaseException] = []  # under a debugger OmegaConf has errors that are their own cause
+    while error is not None and error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or (error.__context__ if contexts(error) else None)
 
 
 def did_you_mean(name: str, names: Collection[str]) -> str:

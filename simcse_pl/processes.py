@@ -16,7 +16,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line
+from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line, origins
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
@@ -153,10 +153,12 @@ def killed_workers_told() -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:  # torch's, from wherever the training process was
-        if not one_line(error).startswith("DataLoader worker"):
+    except Exception as error:  # torch raises its own wherever the process is; a library there may make it another
+        lines = map(one_line, origins(error, contexts=lambda error: True))
+        told = next((line for line in lines if line.startswith("DataLoader worker")), None)
+        if told is None:
             raise
-        what = one_line(error).rstrip(". ")
+        what = told.rstrip(". ")
         raise FailureError(f"{what}; resume=auto goes on, and data.num_workers=0 takes less memory") from error
 
 

@@ -14,6 +14,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from simcse_pl.errors import FailureError
+from simcse_pl.processes import killed_workers_told
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
 
@@ -163,10 +165,32 @@ def test_a_loaders_process_that_is_killed_is_told_and_the_run_goes_on(commands, 
     (line,) = told_by(done)
     assert done.returncode == 1
     assert re.fullmatch(
-        r"error: DataLoader worker \(pid \d+\) is killed by signal: Killed; "
+        r"error: DataLoader worker \(pid(\(s\))? \d+\) (is killed by signal: Killed|exited unexpectedly); "
         "resume=auto goes on, and data.num_workers=0 takes less memory",
         line,
     )
     done = forks_of_session.run(*given, environment=environment())
     assert done.returncode == 0 and json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 4
     assert "going on from step 2" in done.stdout
+
+
+@killed_workers_told()
+def killed_amid_a_library(says_from):
+    """As inspect.getfullargspec does, when the signal comes while it is at work."""
+    try:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+    except RuntimeError as error:
+        if says_from:
+            raise TypeError("unsupported callable") from error
+        raise TypeError("unsupported callable")  # noqa: B904
+
+
+@pytest.mark.parametrize("says_from", [True, False])
+def test_it_is_told_where_a_library_made_another_error_of_it(says_from):
+    with pytest.raises(FailureError, match=r"^DataLoader worker \(pid 7\) is killed by signal: Killed; resume=auto"):
+        killed_amid_a_library(says_from)
+
+
+def test_other_errors_of_a_run_are_left_as_they_are():
+    with pytest.raises(RuntimeError, match="^out of memory$"), killed_workers_told():
+        raise RuntimeError("out of memory")
