@@ -1,5 +1,6 @@
 """The processes of a run: a sweep's jobs on several devices, and ranks that watch each other."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError
 
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
+_GRACE_OF_TORCH = 10.0  # which looks after those that prepare batches every 5
+_AFTER_A_KILL = "resume=auto goes on, and data.num_workers=0 takes less memory"
 _TO_END = {  # a job: Ctrl-C has told it as well, and SIGTERM lets it write a checkpoint
     signal.SIGINT: [(2.0, signal.SIGINT), (15.0, signal.SIGKILL)],
     signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
@@ -145,25 +149,59 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
 
 
 @contextmanager
-def killed_workers_told() -> Iterator[None]:
+def watched_workers() -> Iterator[None]:
     """Say in one line that a process which prepares batches was killed, as the kernel does where memory is short.
+
+    Mostly torch raises an error, wherever this process is. But one that is killed with a lock in its hand leaves torch
+    waiting for ever, and one amid a batch leaves it a connection that was reset.
 
     Raises:
         FailureError: one was.
     """
+    over = threading.Event()
+    killed = _KilledWorkers()
+    threading.Thread(target=_watch_workers, args=(killed, over), daemon=True).start()
     try:
         yield
-    except Exception as error:  # torch raises its own wherever the process is; a library there may make it another
-        lines = map(one_line, origins(error, contexts=lambda error: True))
-        told = next((line for line in lines if line.startswith("DataLoader worker")), None)
-        if told is None:
+    except Exception as error:
+        lines = map(
+            one_line, origins(error, contexts=lambda error: True)
+        )  # a library may have made another error of it
+        line = (
+            next((line.rstrip(". ") for line in lines if line.startswith("DataLoader worker")), None) or killed.line()
+        )
+        if line is None:
             raise
-        what = told.rstrip(". ")
-        raise FailureError(f"{what}; resume=auto goes on, and data.num_workers=0 takes less memory") from error
+        raise FailureError(f"{line}; {_AFTER_A_KILL}") from error
+    finally:
+        over.set()
+
+
+class _KilledWorkers:
+    """Those that were ended by a signal, among the processes that load data, which are all that training forks."""
+
+    def __init__(self) -> None:
+        self._workers: set[BaseProcess] = set()
+
+    def line(self) -> str | None:
+        """What has happened to the first, if to any; torch itself ends them by SIGTERM."""
+        self._workers.update(multiprocessing.active_children())
+        for worker in self._workers:
+            number = -(worker.exitcode or 0)
+            if number > 0 and number not in _TO_END:
+                return f"DataLoader worker (pid {worker.pid}) was ended by {signal.Signals(number).name}"
+        return None
 
 
 def _watched_here(processes: Sequence[subprocess.Popen[Any]]) -> None:
     """In the place of Lightning's own watch, which kills rank 0 where the others have ended before it, as told to."""
+
+
+def _watch_workers(killed: _KilledWorkers, over: threading.Event) -> None:
+    while not over.wait(_EVERY):
+        if (line := killed.line()) and not over.wait(_GRACE_OF_TORCH):
+            print(f"error: {line}; {_AFTER_A_KILL}", file=sys.stderr, flush=True)
+            os._exit(1)
 
 
 def _watch_parent(process: int, rank: int, over: threading.Event) -> None:

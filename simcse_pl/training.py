@@ -17,7 +17,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.module import SimCSEModule
-from simcse_pl.processes import killed_workers_told
+from simcse_pl.processes import watched_workers
 from simcse_pl.resume import RunRecord
 
 
@@ -47,7 +47,7 @@ def train_and_test(
         if best.monitor not in record.before:
             metrics = ", ".join(record.before)
             raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {metrics}")
-    with killed_workers_told():
+    with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")

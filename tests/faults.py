@@ -7,6 +7,7 @@ does, too.
 
 import errno
 import multiprocessing
+import multiprocessing.synchronize
 import os
 import resource
 import signal
@@ -70,6 +71,27 @@ def kill_worker(n: int) -> None:
         return original(*arguments, **options)
 
     SimCSEModule.training_step = counted  # type: ignore[method-assign]
+
+
+def kill_worker_with_lock(n: int) -> None:
+    """Kill a process that loads data in its n-th look at what tells it to end, whose lock it holds."""
+    from torch.utils.data import get_worker_info
+
+    from simcse_pl import processes
+
+    processes._GRACE_OF_TORCH = 1.0
+    calls, original = 0, multiprocessing.synchronize.Event.is_set
+
+    def counted(self: Any) -> bool:
+        nonlocal calls
+        if get_worker_info() is not None:
+            calls += 1
+            if calls == n:
+                with self._cond:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        return original(self)
+
+    multiprocessing.synchronize.Event.is_set = counted  # type: ignore[method-assign]
 
 
 def file_limit(size: int) -> None:

@@ -5,7 +5,11 @@ A command's places to write are counted in a run that ends well; then each run i
 
 import csv
 import json
+import multiprocessing
+import os
 import re
+import signal
+import time
 
 import numpy as np
 import pandas as pd
@@ -15,7 +19,7 @@ import yaml
 from safetensors.torch import load_file
 
 from simcse_pl.errors import FailureError
-from simcse_pl.processes import killed_workers_told
+from simcse_pl.processes import watched_workers
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
 
@@ -158,23 +162,24 @@ def test_every_place_that_cannot_be_written_to(name, how, run, places, tmp_path)
         assert done.returncode == 0, done.stderr
 
 
-def test_a_loaders_process_that_is_killed_is_told_and_the_run_goes_on(commands, forks_of_session, tmp_path):
+@pytest.mark.parametrize("how", ["kill_worker", "kill_worker_with_lock"])
+def test_a_loaders_process_that_is_killed_is_told_and_the_run_goes_on(how, commands, forks_of_session, tmp_path):
     given = [*commands["train"](tmp_path), "data.num_workers=1", "trainer.max_steps=4", "trainer.max_epochs=9"]
     given = [option for option in given if option != "trainer.max_steps=1"]
-    done = forks_of_session.run(*given, environment=environment(), fault=["kill_worker", 3])
+    done = forks_of_session.run(*given, environment=environment(), fault=[how, 3])
     (line,) = told_by(done)
     assert done.returncode == 1
     assert re.fullmatch(
-        r"error: DataLoader worker \(pid(\(s\))? \d+\) (is killed by signal: Killed|exited unexpectedly); "
-        "resume=auto goes on, and data.num_workers=0 takes less memory",
+        r"error: DataLoader worker \(pid(\(s\))? \d+\) (is killed by signal: Killed|exited unexpectedly|was ended by "
+        r"SIGKILL); resume=auto goes on, and data.num_workers=0 takes less memory",
         line,
     )
     done = forks_of_session.run(*given, environment=environment())
     assert done.returncode == 0 and json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 4
-    assert "going on from step 2" in done.stdout
+    assert "going on from step" in done.stdout
 
 
-@killed_workers_told()
+@watched_workers()
 def killed_amid_a_library(says_from):
     """As inspect.getfullargspec does, when the signal comes while it is at work."""
     try:
@@ -191,6 +196,28 @@ def test_it_is_told_where_a_library_made_another_error_of_it(says_from):
         killed_amid_a_library(says_from)
 
 
+@watched_workers()
+def killed_amid_a_batch(worker, number):
+    time.sleep(0.5)  # it is seen alive
+    os.kill(worker.pid, number)
+    worker.join()
+    raise ConnectionResetError(104, "Connection reset by peer")
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "line"),
+    [
+        (signal.SIGKILL, FailureError, r"DataLoader worker \(pid \d+\) was ended by SIGKILL; resume=auto goes on"),
+        (signal.SIGTERM, ConnectionResetError, "Connection reset by peer"),
+    ],
+)
+def test_it_is_told_where_torch_has_only_a_lost_connection(number, error, line):
+    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    worker.start()
+    with pytest.raises(error, match=line):
+        killed_amid_a_batch(worker, number)
+
+
 def test_other_errors_of_a_run_are_left_as_they_are():
-    with pytest.raises(RuntimeError, match="^out of memory$"), killed_workers_told():
+    with pytest.raises(RuntimeError, match="^out of memory$"), watched_workers():
         raise RuntimeError("out of memory")
