@@ -11,9 +11,12 @@ from hydra import compose, initialize_config_dir
 from hydra.conf import ConfigSourceInfo
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.errors import UserError
+from simcse_pl.front_door.options import TrainOptions
+from simcse_pl.front_door.types import check_types
+from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
 from simcse_pl.sweep import (
     finished_job,
@@ -79,11 +82,13 @@ def test_batch_sizes_are_those_of_the_size(size, sizes, composed):
 def test_every_row_of_every_sweep_composes(sweep, size, composed):
     config = composed(f"sweep={sweep}", f"size={size}", "logger=csv")
     assert config.size == size and config.hydra.sweeper.params
+    with open_dict(config):
+        del config.hydra
+    check_types(config, SimCSEModule, TrainOptions)
     for row in rows_of(config) if config.sweep.get("rows") else [None]:
         if row:
             config.sweep.row = row
         job = with_row(config).copy()
-        del job.hydra
         OmegaConf.resolve(job)
         assert not OmegaConf.missing_keys(job)
         assert job.data.train is not None and (job.trainer.max_steps == 60) == (size == "mini")
