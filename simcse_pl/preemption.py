@@ -23,10 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class Preemption(Callback):
-    """Told to stop by SIGTERM, as a cluster does, all ranks end after the same batch, with a checkpoint.
+    """Told to stop by Ctrl-C, or by SIGTERM as a cluster does, all ranks end after the same batch, with a checkpoint.
 
-    Under SLURM the job is put into the queue again. What submitit runs is told by submitit's own signal, SIGUSR2 where
-    SUBMITIT_PREEMPT_SIGNAL names no other, and it is submitit that starts it again.
+    A second Ctrl-C does not wait for it. By SIGTERM, under SLURM the job is put into the queue again. What submitit runs
+    is told by submitit's own signal, SIGUSR2 where SUBMITIT_PREEMPT_SIGNAL names no other, and it is submitit that
+    starts it again.
 
     Args:
         path: of the checkpoint.
@@ -34,7 +35,7 @@ class Preemption(Callback):
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
-        self._told = False
+        self._told: int | None = None  # the signal
         self._start_again: Callable[[], Any] = _requeue
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -44,6 +45,7 @@ class Preemption(Callback):
         """
         if threading.current_thread() is not threading.main_thread():
             return
+        signal.signal(signal.SIGINT, self._note)
         submitits = submitits_signal()
         before = signal.signal(submitits or signal.SIGTERM, self._note)
         if submitits and callable(before):
@@ -58,7 +60,11 @@ class Preemption(Callback):
     on_test_start = on_validation_start
 
     def _note(self, number: int, frame: Any) -> None:
-        self._told = True
+        self._told = number
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if is_first_process():  # print may be what was interrupted, and is not to be called amid itself
+                os.write(2, b"\ninterrupted: training stops after this batch; Ctrl-C again stops it now\n")
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Ask all ranks whether one was told, and stop then: the batch before is logged, and validated if it was due.
@@ -66,8 +72,9 @@ class Preemption(Callback):
         Raises:
             Stopped: one was.
         """
-        if not sum_over_ranks(torch.tensor(float(self._told), device=pl_module.device)):
+        if not sum_over_ranks(torch.tensor(float(self._told is not None), device=pl_module.device)):
             return
+        told = self._told or signal.SIGTERM  # another rank was
         progress = trainer.fit_loop.epoch_loop.batch_progress
         progress.total.ready -= 1  # the batch that has begun will be the first to be trained on
         progress.current.ready -= 1
@@ -79,10 +86,11 @@ class Preemption(Callback):
         try:
             if trainer.is_global_zero:
                 print(f"stopped after step {trainer.global_step}: resume=auto goes on", file=sys.stderr, flush=True)
-                self._start_again()
+                if told != signal.SIGINT:
+                    self._start_again()
         finally:
             trainer.strategy.barrier()  # a rank that ends before may take the job down
-        raise Stopped(signal.SIGTERM)
+        raise Stopped(signal.SIGINT if told == signal.SIGINT else signal.SIGTERM)
 
 
 def _stop_at_once(number: int, frame: Any) -> None:

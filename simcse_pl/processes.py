@@ -24,8 +24,8 @@ _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
 _GRACE_OF_TORCH = 10.0  # which looks after those that prepare batches every 5
 _AFTER_A_KILL = "resume=auto goes on, and data.num_workers=0 takes less memory"
-_TO_END = {  # a job: Ctrl-C has told it as well, and SIGTERM lets it write a checkpoint
-    signal.SIGINT: [(2.0, signal.SIGINT), (15.0, signal.SIGKILL)],
+_TO_END = {  # a job, which writes a checkpoint first; Ctrl-C has told it as well
+    signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],
     signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
 }
 _STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too

@@ -30,9 +30,10 @@ def trainer(tmp_path):
 
 @pytest.fixture
 def preemption(tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Preemption(tmp_path / "last.ckpt")
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_test_start"])
@@ -83,6 +84,20 @@ def test_told_it_saves_and_asks_slurm_for_another_turn(
     assert capsys.readouterr().err == "stopped after step 7: resume=auto goes on\n"
     asked = tmp_path / "asked"
     assert (asked.read_text().strip() if asked.exists() else None) == expected
+
+
+def test_interrupted_it_saves_and_asks_for_no_other_turn(preemption, trainer, monkeypatch, capfd):
+    monkeypatch.setattr(preemption, "_start_again", lambda: trainer.saved.append("requeued"))
+    preemption.on_train_start(trainer, MODULE)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Stopped) as stopped:
+        preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    assert stopped.value.code == 130 and trainer.saved == ["curves", preemption.path]
+    told, stopped_after = capfd.readouterr().err.split("\n")[1:3]
+    assert told == "interrupted: training stops after this batch; Ctrl-C again stops it now"
+    assert stopped_after == "stopped after step 7: resume=auto goes on"
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_without_scontrol_it_still_stops(preemption, trainer, monkeypatch, caplog):

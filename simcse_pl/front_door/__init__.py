@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.endings import tell
-from simcse_pl.errors import UserError, check_seed, one_line
+from simcse_pl.errors import UserError, check_seed, one_line, origins
 from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
@@ -46,7 +47,7 @@ _EXPECTED = (
 
 
 def run(main: Callable[[], Any]) -> None:
-    """Run a front door: a user's mistake is one line and status 2, any other failure one line and status 1.
+    """Run a front door: a user's mistake is one line and status 2, any other failure one line and status 1, Ctrl-C 130.
 
     With `debug=true` among the options, whatever it is keeps its traceback.
 
@@ -62,8 +63,18 @@ def run(main: Callable[[], Any]) -> None:
         _read_command_line()
         main()
         sys.stdout.flush()
-    except Exception as error:
+    except BaseException as error:
+        if _interrupted(error):
+            print("interrupted", file=sys.stderr)
+            raise SystemExit(128 + signal.SIGINT) from None
+        if not isinstance(error, Exception):
+            raise
         raise SystemExit(tell(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether it was Ctrl-C: Lightning makes status 1 of it, and a library amid whose work it comes, its own error."""
+    return any(isinstance(one, KeyboardInterrupt) for one in origins(error, contexts=lambda error: True))
 
 
 def _save_config(config: DictConfig, name: str, folder: Path) -> None:
@@ -125,6 +136,8 @@ def failures_apart(
                 check_seed(config.seed)
                 return task(config)
             except Exception as error:
+                if _interrupted(error):
+                    raise KeyboardInterrupt from None  # which ends a multirun too
                 status = tell(_in_our_words(error), config.debug is True, _TO_DEBUG)
                 if HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several():
                     return None

@@ -3,9 +3,12 @@
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 from simcse_pl import front_door
 from simcse_pl.errors import UserError
+
+CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,28 @@ def test_the_users_mistake_is_found_among_the_causes(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         front_door.run(main)
     assert (end.value.code, capsys.readouterr().err) == (2, "error: x=1: no\n")
+
+
+def amid_a_library():
+    try:
+        raise KeyboardInterrupt
+    finally:
+        None.flags  # as OmegaConf does
+
+
+def as_lightning_ends():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+@pytest.mark.parametrize("task", [amid_a_library, as_lightning_ends])
+@pytest.mark.parametrize(
+    "door", [lambda task: task, lambda task: lambda: front_door.failures_apart()(lambda _: task())(CONFIG)]
+)
+def test_ctrl_c_is_told_whatever_is_made_of_it(task, door, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit) as end:
+        front_door.run(door(task))
+    assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
