@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class Preemption(Callback):
     """Told to stop by Ctrl-C, or by SIGTERM as a cluster does, all ranks end after the same batch, with a checkpoint.
 
-    A second Ctrl-C does not wait for it. By SIGTERM, under SLURM the job is put into the queue again. What submitit runs
-    is told by submitit's own signal, SIGUSR2 where SUBMITIT_PREEMPT_SIGNAL names no other, and it is submitit that
+    A second Ctrl-C does not wait for it. By SIGTERM, under SLURM the job is put into the queue again. What submitit
+    runs is told by submitit's own signal, SIGUSR2 where SUBMITIT_PREEMPT_SIGNAL names no other, and it is submitit that
     starts it again.
 
     Args:

@@ -56,7 +56,7 @@ def amid_a_library():
     try:
         raise KeyboardInterrupt
     finally:
-        None.flags  # as OmegaConf does
+        raise AttributeError("'NoneType' object has no attribute '_invalidate_flags_cache'")  # OmegaConf's
 
 
 def as_lightning_ends():
