@@ -1,0 +1,178 @@
+"""Every command of the documentation is one that the project takes, its links lead somewhere, and the recipes run.
+
+Commands are read out of the pages. What a front door is given composes, and its values have the right types; what a
+command is given parses; targets, extras and test files exist.
+"""
+
+import argparse
+import itertools
+import json
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from simcse_pl.command_line import Parser
+from simcse_pl.front_door.options import EvaluateOptions, TrainOptions
+from simcse_pl.front_door.types import check_types
+from simcse_pl.module import SimCSEModule
+from tests.conftest import ROOT
+from tests.test_config import composed
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = ("wandb", "curl", "coverage", "printf", "mkdir", "mutmut")  # programs that are not the project's
+PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join(('python', 'make', 'pip', 'torchrun', 'sbatch', *OTHERS))}) ")
+GIVEN_TO = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,)}
+
+
+def lines_of(page):
+    """Its indented lines, each with what goes on after a backslash."""
+    return re.findall(r"^    (\S.*)$", page.read_text().replace("\\\n", " "), flags=re.MULTILINE)
+
+
+def commands_of(page):
+    """The words of each command among them; those that start ranks or jobs are what they start."""
+    for line in lines_of(page):
+        if not PROGRAMS.match(line):
+            continue
+        for command in line.split(" && "):
+            words = [word for word in shlex.split(command, comments=True) if not re.match("[A-Z_]+=", word)]
+            if words[0] == "sbatch":
+                words = shlex.split(words[-1])
+            yield ["python", *words[words.index("train.py") :]] if "train.py" in words else words
+
+
+COMMANDS = [pytest.param(words, id=f"{page.name}: {' '.join(words)}") for page in PAGES for words in commands_of(page)]
+
+
+def jobs_of(overrides):
+    """The options of each job of a sweep."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return itertools.chain.from_iterable(BasicSweeper.split_arguments(parsed, max_batch_size=None))
+
+
+class ParsedError(Exception):
+    """Arguments were taken: what is to be done with them is not done."""
+
+
+def parses(module, arguments, monkeypatch):
+    """Run a module until it has parsed its arguments."""
+    ours = module.startswith("simcse_pl")
+    kind, name = (Parser, "parse_intermixed_args") if ours else (argparse.ArgumentParser, "parse_args")
+    original = getattr(kind, name)
+
+    def parse(*given, **options):
+        original(*given, **options)
+        raise ParsedError
+
+    monkeypatch.setattr(kind, name, parse)
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(ParsedError):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_is_taken(words, monkeypatch):
+    match words:
+        case ["python", ("train.py" | "evaluate.py") as door, *options]:
+            if any("ray" in option for option in options):
+                pytest.importorskip("hydra_plugins.hydra_ray_launcher")
+            if any("submitit" in option for option in options):
+                pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+            name = door.removesuffix(".py")
+            sweeps = "-m" in options
+            options = [option for option in options if option != "-m"]
+            for job in jobs_of(options) if sweeps else [options]:
+                check_types(composed(*job, config=name), *GIVEN_TO[name])
+        case ["python", "-m", "pytest", *arguments]:
+            paths = [argument for argument in arguments if argument.startswith("tests")]
+            assert all((ROOT / path).exists() for path in paths)
+        case ["python", "-m", module, *arguments]:
+            if module.startswith("benchmarks"):
+                pytest.importorskip("sentence_transformers")
+            if module == "tests.fuzz":
+                pytest.importorskip("atheris")
+            parses(module, arguments, monkeypatch)
+        case ["make", target]:
+            assert target in re.search(r"\.PHONY: (.*)", (ROOT / "Makefile").read_text())[1].split()
+        case ["pip", "install", *what]:
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            for extra in filter(None, (re.fullmatch(r"\.\[(\w+)\]", one) for one in what)):
+                assert extra[1] in extras
+        case _:
+            assert words[0] in OTHERS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in link:
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path) if path else page
+        assert target.exists(), link
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE) if heading else []
+        assert not heading or heading in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def section(title):
+    return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+ELSEWHERE = re.compile(  # what needs a hub, a cluster or a download, and what other tests run for minutes
+    r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|serve|TIME|train\.py -m|resume=auto"
+)
+FILES = {  # of the user, in small
+    "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
+    "domain.txt": "".join(f"The court adjourned case {i}.\nThe appeal of case {i} failed.\n" for i in range(40)),
+    "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
+    "snli_1.0_train.jsonl": "".join(
+        json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."})
+        + "\n"
+        for i in range(40)
+        for label in ("entailment", "contradiction")
+    ),
+    "multinli_1.0_train.jsonl": '{"gold_label": "-", "sentence1": "No.", "sentence2": "No."}\n',
+}
+
+
+@pytest.fixture
+def in_folder(tmp_path):
+    """A command with the names of its files under tmp_path, two steps of training, and a folder for what it writes."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    others = itertools.count()
+    names = re.compile(rf"\b({'|'.join(map(re.escape, FILES))}|outputs/|my_\w*encoder|captions\.npy|triplets\.csv)")
+
+    def put(words):
+        words = [names.sub(lambda found: f"{tmp_path}/{found[0]}", word) for word in words]
+        if not words[0].endswith(".py"):
+            return words
+        words += ["trainer.max_steps=2", "logger=csv", "data.limit=40", "model.num_layers=1"] * (words[0] == "train.py")
+        given = any(word.startswith("hydra.run.dir=") for word in words) or "-m" in words
+        return words if given else [*words, f"hydra.run.dir={tmp_path}/other/{next(others)}"]
+
+    return put
+
+
+@pytest.mark.slow
+def test_recipes_run_as_they_stand(in_folder, run_command, tmp_path, monkeypatch):
+    """One behind the other, as they use what those before have trained; two steps of each training."""
+    ran = 0
+    for title in re.findall(r"^## (.*)$", (ROOT / "docs" / "recipes.md").read_text(), flags=re.MULTILINE):
+        for line in re.findall(r"^    (python .*)$", section(title).replace("\\\n", " "), flags=re.MULTILINE):
+            if not ELSEWHERE.search(line):
+                run_command(*in_folder(shlex.split(line, comments=True)[1:]))
+                ran += 1
+    assert ran >= 15
+    snippet = "\n".join(re.findall(r"^    ((?:from|simcse).*)$", section("Use what was trained"), flags=re.MULTILINE))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(snippet, names)
+    assert [match.text for match in names["simcse"].search("A man rides a horse.", top_k=1)]
