@@ -58,25 +58,25 @@ def test_every_choice_composes(group, choice):
 
 
 @pytest.mark.parametrize("recipe", TABLE_A1)
-def test_settings_know_the_recipes_of_their_models(recipe):
+@pytest.mark.parametrize("how", ["a recipe", "a setting"])
+def test_recipes_and_settings_are_those_of_table_a1(recipe, how):
     setting, model = recipe.split("_", 1)
-    config = composed(f"setting={setting}ervised", f"model={model.removesuffix('_base')}")
-    name, batch_size, lr, epochs = TABLE_A1[recipe]
-    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
-    assert config.trainer.max_epochs == epochs
-    assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
-
-
-@pytest.mark.parametrize("recipe", TABLE_A1)
-def test_recipes_are_those_of_table_a1(recipe):
-    config = composed(f"experiment={recipe}")
+    by_setting = [f"setting={setting}ervised", f"model={model.removesuffix('_base')}"]
+    config = composed(*([f"experiment={recipe}"] if how == "a recipe" else by_setting))
     name, batch_size, lr, epochs = TABLE_A1[recipe]
     assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
     assert (config.trainer.max_epochs, config.trainer.max_steps) == (epochs, -1)
     assert (config.data.max_length, config.objective.temperature, config.val_every) == (32, 0.05, 250)
     assert config.model.pooling == "cls"
-    assert config.model.head == ("mlp_train_only" if recipe.startswith("unsup") else "mlp")
-    assert config.data.train.endswith("wiki1m_for_simcse.txt" if recipe.startswith("unsup") else "nli_for_simcse.csv")
+    assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
+    assert config.data.train.endswith({"sup": "nli_for_simcse.csv", "unsup": "wiki1m_for_simcse.txt"}[setting])
+
+
+def test_the_recipe_for_2_cores():
+    config = composed("experiment=unsup_minilm")
+    assert (config.model.num_layers, config.model.pooling, config.model.head) == (6, "cls", "mlp_train_only")
+    assert (config.data.batch_size, config.optimizer.lr, config.trainer.max_steps) == (64, 3e-5, 105)
+    assert config.data.train._target_ == "simcse_pl.data.wikipedia.gensim_sample"
 
 
 def test_what_is_swept_has_a_short_name():
