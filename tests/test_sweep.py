@@ -112,6 +112,14 @@ def test_any_model_and_data_can_be_swept(composed):
     assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
 
 
+def test_a_file_of_ones_own_is_that_of_the_rows_which_name_none(composed):
+    for given, train in (["data.train=mine.csv"], "mine.csv"), ([], composed("setting=supervised").data.train):
+        config = composed("sweep=table_4_supervised_data", *given)
+        for row in "SNLI+MNLI entailment + hard negatives", "dual encoder, entailment + hard negatives":
+            config.sweep.row = row
+            assert (with_row(config).data.train, with_row(config).data.columns) == (train, [0, 1, 2])
+
+
 def test_a_row_sets_what_it_says_and_nothing_else(composed):
     config = composed("sweep=table_3_dropout")
     plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
