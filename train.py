@@ -24,9 +24,10 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
+from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.search import Search
-from simcse_pl.sweep import describe_job, finished_job, in_sweep, job_arguments, with_row, with_values
+from simcse_pl.sweep import describe_job, finished_job, job_arguments, with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
 from simcse_pl.wandb_runs import closing_run, where_to_look
 

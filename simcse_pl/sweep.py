@@ -11,60 +11,16 @@ Hydra's own sweeper runs them, by their names, as values of the option `sweep.ro
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.report.tables import RESULTS_FILE
+from simcse_pl.resolvers import lacking
 from simcse_pl.resume import given_options
-
-
-def row_names(_root_: DictConfig) -> str:
-    """The rows of a sweep as the values of `sweep.row`; one that sets something to null lacks it, and is left out."""
-    rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
-    return ",".join(f"'{name}'" for name, values in rows.items() if not any(_lacking(values)))
-
-
-def _lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """The options that a row sets to null."""
-    for name, value in values.items():
-        if value is None:
-            yield f"{place}{name}"
-        elif isinstance(value, Mapping):
-            yield from _lacking(value, f"{place}{name}.")
-
-
-def in_sweep() -> bool:
-    """Whether this process runs a job of a sweep, in whatever process the sweep itself runs."""
-    return HydraConfig.initialized() and not OmegaConf.is_missing(HydraConfig.get().job, "num")
-
-
-def sweep_group(_root_: DictConfig) -> str | None:
-    """What the runs of a sweep are called together in W&B: its table and its folder; None for a single run."""
-    if not in_sweep():
-        return None
-    table = OmegaConf.select(_root_, "sweep.table")
-    return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
-
-
-def job_name(_root_: DictConfig) -> str:
-    """What a run is called in W&B: `run_name`, and in a sweep what sets the job apart from the others."""
-    name = str(_root_.run_name)
-    if not in_sweep():
-        return name
-    hydra = HydraConfig.get()
-    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's own sweeper writes what all jobs were given
-    given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
-    return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
-
-
-OmegaConf.register_new_resolver("job_name", job_name, replace=True)
-OmegaConf.register_new_resolver("row_names", row_names, replace=True)
-OmegaConf.register_new_resolver("sweep_group", sweep_group, replace=True)
 
 
 def with_row(config: DictConfig) -> DictConfig:
@@ -81,7 +37,7 @@ def with_row(config: DictConfig) -> DictConfig:
         raise UserError(f"sweep.row={sweep.row}: choose one of {', '.join(rows)}; -m runs them all")
     row = sweep.rows[rows[str(sweep.row)]]
     resolved: Any = OmegaConf.to_container(row, resolve=True)
-    for option in _lacking(resolved):
+    for option in lacking(resolved):
         raise UserError(f"sweep.row={sweep.row}: its {option} is not there; conf/sweep/ says what it needs")
     config = with_values(config, OmegaConf.to_container(row), f"sweep.rows.{sweep.row}")
     config.sweep.rows = {}  # the other rows say nothing of this run

@@ -29,6 +29,10 @@ os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables un
 import pytest
 import torch
 import transformers
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
@@ -211,6 +215,23 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
         return done, tmp_path / folder
 
     return run
+
+
+@pytest.fixture
+def composed() -> Iterator[Callable[..., DictConfig]]:
+    """The config of train.py as a job of a sweep has it."""
+
+    def compose_(*overrides: str) -> DictConfig:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            given = ["run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides]
+            config = compose("train", given, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        OmegaConf.set_struct(config, True)
+        return config
+
+    yield compose_
+    GlobalHydra.instance().clear()
+    HydraConfig.instance().cfg = None
 
 
 @pytest.fixture(scope="session")

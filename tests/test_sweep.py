@@ -7,10 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.conf import ConfigSourceInfo
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.errors import UserError
@@ -18,37 +15,12 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.front_door.types import check_types
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
-from simcse_pl.sweep import (
-    finished_job,
-    in_sweep,
-    job_arguments,
-    job_name,
-    row_names,
-    sweep_group,
-    with_row,
-    with_values,
-)
+from simcse_pl.resolvers import in_sweep, row_names
+from simcse_pl.sweep import finished_job, job_arguments, with_row, with_values
 from tests.conftest import ROOT, tiny
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
 TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
-
-
-@pytest.fixture
-def composed():
-    """The config of train.py as a job of a sweep has it."""
-
-    def compose_(*overrides):
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            given = ["run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides]
-            config = compose("train", given, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        OmegaConf.set_struct(config, True)
-        return config
-
-    yield compose_
-    GlobalHydra.instance().clear()
-    HydraConfig.instance().cfg = None
 
 
 def rows_of(config):
@@ -176,32 +148,6 @@ def test_an_option_that_does_not_exist_is_told():
         with_values(config, {"modle": {"dropout": 0.2}}, "rows.x")
 
 
-def test_the_runs_of_a_sweep_are_one_group(composed):
-    config = composed("sweep=table_3_dropout", "hydra.job.num=0")
-    assert sweep_group(config) == "table_3_dropout monday"
-    assert sweep_group(composed("hydra.job.num=0")) == "monday"
-    assert sweep_group(composed("hydra.mode=RUN")) is None
-    HydraConfig.instance().cfg = None
-    assert sweep_group(config) is None
-
-
-def test_a_jobs_name_tells_what_sets_it_apart(composed, tmp_path):
-    def sweep(*options):
-        given = {"hydra": {"overrides": {"task": ["run_dir=/tmp/run", "data.limit=100", *options]}}}
-        OmegaConf.save(OmegaConf.create(given), tmp_path / "multirun.yaml")
-
-    where = [f"hydra.sweep.dir={tmp_path}", "hydra.job.num=3"]
-    job = ["data.limit=100", "model.dropout=0.1", "seed=1"]
-    assert job_name(composed(*job)) == "minilm-nli_sample"
-    without = job_name(composed(*job, *where))
-    assert without == f"minilm-nli_sample run_dir=/tmp/run {' '.join(job)}", "all of it where no file tells them apart"
-    sweep("model.dropout=0.1,0.2", "seed=1,2")
-    assert job_name(composed(*job, *where)) == "minilm-nli_sample model.dropout=0.1 seed=1"
-    sweep("sweep=table_3_dropout", "seed=1,2")
-    row = composed("data.limit=100", "sweep=table_3_dropout", "seed=1", "sweep.row='fixed 0.1'", *where)
-    assert job_name(row) == "table_3_dropout seed=1 sweep.row=fixed 0.1"
-
-
 def write_job(folder: Path, results):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
@@ -247,11 +193,6 @@ def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed):
         *("seed=2", "sweep.row='fixed 0.1'", "hydra.verbose=true"),
         *('hydra.run.dir="/tmp/sweeps/monday/3"', 'hydra.sweep.dir="/tmp/sweeps/monday"', "hydra.job.num=3"),
     ]
-
-
-def test_a_run_alone_is_in_no_sweep(composed):
-    composed()
-    assert not in_sweep()
 
 
 def test_a_sweep_that_is_killed_goes_on_where_it_was(run_command, sentences, make_model, tmp_path):

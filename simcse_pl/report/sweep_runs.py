@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict
 
-import simcse_pl.sweep  # noqa: F401  has the resolvers that the config of a sweep refers to
+import simcse_pl.resolvers  # noqa: F401  that the config of a sweep refers to
 from simcse_pl.errors import UserError
 from simcse_pl.files import read_json
 from simcse_pl.report.results import CURVES_FILE, validated

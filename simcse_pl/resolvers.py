@@ -1,0 +1,55 @@
+"""What configs ask of the run itself, as `${NAME:}`: the rows of a sweep, and what its runs are called in W&B.
+
+Both front doors import this file, before their configs are resolved.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+
+def row_names(_root_: DictConfig) -> str:
+    """The rows of a sweep as the values of `sweep.row`; one that sets something to null lacks it, and is left out."""
+    rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
+    return ",".join(f"'{name}'" for name, values in rows.items() if not any(lacking(values)))
+
+
+def lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """The options that a row sets to null."""
+    for name, value in values.items():
+        if value is None:
+            yield f"{place}{name}"
+        elif isinstance(value, Mapping):
+            yield from lacking(value, f"{place}{name}.")
+
+
+def in_sweep() -> bool:
+    """Whether this process runs a job of a sweep, in whatever process the sweep itself runs."""
+    return HydraConfig.initialized() and not OmegaConf.is_missing(HydraConfig.get().job, "num")
+
+
+def sweep_group(_root_: DictConfig) -> str | None:
+    """What the runs of a sweep are called together in W&B: its table and its folder; None for a single run."""
+    if not in_sweep():
+        return None
+    table = OmegaConf.select(_root_, "sweep.table")
+    return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
+
+
+def job_name(_root_: DictConfig) -> str:
+    """What a run is called in W&B: `run_name`, and in a sweep what sets the job apart from the others."""
+    name = str(_root_.run_name)
+    if not in_sweep():
+        return name
+    hydra = HydraConfig.get()
+    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's own sweeper writes what all jobs were given
+    given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
+    return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
+
+
+OmegaConf.register_new_resolver("job_name", job_name, replace=True)
+OmegaConf.register_new_resolver("row_names", row_names, replace=True)
+OmegaConf.register_new_resolver("sweep_group", sweep_group, replace=True)

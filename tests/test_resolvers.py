@@ -1,0 +1,50 @@
+"""What configs ask of the run itself; that the rows are the table's is in test_sweep.py."""
+
+import subprocess
+import sys
+
+import pytest
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from simcse_pl.resolvers import in_sweep, job_name, sweep_group
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("door", ["train", "evaluate"])
+def test_a_front_door_brings_them_by_itself(door):
+    """Not by Hydra's callbacks, which a user can leave out; the tests' own process has them already."""
+    names = ("job_name", "row_names", "sweep_group")
+    code = f"import {door}; from omegaconf import OmegaConf; assert all(map(OmegaConf.has_resolver, {names}))"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_run_alone_is_in_no_sweep(composed):
+    composed()
+    assert not in_sweep()
+
+
+def test_the_runs_of_a_sweep_are_one_group(composed):
+    config = composed("sweep=table_3_dropout", "hydra.job.num=0")
+    assert sweep_group(config) == "table_3_dropout monday"
+    assert sweep_group(composed("hydra.job.num=0")) == "monday"
+    assert sweep_group(composed("hydra.mode=RUN")) is None
+    HydraConfig.instance().cfg = None
+    assert sweep_group(config) is None
+
+
+def test_a_jobs_name_tells_what_sets_it_apart(composed, tmp_path):
+    def sweep(*options):
+        given = {"hydra": {"overrides": {"task": ["run_dir=/tmp/run", "data.limit=100", *options]}}}
+        OmegaConf.save(OmegaConf.create(given), tmp_path / "multirun.yaml")
+
+    where = [f"hydra.sweep.dir={tmp_path}", "hydra.job.num=3"]
+    job = ["data.limit=100", "model.dropout=0.1", "seed=1"]
+    assert job_name(composed(*job)) == "minilm-nli_sample"
+    without = job_name(composed(*job, *where))
+    assert without == f"minilm-nli_sample run_dir=/tmp/run {' '.join(job)}", "all of it where no file tells them apart"
+    sweep("model.dropout=0.1,0.2", "seed=1,2")
+    assert job_name(composed(*job, *where)) == "minilm-nli_sample model.dropout=0.1 seed=1"
+    sweep("sweep=table_3_dropout", "seed=1,2")
+    row = composed("data.limit=100", "sweep=table_3_dropout", "seed=1", "sweep.row='fixed 0.1'", *where)
+    assert job_name(row) == "table_3_dropout seed=1 sweep.row=fixed 0.1"
