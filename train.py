@@ -27,7 +27,7 @@ from simcse_pl.report.tables import RESULTS_FILE, run_table, show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.search import Search
-from simcse_pl.sweep import describe_job, finished_job, job_arguments, with_row, with_values
+from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments, with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
 from simcse_pl.wandb_runs import closing_run, where_to_look
 
@@ -45,7 +45,7 @@ def main(config: DictConfig) -> float:
     resume = config.resume or ("auto" if in_sweep() else None)
     if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
-        return float(finished["best"]["spearman"])
+        return best_score(finished)
     record = RunRecord(job["overrides"])
     callbacks = [*instantiate(config.callbacks).values(), record]
     trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
@@ -53,7 +53,7 @@ def main(config: DictConfig) -> float:
     if hydra.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job(__file__, job_arguments(hydra, folder))
         finished = finished_job(folder, job["overrides"])
-        return float(finished["best"]["spearman"]) if finished else float("nan")
+        return best_score(finished) if finished else math.nan
     if config.get("search"):
         forget_checkpoint(folder)
     checkpoint = find_checkpoint(resume, folder, job["overrides"])

@@ -11,6 +11,7 @@ Hydra's own sweeper runs them, by their names, as values of the option `sweep.ro
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,22 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         ran = results["overrides"]
         options = given_options(ran)
+        best_score(results)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
     if options != given_options(overrides):
         raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results
+
+
+def best_score(results: Mapping[str, Any]) -> float:
+    """Spearman's correlation on dev of the checkpoint that was kept; nan, which JSON has as null, where there is none.
+
+    Args:
+        results: of a job.
+    """
+    score = results["best"]["spearman"]
+    return math.nan if score is None else float(score)
 
 
 def job_arguments(hydra: Any, folder: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """Jobs of a sweep: every row of every sweep composes, rows set what they say, finished jobs stay finished."""
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from simcse_pl.front_door.types import check_types
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
 from simcse_pl.resolvers import in_sweep, row_names
-from simcse_pl.sweep import finished_job, job_arguments, with_row, with_values
+from simcse_pl.sweep import best_score, finished_job, job_arguments, with_row, with_values
 from tests.conftest import ROOT, tiny
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
@@ -148,6 +149,9 @@ def test_an_option_that_does_not_exist_is_told():
         with_values(config, {"modle": {"dropout": 0.2}}, "rows.x")
 
 
+NO_SCORE = ['{"overrides": ["seed=1"]}', '{"overrides": ["seed=1"], "best": {"spearman": "high"}}']
+
+
 def write_job(folder: Path, results):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
@@ -159,13 +163,19 @@ def test_a_finished_job_gives_its_results(tmp_path):
     assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
 
 
+@pytest.mark.parametrize("written", ["null", "NaN"])
+def test_a_job_that_came_apart_has_no_number_for_its_score(tmp_path, written):
+    write_job(tmp_path, f'{{"overrides": ["seed=1"], "best": {{"spearman": {written}}}}}')
+    assert math.isnan(best_score(finished_job(tmp_path, ["seed=1"])))
+
+
 def test_another_jobs_folder_is_refused(tmp_path):
-    write_job(tmp_path, {"overrides": ["seed=1"]})
+    write_job(tmp_path, {"overrides": ["seed=1"], "best": {"spearman": 0.5}})
     with pytest.raises(UserError, match=r"holds another job \(seed=1\): choose another folder"):
         finished_job(tmp_path, ["seed=2"])
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}', "[" * 100_000])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}', "[" * 100_000, *NO_SCORE])
 def test_damaged_results_are_told(tmp_path, content):
     write_job(tmp_path, content)
     with pytest.raises(UserError, match="is damaged .*: remove it to run the job anew"):

@@ -162,7 +162,7 @@ TARGETS = {
         40,
         names_file=False,
     ),
-    "finished_job": Target({RESULTS_FILE: _json({"overrides": ["seed=0"], "x": [1]})}, _finished),
+    "finished_job": Target({RESULTS_FILE: _json({"overrides": ["seed=0"], "best": {"spearman": 0.5}})}, _finished),
     "wandb_run": Target(
         {WANDB_FILE: _json({"id": "a", "project": "b", "entity": None, "summary": {"x": 1}})}, remembered_run
     ),
