@@ -61,7 +61,7 @@ def contrastive_loss(
         similarity: `cosine` or `dot`.
         first_row: the index in `positives` of the first anchor's own positive.
         left_out: [n, m + m k] bool, or None: which positives, and then which hard negatives row by row, take no part in
-            the sum for an anchor; never its own positive.
+            the sum for an anchor; never its own positive. All of the queue does.
         false_negative_threshold: what is nearer to an anchor than this cosine is no negative of it, and takes no part
             in its sum (DCLR, Zhou et al. 2022; GISTEmbed, Solatorio 2024); its own positive and hard negatives do,
             however near. None for no such limit.

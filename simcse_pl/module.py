@@ -58,7 +58,8 @@ class SimCSEModule(LightningModule):
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, with gradient
-            checkpointing or compiled, a chunk without rows, more frozen layers than can be, or an unknown on_bad_step.
+            checkpointing or compiled, a queue for two encoders or for an objective without negatives, a chunk without
+            rows, more frozen layers than can be, or an unknown on_bad_step.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class SimCSEModule(LightningModule):
             raise UserError(
                 "queue: its negatives are the first encoder's, and positives another's; it needs encoders=one"
             )
+        if queue and not objective.contrasts:
+            raise UserError("queue: the objective has no negatives, and no use for a queue of them: set queue=null")
         if fixed_dropout and positive_encoder:
             raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
         if fixed_dropout and gradient_checkpointing:

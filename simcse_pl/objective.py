@@ -65,7 +65,8 @@ class ContrastiveObjective(Objective):
         temperature: divides the similarities; above 0. The paper's is 0.05 (Table D.1).
         hard_negative_weight: alpha of equation 8, 0 or more; no effect where rows have no hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
-        mask_duplicates: leave negatives that are a row's own sentences over again out of its loss (see duplicates).
+        mask_duplicates: leave negatives of the batch that are a row's own sentences over again out of its loss (see
+            duplicates); those of a queue, of which embeddings alone are kept, stay in it.
         false_negative_threshold: leave out, too, what is nearer to the anchor than this cosine, -1 to 1; None for none.
 
     Raises:
@@ -201,17 +202,15 @@ class SoftmaxObjective(Objective):
         Args:
             embeddings: [batch, 2, dim].
             labels: [batch] int64, from 0.
-            queue: None; a classifier has no negatives.
+            queue: of no use; SimCSEModule refuses one.
             keys: of no use.
 
         Returns:
             A scalar.
 
         Raises:
-            UserError: rows that are not pairs, no labels, or one out of range, or a queue.
+            UserError: rows that are not pairs, no labels, or one out of range.
         """
-        if queue is not None:
-            raise UserError("objective=sbert has no negatives, and no use for a queue of them: set queue=null")
         self.check_rows(embeddings.shape[1], labels is not None)
         assert labels is not None
         odd = labels[(labels < 0) | (labels >= self.labels)]
