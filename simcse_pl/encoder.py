@@ -33,7 +33,7 @@ from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
 from simcse_pl.progress import tracked
 from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
@@ -213,9 +213,10 @@ class SentenceEncoder(nn.Module):
                 self.postprocess.save(new)
             write_modules(self, new)
             (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
-        for part, file in ((self.projection, HEAD_FILE), (self.postprocess, POSTPROCESS_FILE)):
-            if part is None:
-                (Path(folder) / file).unlink(missing_ok=True)
+        gone = [HEAD_FILE] * (self.projection is None)
+        gone += [POSTPROCESS_FILE, TENSORS_FILE] * (self.postprocess is None)  # never settings without their tensors
+        for file in gone:
+            (Path(folder) / file).unlink(missing_ok=True)
 
     @classmethod
     def from_pretrained(

@@ -12,6 +12,7 @@ from simcse_pl.encoder import HEADS, SentenceEncoder
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
 from simcse_pl.errors import UserError
 from simcse_pl.pooling import POOLINGS
+from simcse_pl.postprocess.whitening import Whitening
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 ALL = list(ARCHITECTURES)
@@ -182,6 +183,16 @@ def test_random_weights_take_the_place_of_the_heads_as_well(make_model, tmp_path
     for own, old in zip(fresh.parameters(), saved.parameters(), strict=True):
         assert own.shape == old.shape
     assert not torch.equal(fresh.projection[0].weight, saved.projection[0].weight)
+
+
+def test_saving_over_an_encoder_leaves_nothing_of_its_postprocessing(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    encoder.postprocess = Whitening().fit(torch.randn(64, encoder.dim))
+    encoder.save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("postprocess.*"))) == 2
+    encoder.postprocess = None
+    encoder.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("postprocess.*"))
 
 
 def test_a_folder_without_normalize_is_of_before_it_was_saved(make_model, tmp_path):
