@@ -53,9 +53,9 @@ def start_run(
     before = remembered_run(folder)
     new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
     settings = wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY)
-    for name, seconds in _SECONDS.items():
-        if f"WANDB_{name.upper()}" not in os.environ:
-            setattr(settings, name, seconds)
+    for setting, seconds in _SECONDS.items():
+        if f"WANDB_{setting.upper()}" not in os.environ:
+            setattr(settings, setting, seconds)
     start: Callable[..., wandb.Run] = partial(
         wandb.init,
         dir=folder,
@@ -151,11 +151,11 @@ def _finish(exit_code: int) -> None:
 
 def _mode(asked: str) -> str:
     if asked not in get_args(Mode):
-        raise UserError(f"wandb.mode={asked}: choose one of {', '.join(get_args(Mode))}")
+        raise UserError(f"W&B: mode={asked}: choose one of {', '.join(get_args(Mode))}")
     said = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the latter of `wandb offline`'s file
     if asked == "offline" or (asked == "auto" and said != "online"):
         return asked if asked == "offline" else said
     logged_in = wandb.login(prompt=False, verify=False)
     if asked == "online" and not logged_in:
-        raise UserError("logger.wandb.mode=online: nobody is logged in; run `wandb login` or set WANDB_API_KEY")
+        raise UserError("W&B: mode=online, and nobody is logged in; run `wandb login` or set WANDB_API_KEY")
     return "online" if logged_in else "offline"

@@ -68,12 +68,12 @@ def run_script(script, *arguments, cwd, status=0, **given):
 
 def test_online_needs_somebody_who_is_logged_in(monkeypatch, tmp_path):
     monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: False)
-    with pytest.raises(UserError, match="nobody is logged in; run `wandb login`"):
+    with pytest.raises(UserError, match="^W&B: mode=online, and nobody is logged in; run `wandb login`"):
         start_run(tmp_path, mode="online")
 
 
 def test_other_modes_are_refused(tmp_path):
-    with pytest.raises(UserError, match="wandb.mode=cloud: choose one of auto, online, offline"):
+    with pytest.raises(UserError, match="W&B: mode=cloud: choose one of auto, online, offline"):
         start_run(tmp_path, mode="cloud")
 
 
