@@ -129,7 +129,7 @@ class TellCollapse(Callback):
 
 
 class GeometryCurves(Callback):
-    """Logs what section 5 of the paper argues with, over all validation embeddings (see metrics.gram_bound).
+    """Logs what section 5 of the paper argues with, over all validation embeddings (see geometry.gram_bound).
 
     These are geometry/gram_sum, the paper's Sum(WW^T); geometry/largest_eigenvalue, which it bounds where all cosines
     are 0 or more; geometry/nonnegative_cosines, their share that is; and geometry/trace, the number of embeddings.

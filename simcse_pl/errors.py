@@ -18,9 +18,9 @@ class UserError(ValueError):
     """Something the person running the program can put right: a path, an option, a row of a file.
 
     The message is one line: what is wrong, where, and what to do about it. The front doors print it
-    to standard error and exit with status 2; any other exception is a defect and keeps its traceback.
-    What it quotes may come from a stranger's file: characters that would break the line, or move a
-    terminal's cursor, stand in it as their escapes.
+    to standard error and exit with status 2. Any other exception is one line too, with status 1;
+    `debug=true` shows its traceback. What a message quotes may come from a stranger's file:
+    characters that would break the line, or move a terminal's cursor, stand in it as their escapes.
     """
 
     def __init__(self, message: str) -> None:

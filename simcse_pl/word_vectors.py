@@ -1,4 +1,4 @@
-"""Averaged word vectors (the "GloVe (avg.)" rows of the paper's Tables 5 and 7), called as an encoder is."""
+"""Averaged word vectors (the "GloVe (avg.)" rows of the paper's Tables 5 and E.1), called as an encoder is."""
 
 import itertools
 import math

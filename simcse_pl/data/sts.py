@@ -87,7 +87,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
     Args:
         sources: of `senteval` (passed over where `senteval_dir` is None or empty), `hub` (where it can be reached) and
             `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
-        senteval_dir: see `load_senteval_tasks`.
+        senteval_dir: see `load_sts_task`.
         split: `dev` or `test`.
 
     Raises:
