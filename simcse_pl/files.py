@@ -1,6 +1,7 @@
 """Reading files of JSON that may be damaged, and writing files so that nobody finds half of one."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.errors import FailureError, UserError, WriteError, one_line
+
+_SURROGATE = "\\ud"  # the escapes of halves of characters begin so
+_SAVING = ".saving-"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 
 
 def cache_folder() -> Path:
@@ -36,9 +41,10 @@ def read_json(path: Path) -> Any:
     return value
 
 
-_SURROGATE = "\\ud"  # the escapes of halves of characters begin so
-_SAVING = ".saving-"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
+def sha256_of(path: Path) -> str:
+    """The checksum of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -98,7 +104,7 @@ def _refused(error: BaseException | None, folder: Path) -> WriteError | None:
     """What the system refused to have written to a folder; None where it was something else that went wrong."""
     while error is not None:
         number, place = _number_and_place(error)
-        if place is None and number in NO_ROOM:
+        if place is None and number in _NO_ROOM:
             # What is written in Rust makes its file late: then the one that is there is another.
             is_new = folder.name.startswith(_SAVING) and isinstance(error, OSError)
             place = _only_file(folder) if is_new else folder

@@ -22,7 +22,8 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import build_hf_headers, validate_repo_id  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import default_client_factory
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import UserError, one_line, origins
+from simcse_pl.files import sha256_of
 
 _SECONDS_TO_ANSWER = 5.0
 _PATIENCE = 3  # requests that are not answered, or by a failure of the hub's own, before no more are made
@@ -42,7 +43,7 @@ def unavailable(repository: str = "", repo_type: str = "model") -> str | None:
     return _ask(repository, repo_type)
 
 
-@functools.cache
+@functools.cache  # which would keep unavailable(x) and unavailable(x, "model") apart, and ask twice
 def _ask(repository: str, repo_type: str) -> str | None:
     if constants.HF_HUB_OFFLINE:
         return "the hub is switched off (HF_HUB_OFFLINE)"
@@ -111,8 +112,7 @@ def _refusal(status: int) -> str:
 
 def reason(error: BaseException) -> str:
     """What came from the hub in the place of a file, in one line, from what a library made of it."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in origins(error, contexts=lambda error: True):
         if isinstance(cause, HfHubHTTPError) and not isinstance(cause, EntryNotFoundError):
             return _refusal(cause.response.status_code)
         if isinstance(cause, FileMetadataError):
@@ -121,7 +121,6 @@ def reason(error: BaseException) -> str:
             return str(cause)
         if type(cause).__module__.partition(".")[0].startswith("httpx"):
             return f"the hub does not answer as it should ({type(cause).__name__})"
-        cause = cause.__cause__ or cause.__context__
     return one_line(error)
 
 
@@ -183,12 +182,11 @@ def _damaged(file: str) -> str:
 def _is_what_it_should_be(path: Path) -> bool:
     """Whether a file has the checksum that the cache calls it by: SHA-256 of large files, git's of others, or SHA-1."""
     name = Path(os.readlink(path)).name if path.is_symlink() else ""
-    with path.open("rb") as file:
-        if len(name) == 64:
-            return hashlib.file_digest(file, "sha256").hexdigest() == name
-        if len(name) == 40:
-            content = file.read()
-            return name in (hashlib.sha1(start + content).hexdigest() for start in (b"blob %d\0" % len(content), b""))
+    if len(name) == 64:
+        return sha256_of(path) == name
+    if len(name) == 40:
+        content = path.read_bytes()
+        return name in (hashlib.sha1(start + content).hexdigest() for start in (b"blob %d\0" % len(content), b""))
     return True
 
 

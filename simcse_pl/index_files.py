@@ -1,6 +1,5 @@
 """The folder that an index of sentences is kept in: its sentences, its vectors, and their checksums."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from simcse_pl.encoder_files import read_weights
 from simcse_pl.errors import UserError
-from simcse_pl.files import read_json, written_whole
+from simcse_pl.files import read_json, sha256_of, written_whole
 from simcse_pl.vector_index import VectorIndex, exact, of_clusters, parts
 
 VECTORS_FILE = "vectors.safetensors"
@@ -32,7 +31,7 @@ def write_index(folder: str | Path, sentences: list[str], index: VectorIndex) ->
     with written_whole(folder, last=SETTINGS_FILE) as new:
         save_file({name: torch.from_numpy(part) for name, part in parts(index).items()}, new / VECTORS_FILE)
         (new / SENTENCES_FILE).write_text(json.dumps(sentences, ensure_ascii=False), encoding="utf-8")
-        checksums = {path.name: _checksum(path) for path in sorted(new.iterdir())}
+        checksums = {path.name: sha256_of(path) for path in sorted(new.iterdir())}
         (new / SETTINGS_FILE).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
 
 
@@ -48,7 +47,7 @@ def read_index(folder: str | Path) -> tuple[list[str], VectorIndex]:
     for file, checksum in checksums.items():
         if not (folder / file).is_file():
             raise UserError(f"{folder}: {file} is missing; build the index again")
-        if _checksum(folder / file) != checksum:
+        if sha256_of(folder / file) != checksum:
             raise UserError(f"{folder}: {file} is damaged or of another index; build the index again")
     sentences, index = read_json(folder / SENTENCES_FILE), _read_vectors(folder)
     texts = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
@@ -79,11 +78,6 @@ def _read_vectors(folder: Path) -> VectorIndex:
 
 def _is_table(tensor: Tensor) -> bool:
     return tensor.dim() == 2 and tensor.numel() > 0 and tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
-
-
-def _checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _checksums(folder: Path) -> dict[str, str]:

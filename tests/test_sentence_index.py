@@ -7,8 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from simcse_pl import index_files, sentence_index, vector_index
+from simcse_pl import sentence_index, vector_index
 from simcse_pl.errors import UserError
+from simcse_pl.files import sha256_of
 from simcse_pl.index_files import SENTENCES_FILE, SETTINGS_FILE, VECTORS_FILE
 from simcse_pl.sentence_index import SentenceIndex
 
@@ -175,7 +176,7 @@ def test_vectors_of_another_form_are_damage(tensors, encode, tmp_path):
 def sign(folder, file):
     """Give a file the checksum that it has."""
     settings = json.loads((folder / SETTINGS_FILE).read_text())
-    settings[file] = index_files._checksum(folder / file)
+    settings[file] = sha256_of(folder / file)
     (folder / SETTINGS_FILE).write_text(json.dumps(settings))
 
 

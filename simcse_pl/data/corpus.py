@@ -22,7 +22,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers import Records, Row
 from simcse_pl.errors import WriteError, failing_as
-from simcse_pl.files import cache_folder, read_json, refusals_told, remove_half_written, written_whole
+from simcse_pl.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
 from simcse_pl.progress import counter
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def _intact(folder: Path) -> Seal | None:
     try:
         seal = Seal(**read_json(folder / _SEAL))
         texts = isinstance(seal.warnings, list) and all(isinstance(warning, str) for warning in seal.warnings)
-        if texts and _sha256(folder / _ROWS) == seal.sha256 and _is_sound(_batches(folder / _ROWS)):
+        if texts and sha256_of(folder / _ROWS) == seal.sha256 and _is_sound(_batches(folder / _ROWS)):
             return seal
     except (OSError, ValueError, TypeError, pyarrow.ArrowException):
         pass
@@ -201,7 +201,7 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
                 bar.advance(task, len(block))
         if full:
             warnings.append(f"{full / read:.2%} of the sentences fill {max_length} tokens; what is beyond is not read")
-        seal = Seal(_sha256(new / _ROWS), warnings)
+        seal = Seal(sha256_of(new / _ROWS), warnings)
         (new / _SEAL).write_text(json.dumps(asdict(seal)), encoding="utf-8")
     return seal
 
@@ -230,8 +230,3 @@ def _fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     else:
         settings = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

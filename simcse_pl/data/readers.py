@@ -1,6 +1,5 @@
 """Readers: rows of sentences from a local file or from the hub, each row checked."""
 
-import hashlib
 import logging
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from simcse_pl import hub
 from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table, text_problem
 from simcse_pl.errors import UserError
+from simcse_pl.files import sha256_of
 
 if TYPE_CHECKING:
     import datasets
@@ -216,8 +216,7 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     if not isinstance(found, Path):
         return str(_load_hub_dataset(found, split)._fingerprint)
     check_is_file(found)
-    with open(found, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(found)
 
 
 def _open_source(name: str, header: bool, split: str) -> Table:
