@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simcse_pl.data.formats import Unreadable, read_lines
+from simcse_pl.data.formats import Unreadable, check_is_file, read_lines
 from simcse_pl.errors import UserError, check_amount, check_sentences
 from simcse_pl.progress import progress_bar, tracked
 
@@ -75,7 +75,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """The length of a vector."""
+        """The width of a vector."""
         return self.vectors.shape[1]
 
     @classmethod
@@ -175,8 +175,7 @@ def _inverse_frequencies(rows: dict[str, int], size: int, counts: dict[str, floa
 
 def _text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without spaces at their ends."""
-    if not path.is_file():
-        raise UserError(f"no file {path}")
+    check_is_file(path)
     for number, line in enumerate(read_lines(path, packed=path.suffix.lower() == ".gz"), 1):
         if isinstance(line, Unreadable):
             raise UserError(f"{path}, line {number}: {line.problem}")

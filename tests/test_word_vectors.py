@@ -199,6 +199,8 @@ def test_damaged_files_end_in_one_line(damaged, message, at_a_time, write, monke
 def test_files_that_cannot_be_read_end_in_one_line(write, tmp_path):
     with pytest.raises(UserError, match="no file .*none.txt"):
         WordVectors.from_file(tmp_path / "none.txt")
+    with pytest.raises(UserError, match="is a folder: give a file"):
+        WordVectors.from_file(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="empty.txt, line 1: `word v1 v2 ...` should stand here"):
         WordVectors.from_file(tmp_path / "empty.txt")

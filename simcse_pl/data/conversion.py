@@ -9,7 +9,7 @@ from typing import TypeVar
 import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from simcse_pl.data.formats import Unreadable
+from simcse_pl.data.formats import Unreadable, check_is_file
 from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 from simcse_pl.progress import progress_bar
@@ -67,8 +67,7 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
         UserError: a file that is not there; an output that is one of them, is a folder or does not end in .csv.
     """
     for file in files:
-        if not file.is_file():
-            raise UserError(f"{file} is a folder: give a file" if file.is_dir() else f"no file {file}")
+        check_is_file(file)
         if out.exists() and out.samefile(file):
             raise UserError(f"{out} would be written over itself: give another name for the file to write")
     if out.is_dir():

@@ -18,6 +18,7 @@ import sentencex
 from gensim.corpora import wikicorpus
 
 from simcse_pl.command_line import Parser, run
+from simcse_pl.data.formats import check_is_file
 from simcse_pl.errors import FailureError, UserError, one_line
 from simcse_pl.files import cache_folder, written_whole
 from simcse_pl.progress import progress_bar
@@ -81,8 +82,7 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
         FailureError: one of the processes was killed.
     """
     dump, out = Path(dump), Path(out)
-    if not dump.is_file():
-        raise UserError(f"no file {dump}")
+    check_is_file(dump)
     language = language or _language(dump)
     articles = sentences = 0
     with written_whole(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:

@@ -92,6 +92,8 @@ def test_what_is_no_dump_leaves_nothing_behind(tmp_path, name, content, message)
 def test_a_dump_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="no file"):
         extract(tmp_path / "enwiki.xml", tmp_path / "out.txt")
+    with pytest.raises(UserError, match="is a folder: give a file"):
+        extract(tmp_path, tmp_path / "out.txt")
 
 
 def test_the_sample_is_extracted_once(tmp_path, monkeypatch):
