@@ -1,6 +1,6 @@
 """Progress bars on standard error, which are gone when the work is done; none where nobody looks, as in a log."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 from rich.console import Console
@@ -20,7 +20,7 @@ def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress
     return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
 
 
-def tracked(steps: Iterable[T] | Sequence[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
+def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
     """Steps of some work, and a bar of how many are done.
 
     Args:

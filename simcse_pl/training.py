@@ -89,7 +89,7 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
     """What evaluate.py would measure of a trained encoder.
 
     Args:
-        encoder: in whose precision vectors are, float32.
+        encoder: the trained one; it encodes in its weights' own precision, without the trainer's autocast.
         suite: the tasks.
         also: pairs to measure correlations and geometry on besides.
     """
