@@ -80,39 +80,16 @@ class SimCSEModule(LightningModule):
     ) -> None:
         super().__init__()
         self.bad_steps = BadSteps(on_bad_step)
-        if chunk_size is not None and chunk_size < 1:
-            raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
-        if queue and positive_encoder:
-            raise UserError(
-                "queue: its negatives are the first encoder's, and positives another's; it needs encoders=one"
-            )
-        if queue and not objective.contrasts:
-            raise UserError("queue: the objective has no negatives, and no use for a queue of them: set queue=null")
-        if fixed_dropout and positive_encoder:
-            raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
-        if fixed_dropout and gradient_checkpointing:
-            raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
-        if fixed_dropout and compile:
-            raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
+        _check_options(objective, positive_encoder, fixed_dropout, queue, chunk_size, gradient_checkpointing, compile)
+        terms = [term for term in auxiliary if term.weight]
         for trained in filter(None, (encoder, positive_encoder)):
-            if trained.postprocess:
-                raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
-            if gradient_checkpointing:
-                recompute_layers(trained.backbone)
-            if compile:
-                trained.backbone.compile(dynamic=True)
-            else:
-                use_fast_dropout(trained.backbone)
-            if freeze_layers is not None:
-                freeze(trained.backbone, freeze_layers)
-            if trained is positive_encoder or not any(term.reads_last_layer and term.weight for term in auxiliary):
-                for layer in trained.unread_layers():  # DDP waits for the gradient of whatever asks for one
-                    layer.requires_grad_(False)
+            _make_ready(trained, gradient_checkpointing, compile, freeze_layers)
+            if trained is positive_encoder or not any(term.reads_last_layer for term in terms):
+                _freeze_unread(trained)
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
         objective.attach(encoder.dim)
-        terms = [term for term in auxiliary if term.weight]
         for term in terms:
             term.attach(encoder)
             term.chunk_size, term.group_by_length = chunk_size, group_by_length
@@ -236,6 +213,52 @@ class SimCSEModule(LightningModule):
             self.parameters(), int(self.trainer.estimated_stepping_batches), fused
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def _check_options(
+    objective: Objective,
+    positive_encoder: SentenceEncoder | None,
+    fixed_dropout: bool,
+    queue: MomentumQueue | None,
+    chunk_size: int | None,
+    gradient_checkpointing: bool,
+    compile: bool,
+) -> None:
+    """Refuse a value out of range, and options that cannot go together."""
+    if chunk_size is not None and chunk_size < 1:
+        raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
+    if queue and positive_encoder:
+        raise UserError("queue: its negatives are the first encoder's, and positives another's; it needs encoders=one")
+    if queue and not objective.contrasts:
+        raise UserError("queue: the objective has no negatives, and no use for a queue of them: set queue=null")
+    if fixed_dropout and positive_encoder:
+        raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
+    if fixed_dropout and gradient_checkpointing:
+        raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
+    if fixed_dropout and compile:
+        raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
+
+
+def _make_ready(
+    encoder: SentenceEncoder, gradient_checkpointing: bool, compile: bool, freeze_layers: int | None
+) -> None:
+    """Have an encoder's backbone computed, and trained, as the options of SimCSEModule say."""
+    if encoder.postprocess:
+        raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
+    if gradient_checkpointing:
+        recompute_layers(encoder.backbone)
+    if compile:
+        encoder.backbone.compile(dynamic=True)
+    else:
+        use_fast_dropout(encoder.backbone)
+    if freeze_layers is not None:
+        freeze(encoder.backbone, freeze_layers)
+
+
+def _freeze_unread(encoder: SentenceEncoder) -> None:
+    """Have the layers that the pooling does not reach ask for no gradient: DDP would wait for one in vain."""
+    for layer in encoder.unread_layers():
+        layer.requires_grad_(False)
 
 
 def embed_views(encoder: SentenceEncoder, batch: Batch, group_by_length: bool = False) -> Tensor:
