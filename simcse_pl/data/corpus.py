@@ -20,7 +20,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers import Records, Row
+from simcse_pl.data.readers import ReadRows, Row
 from simcse_pl.errors import WriteError, failing_as
 from simcse_pl.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
 from simcse_pl.progress import counter
@@ -110,7 +110,7 @@ class Corpus:
 
 
 def open_corpus(
-    read: Callable[[], Records],
+    read: Callable[[], ReadRows],
     described: Sequence[Any],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
@@ -182,7 +182,7 @@ def _schema(token: pyarrow.DataType) -> pyarrow.Schema:
     )
 
 
-def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Seal:
+def _write(folder: Path, records: ReadRows, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Seal:
     small = len(tokenizer) <= np.iinfo(np.uint16).max
     schema = _schema(pyarrow.uint16() if small else pyarrow.int32())
     warnings: list[str] = []
@@ -206,7 +206,7 @@ def _write(folder: Path, records: Records, tokenizer: PreTrainedTokenizerBase, m
     return seal
 
 
-def _noting_warning(records: Records, warnings: list[str]) -> Iterator[tuple[Row, str | None]]:
+def _noting_warning(records: ReadRows, warnings: list[str]) -> Iterator[tuple[Row, str | None]]:
     """The records, and at their end what they warn of."""
     if warning := (yield from records):
         warnings.append(warning)

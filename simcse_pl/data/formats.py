@@ -36,7 +36,7 @@ Records = Iterator[tuple[str, Cells]]  # the place (`line 7`) and what stands th
 
 
 @dataclass(frozen=True)
-class Table:
+class OpenedTable:
     """A file's column names, None where it has none, and its rows, read as they are asked for.
 
     A format that keeps documents apart has them as `documents` too: a sentence and the name of its document a row.
@@ -47,7 +47,7 @@ class Table:
     documents: Records | None = None
 
 
-def open_table(path: Path, header: bool = True) -> Table:
+def open_table(path: Path, header: bool = True) -> OpenedTable:
     """Open a file in the format that its name ends in, gzipped or not.
 
     Args:
@@ -58,13 +58,13 @@ def open_table(path: Path, header: bool = True) -> Table:
         UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too).
     """
     if str(path) == STANDARD_INPUT:
-        return Table(None, _txt(path, packed=False))
+        return OpenedTable(None, _txt(path, packed=False))
     check_is_file(path)
     packed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if packed else path).suffix.lower()
     match suffix:
         case ".txt":
-            return Table(None, _txt(path, packed), _documents(path, packed))
+            return OpenedTable(None, _txt(path, packed), _documents(path, packed))
         case ".csv":
             return _delimited(path, _csv_records(read_lines(path, packed)), header)
         case ".tsv":
@@ -150,13 +150,13 @@ def _documents(path: Path, packed: bool) -> Records:
             document = str(number)
 
 
-def _delimited(path: Path, records: Records, header: bool) -> Table:
+def _delimited(path: Path, records: Records, header: bool) -> OpenedTable:
     if not header:
-        return Table(None, records)
+        return OpenedTable(None, records)
     place, names = next(records, ("", []))
     if isinstance(names, Unreadable):
         raise UserError(f"{path}, {place}: {names.problem}")
-    return Table([name.strip() for name in names], records)
+    return OpenedTable([name.strip() for name in names], records)
 
 
 def _tsv_records(lines: Iterator[str | Unreadable]) -> Records:
@@ -193,7 +193,7 @@ def _csv_records(lines: Iterator[str | Unreadable]) -> Records:
             yield place, cells
 
 
-def _jsonl(path: Path, packed: bool) -> Table:
+def _jsonl(path: Path, packed: bool) -> OpenedTable:
     """Objects, one a line; the keys of the first are the columns."""
 
     def objects() -> Iterator[tuple[str, dict[str, Any] | Unreadable]]:
@@ -212,9 +212,9 @@ def _jsonl(path: Path, packed: bool) -> Table:
                 (place, record if isinstance(record, Unreadable) else [record.get(key) for key in keys])
                 for place, record in itertools.chain([first], stream)
             )
-            return Table(keys, itertools.chain(unreadable, rest))
+            return OpenedTable(keys, itertools.chain(unreadable, rest))
         unreadable.append((first[0], first[1]))
-    return Table([], iter(unreadable))
+    return OpenedTable([], iter(unreadable))
 
 
 def _json_object(line: str) -> dict[str, Any] | Unreadable:
@@ -225,7 +225,7 @@ def _json_object(line: str) -> dict[str, Any] | Unreadable:
     return value if isinstance(value, dict) else Unreadable("not a JSON object")
 
 
-def _parquet(path: Path, packed: bool) -> Table:
+def _parquet(path: Path, packed: bool) -> OpenedTable:
     try:
         whole = _unpacked(path) if packed else path
         texts = [field.name for field in pyarrow.parquet.read_schema(whole) if _is_text(field.type)]
@@ -240,7 +240,7 @@ def _parquet(path: Path, packed: bool) -> Table:
         except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # text or dates that are none
             raise UserError(f"{path} cannot be read: {one_line(error)}") from error
 
-    return Table(list(file.schema_arrow.names), ((f"row {i}", row) for i, row in enumerate(rows(), 1)))
+    return OpenedTable(list(file.schema_arrow.names), ((f"row {i}", row) for i, row in enumerate(rows(), 1)))
 
 
 def _unpacked(path: Path) -> io.BytesIO:

@@ -6,18 +6,16 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simcse_pl.command_line import Parser, run
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
-from simcse_pl.data.formats import Unreadable, open_table, read_lines
+from simcse_pl.data.formats import Records, Unreadable, open_table, read_lines
 from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
 from simcse_pl.report.tables import show
 
 Pair = tuple[str, str]
 Lines = Iterator[tuple[int, str | Unreadable]]
-Records = Iterator[tuple[str, tuple[Any, ...] | Unreadable]]  # the place (`line 7`) and what stands there
 
 NOT_DUPLICATE = "no duplicates"
 REPEATED = "the same pair again"
@@ -103,7 +101,7 @@ def translation_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Published:
     """How its pairs are read, and the fates of its rows."""
 
     pairs: Callable[[Path, str, Account], Iterator[Pair]]
@@ -111,9 +109,9 @@ class Corpus:
 
 
 CORPORA = {
-    "qqp": Corpus(question_pairs, (NOT_DUPLICATE, NO_WORDS, REPEATED, USED)),
-    "flickr30k": Corpus(caption_pairs, (NO_WORDS, REPEATED_CAPTION, ONLY_CAPTION, USED)),
-    "paranmt": Corpus(translation_pairs, (NO_WORDS, USED)),
+    "qqp": Published(question_pairs, (NOT_DUPLICATE, NO_WORDS, REPEATED, USED)),
+    "flickr30k": Published(caption_pairs, (NO_WORDS, REPEATED_CAPTION, ONLY_CAPTION, USED)),
+    "paranmt": Published(translation_pairs, (NO_WORDS, USED)),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcse_pl import hub
-from simcse_pl.data.formats import Cells, Table, Unreadable, check_is_file, open_table, text_problem
+from simcse_pl.data.formats import Cells, OpenedTable, Unreadable, check_is_file, open_table, text_problem
 from simcse_pl.errors import UserError
 from simcse_pl.files import sha256_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
-Records = Generator[
+ReadRows = Generator[
     tuple[Row, str | None], None, str | None
 ]  # rows with what stands beside; what to warn of at the end
 HUB = "hf://datasets/"
@@ -82,7 +82,7 @@ def iterate_rows(
     on_bad_row: str = "error",
     header: bool = True,
     split: str = "train",
-) -> Records:
+) -> ReadRows:
     """Rows of sentences one by one, each with None; the arguments and errors are those of `read_rows`."""
     table = _open_source(str(source), header, split)
     return _read(source, table, _positions(source, table.header, columns), None, on_bad_row)
@@ -95,7 +95,7 @@ def iterate_labeled_rows(
     on_bad_row: str = "error",
     header: bool = True,
     split: str = "train",
-) -> Records:
+) -> ReadRows:
     """Rows of sentences as `read_rows` reads them, each with its label.
 
     Args:
@@ -112,10 +112,10 @@ def iterate_labeled_rows(
     if positions is not None and label in positions:
         raise UserError(f"data.label_column={label_column} is one of data.columns too, which are the sentences'")
     records = ((place, _with_text_label(cells, label)) for place, cells in table.records)
-    return _read(source, Table(table.header, records), positions, label, on_bad_row)
+    return _read(source, OpenedTable(table.header, records), positions, label, on_bad_row)
 
 
-def iterate_documents(source: str | Path, on_bad_row: str = "error") -> Records:
+def iterate_documents(source: str | Path, on_bad_row: str = "error") -> ReadRows:
     """The sentences of a text file, rows of one, each with the name of the document that it stands in.
 
     A document's rows stand together, in their order.
@@ -131,17 +131,19 @@ def iterate_documents(source: str | Path, on_bad_row: str = "error") -> Records:
     if table.documents is None:
         needed = "a .txt file with a sentence a line and a blank line between documents"
         raise UserError(f"{source} does not tell which sentences follow each other in a document: give {needed}")
-    return _read(source, Table(["sentence", "document"], table.documents), [0], 1, on_bad_row)
+    return _read(source, OpenedTable(["sentence", "document"], table.documents), [0], 1, on_bad_row)
 
 
-def with_warning(records: Records) -> Iterator[tuple[Row, str | None]]:
+def with_warning(records: ReadRows) -> Iterator[tuple[Row, str | None]]:
     """The records, and a warning in the log after the last of them where rows were dropped."""
     warning = yield from records
     if warning:
         log.warning(warning)
 
 
-def _read(source: str | Path, table: Table, positions: list[int] | None, label: int | None, on_bad_row: str) -> Records:
+def _read(
+    source: str | Path, table: OpenedTable, positions: list[int] | None, label: int | None, on_bad_row: str
+) -> ReadRows:
     """The sentences at `positions`, all but the label where None; and the label, where there is a column of them."""
     if on_bad_row not in ON_BAD_ROW:
         raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
@@ -219,7 +221,7 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     return sha256_of(found)
 
 
-def _open_source(name: str, header: bool, split: str) -> Table:
+def _open_source(name: str, header: bool, split: str) -> OpenedTable:
     found = _locate(name)
     return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
 
@@ -236,7 +238,7 @@ def _locate(name: str) -> Path | str:
     return f"{owner}/{repository}"
 
 
-def open_hub_dataset(repository: str, split: str) -> Table:
+def open_hub_dataset(repository: str, split: str) -> OpenedTable:
     """A split of a dataset of the hub, downloaded or from the cache.
 
     Raises:
@@ -244,7 +246,7 @@ def open_hub_dataset(repository: str, split: str) -> Table:
     """
     dataset = _load_hub_dataset(repository, split)
     names = list(dataset.column_names)
-    return Table(names, ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1)))
+    return OpenedTable(names, ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1)))
 
 
 def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from simcse_pl.data import sts
-from simcse_pl.data.formats import Table
+from simcse_pl.data.formats import OpenedTable
 from simcse_pl.data.senteval import NotInBundleError
 from simcse_pl.data.sts import STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
 from simcse_pl.errors import UserError
@@ -109,7 +109,7 @@ def test_stsb_from_the_hub(monkeypatch):
 
     def open_hub_dataset(name, split):
         asked.append((name, split))
-        return Table(header, iter([("row 1", [3.0, "A.", "B."])]))
+        return OpenedTable(header, iter([("row 1", [3.0, "A.", "B."])]))
 
     monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
     assert load_stsb(["hub"], None, "dev").pairs == [ScoredPair("A.", "B.", 3.0)]
