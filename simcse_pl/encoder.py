@@ -147,7 +147,6 @@ class SentenceEncoder(nn.Module):
         self,
         sentences: Sequence[str],
         batch_size: int | None = None,
-        max_length: int | None = None,
         normalize: bool = False,
         progress: bool = False,
         bf16: bool = False,
@@ -158,7 +157,6 @@ class SentenceEncoder(nn.Module):
             sentences: any number of them, none included.
             batch_size: sentences that go through the backbone at once, of like length; where None 32 on a CPU, whose
                 caches they fit, and 128 elsewhere.
-            max_length: tokens read of a sentence; the encoder's own `max_length` where None.
             normalize: scale every vector to length 1, which an encoder with `normalize` always does.
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, nearly twice as fast where the hardware has it; vectors then have two to three
@@ -168,15 +166,14 @@ class SentenceEncoder(nn.Module):
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size
-                or length out of range.
+            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size out of
+                range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
-        length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
-        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, length)
+        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, self.max_length)
         total = math.ceil(len(sentences) / batch_size)
         bar = tracked(batches, "encoding", total, shown=progress)
         was_training = self.training

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, check_is_file, read_lines
-from simcse_pl.errors import UserError, check_amount, check_sentences
+from simcse_pl.errors import UserError, check_sentences
 from simcse_pl.progress import progress_bar, tracked
 
 _LINES_AT_A_TIME = 4096
+_SMOOTHING = 1e-3  # a of Arora et al. 2017
 _WIDEST = 10_000  # values of a word: no file has more, and each column of a table takes memory
 
 _WORD = re.compile(
@@ -83,7 +84,6 @@ class WordVectors:
         cls,
         path: str | Path,
         word_counts: str | Path | None = None,
-        smoothing: float = 1e-3,
         normalize: bool = False,
         progress: bool = False,
     ) -> "WordVectors":
@@ -95,18 +95,15 @@ class WordVectors:
             path: `word v1 v2 ...` a line, in UTF-8, gzipped if its name ends in .gz.
             word_counts: `word count` a line, for smooth inverse frequency (Arora et al. 2017): a word w weighs
                 a / (a + p(w)), with p(w) its count over the sum of all; a word without a count weighs 1.
-            smoothing: a of that formula.
             normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
             progress: show a progress bar on standard error.
 
         Raises:
-            UserError: no such file, one that is damaged or cut short (it names the line), or a smoothing
-                that is not above 0.
+            UserError: no such file, or one that is damaged or cut short (it names the line).
         """
-        check_amount("smoothing", smoothing, may_be_zero=False)
         counts = None if word_counts is None else _read_counts(Path(word_counts))
         rows, vectors = _read_vectors(Path(path), progress)
-        weights = None if counts is None else _inverse_frequencies(rows, len(vectors), counts, smoothing)
+        weights = None if counts is None else _inverse_frequencies(rows, len(vectors), counts)
         return cls(rows, vectors, weights, normalize)
 
     def encode(
@@ -163,13 +160,13 @@ def _known(words: Iterable[str], table: dict[str, int] | dict[str, float]) -> It
             yield lower
 
 
-def _inverse_frequencies(rows: dict[str, int], size: int, counts: dict[str, float], smoothing: float) -> Tensor:
+def _inverse_frequencies(rows: dict[str, int], size: int, counts: dict[str, float]) -> Tensor:
     """[size], a / (a + p(w)) in every word's row."""
     total = sum(counts.values())
     weights = np.ones(size, dtype=np.float32)
     for word, row in rows.items():
         for counted in _known([word], counts):
-            weights[row] = smoothing / (smoothing + counts[counted] / total)
+            weights[row] = _SMOOTHING / (_SMOOTHING + counts[counted] / total)
     return torch.from_numpy(weights)
 
 

@@ -1,7 +1,6 @@
 """Word vectors: splitting, averages (numpy, gensim), the formula of smooth inverse frequency, damaged files."""
 
 import gzip
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -140,28 +139,20 @@ def test_the_first_of_a_words_vectors_counts(write):
 def test_smooth_inverse_frequency_is_the_formula_of_its_paper(write):
     counts = {"the": 600.0, "dog": 30.0, "runs": 10.0, "elsewhere": 360.0}
     counted = write([f"{word} {count:.0f}" for word, count in counts.items()], "counts.txt")
-    vectors = WordVectors.from_file(write(lines()), word_counts=counted, smoothing=0.01)
+    vectors = WordVectors.from_file(write(lines()), word_counts=counted)
     words = ["the", "Dog", "runs", "the", "."]  # "Dog" counts as "dog", and "." has no count
-    weights = [0.01 / (0.01 + counts[w.lower()] / 1000) if w.lower() in counts else 1.0 for w in words]
+    weights = [0.001 / (0.001 + counts[w.lower()] / 1000) if w.lower() in counts else 1.0 for w in words]
     expected = sum(weight * np.array(WORDS[word]) for weight, word in zip(weights, words, strict=True)) / len(words)
     np.testing.assert_allclose(vectors.encode(["The Dog runs the unknown ."])[0].numpy(), expected, atol=1e-6)
 
 
 def test_counts_may_be_of_capitals_of_tabs_and_repeated(write):
     counted = write(["Dog\t30", "dog 10", "", "runs 50", "runs 10"], "counts.txt.gz")
-    vectors = WordVectors.from_file(write(lines()), word_counts=counted, smoothing=1.0)
+    vectors = WordVectors.from_file(write(lines()), word_counts=counted)
     weights = {word: vectors.weights[row].item() for word, row in vectors.rows.items()}
     assert weights == pytest.approx(
-        {"Dog": 1 / 1.3, "dog": 1 / 1.1, "runs": 1 / 1.6} | dict.fromkeys(["the", "n't", "."], 1.0)
+        {"Dog": 1 / 301, "dog": 1 / 101, "runs": 1 / 601} | dict.fromkeys(["the", "n't", "."], 1.0)
     )
-
-
-def test_a_common_word_weighs_less_the_smaller_the_smoothing(write):
-    counted = write([f"{word} {count}" for word, count in Counter(the=90, dog=10).items()], "counts.txt")
-    path = write(lines())
-    small, large = (WordVectors.from_file(path, counted, smoothing).weights for smoothing in (1e-4, 1e4))
-    assert small[0] < small[1] < 0.01 and small[3] == 1
-    torch.testing.assert_close(large, torch.ones(6), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("at_a_time", [2, 4096])
@@ -227,12 +218,6 @@ def test_files_that_cannot_be_read_end_in_one_line(write, tmp_path):
 def test_damaged_counts_end_in_one_line(counted, message, write):
     with pytest.raises(UserError, match=message):
         WordVectors.from_file(write(lines()), word_counts=write(counted, "counts.txt"))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, -1.0, float("nan"), float("inf")])
-def test_smoothing_is_above_zero(smoothing, write):
-    with pytest.raises(UserError, match="smoothing=.*above 0"):
-        WordVectors.from_file(write(lines()), smoothing=smoothing)
 
 
 @pytest.mark.parametrize(
