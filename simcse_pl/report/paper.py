@@ -13,6 +13,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.report.results import Aggregation, Result
 
 _FILE = Path(__file__).parent / "paper.yaml"
+_NOT_THE_PAPERS = ("max_length", "normalize", "word_counts")  # settings that no encoder of the paper was given
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
         row = named_row(result.paper.table, result.paper.row)
         if result.paper.table in fitting:
             return row
+    if any(result.settings.get(option) for option in _NOT_THE_PAPERS):
+        return None
     own = {"encoder": result.encoder, **result.settings}
     known: Mapping[str, str] = next((m["rows"] for m in published()["matches"] if _fits(m["when"], own)), {})
     return next((named_row(table, known[table]) for table in fitting if table in known), None)

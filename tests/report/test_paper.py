@@ -123,6 +123,13 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
         ("bert-base-uncased", {"aggregation": "mean"}, None),
         ("bert-base-uncased", {"pooling": "cls"}, None),
         ("bert-base-uncased", {"num_layers": 3}, None),
+        ("bert-base-uncased", {"max_length": 32}, None),
+        ("bert-base-uncased", {"normalize": True}, None),
+        (
+            "bert-base-uncased",
+            {"max_length": None, "normalize": None, "word_counts": None},
+            "5: BERT-base (first-last avg.) (unsupervised)",
+        ),
         ("bert-base-cased", {}, None),
         ("models/bert-base-uncased-mine", {}, None),
         (
@@ -165,6 +172,7 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
         ),
         ("vectors/glove.840B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
         ("glove.6B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
+        ("vectors/glove.6B.300d.txt", {"pooling": None, "word_counts": "enwiki.txt"}, None),
         ("vectors/my-glove.txt", {"pooling": None}, None),
         ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": None}, "5: SBERT-base (supervised)"),
         ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": "cls"}, None),
@@ -172,6 +180,13 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
 )
 def test_a_result_is_matched_where_that_is_certain(make_result, encoder, settings, expected):
     assert found(make_result, encoder, **settings) == expected
+
+
+def test_a_row_that_the_user_named_is_one_whatever_was_set(make_result, bert):
+    settings = bert["settings"] | {"max_length": 32}
+    named = {"table": "table_5_sts", "row": "CT-BERT-base"}
+    result = make_result(encoder="bert-base-uncased", settings=settings, paper=named)
+    assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
 
 
 def test_a_row_that_the_user_named_goes_before_the_known_one_in_its_own_table_only(make_result, bert):
