@@ -1,6 +1,8 @@
 """The Hydra callbacks that end a multirun with a table of its jobs."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,8 @@ class SweepTable(Callback):
         """Read the jobs' folders, so that it does not matter in which process they ran."""
         folder = Path(config.hydra.sweep.dir).absolute()
         finished = any((job / RESULTS_FILE).is_file() for job in job_folders(folder))
-        try:
+        with _mistakes_end_it():
             sweeps = read_sweeps({str(folder): folder}) if finished else []
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise SystemExit(1) from error
         for sweep in sweeps:
             for table in sweep_tables(grouped(sweep)):
                 show(table.printed())
@@ -45,18 +44,31 @@ class EvaluationTables(Callback):
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Read the jobs' folders; encoders of one label are told apart by their job's number."""
         folder = Path(config.hydra.sweep.dir).absolute()
-        found = [(job.name, read(job)) for job in job_folders(folder) if (job / RESULTS_FILE).is_file()]
+        with _mistakes_end_it():
+            found = [(job.name, read(job)) for job in job_folders(folder) if (job / RESULTS_FILE).is_file()]
         results = [(job, result) for job, result in found if isinstance(result, Result)]
         labels = [result.label for _, result in results]
         named = [
             result.model_copy(update={"label": f"{result.label} ({job})"}) if labels.count(result.label) > 1 else result
             for job, result in results
         ]
-        for table in encoder_tables(named, config.aggregation):
+        with _mistakes_end_it():
+            tables = encoder_tables(named, config.aggregation)
+        for table in tables:
             show(table.printed())
         exit_if_jobs_failed(folder)
         if any(result.failed for _, result in results):
             raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _mistakes_end_it() -> Iterator[None]:
+    """A line and exit status 1 for a mistake: of another exception than SystemExit Hydra makes a warning."""
+    try:
+        yield
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from error
 
 
 def exit_if_jobs_failed(folder: Path) -> None:

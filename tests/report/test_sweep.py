@@ -93,6 +93,25 @@ def test_a_job_that_could_not_measure_a_task_makes_the_sweep_fail(sweep, make_re
     assert "failed: STS14: no folder STS14 (part)" in " ".join(printed.out.split())
 
 
+def test_a_job_whose_results_are_damaged_is_told_in_one_line(sweep, make_report, capsys):
+    folder = sweep(make_report("mine"), make_report("other"))
+    (folder / "1" / "results.json").write_text("{")
+    with pytest.raises(SystemExit) as exit_:
+        EvaluationTables().on_multirun_end(config_of(folder))
+    err = capsys.readouterr().err
+    assert exit_.value.code == 1
+    assert err.startswith(f"error: {folder}/1/results.json is damaged") and err.count("\n") == 1
+
+
+def test_a_row_that_the_paper_does_not_have_is_told_in_one_line(sweep, make_report, capsys):
+    folder = sweep(make_report("mine", paper={"table": "table_5_sts", "row": "BERT"}))
+    with pytest.raises(SystemExit) as exit_:
+        EvaluationTables().on_multirun_end(config_of(folder))
+    err = capsys.readouterr().err
+    assert exit_.value.code == 1
+    assert err.startswith("error: paper.row=BERT: choose one of") and err.count("\n") == 1
+
+
 def test_a_training_sweep_ends_with_the_table_of_its_report(write_sweep, job, capsys):
     jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, 0.2) for seed in (0, 1)]
     SweepTable().on_multirun_end(config_of(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
