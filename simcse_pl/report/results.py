@@ -34,9 +34,14 @@ class _Shape(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_drawn(cls, value: Any) -> Any:
-        numbers = value if isinstance(value, list) else [value]
-        if any(isinstance(number, float) and abs(number) > _LARGEST for number in numbers):
-            raise ValueError(f"no measure is beyond {_LARGEST:g}")
+        match value:
+            case float() if abs(value) > _LARGEST:
+                raise ValueError(f"no measure is beyond {_LARGEST:g}")
+            case list():
+                for own in value:
+                    cls._can_be_drawn(own)
+            case dict():
+                cls._can_be_drawn([*value.values()])
         return value
 
 

@@ -123,10 +123,18 @@ def test_json_that_evaluate_would_write_survives_the_way_through_a_file(write_re
     assert read(write_results("odd", report)) == as_result(json.loads(json.dumps(report)), "memory")
 
 
-@pytest.mark.parametrize("place", ["alignment", "spectrum"])
-def test_a_number_that_no_measure_has_is_told(place, make_report):
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("alignment", 1e300),
+        ("spectrum", [1.0, 1e300]),
+        ("similarities", {"0-1": [1e308, -1e308]}),
+        ("top_variance", {"1": 0.1, "10": -1e300}),
+    ],
+)
+def test_a_number_that_no_measure_has_is_told(place, value, make_report):
     report = make_report()
-    report["geometry"][place] = 1e300 if place == "alignment" else [1.0, 1e300]
+    report["geometry"][place] = value
     with pytest.raises(UserError, match=f"geometry.{place}: Value error, no measure is beyond 1e.15"):
         as_result(report, "results.json")
 
