@@ -15,7 +15,7 @@ from simcse_pl.evaluation.sts import Correlation, correlation
 CLASSES = 5
 _BATCH = 64
 _EPOCHS_A_ROUND = 50
-_MOST_EPOCHS = 1000
+_MOST_EPOCHS = 1000  # after which SentEval still begins a round: 21 in all
 _PATIENCE = 4  # rounds without a better score on dev, in all
 
 
@@ -60,7 +60,7 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
     model = nn.Linear(x.shape[1], CLASSES)
     optimizer = torch.optim.Adam(model.parameters())
     best, best_score, rounds_without = model, -1.0, 0
-    for _ in range(_MOST_EPOCHS // _EPOCHS_A_ROUND):
+    for _ in range(0, _MOST_EPOCHS + 1, _EPOCHS_A_ROUND):
         for _ in range(_EPOCHS_A_ROUND):
             for rows in torch.randperm(len(x)).split(_BATCH):
                 loss = F.mse_loss(model(x[rows]).softmax(dim=-1), targets[rows])

@@ -6,6 +6,7 @@ import torch
 
 from simcse_pl.data.sts import ScoredPair, StsTask
 from simcse_pl.evaluation.regressor import _class_weights, evaluate_with_regressor
+from simcse_pl.evaluation.sts import Correlation
 
 
 @pytest.mark.parametrize("score", [0.0, 0.4, 1.0, 1.5, 3.2, 4.75, 5.0])
@@ -47,6 +48,14 @@ def test_it_learns_what_the_features_say_and_is_the_same_every_time(tasks):
     assert first.spearman > 0.85 and first.pearson > 0.85
     assert evaluate_with_regressor(encode, tasks) == first
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_rounds_are_sentevals(tasks, monkeypatch):
+    """`while self.nepoch <= self.maxepoch`, from 0 by 50 to 1000, where every round is better than the last."""
+    scores = iter(range(100))
+    monkeypatch.setattr("simcse_pl.evaluation.regressor.correlation", lambda *_: Correlation(0.0, float(next(scores))))
+    few = {split: task(split, 12, 0) for split in tasks}
+    assert evaluate_with_regressor(encode, few).pearson == 21  # the test's score, after one a round on dev
 
 
 def test_each_distinct_sentence_is_encoded_once(tasks):
