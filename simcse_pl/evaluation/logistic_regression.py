@@ -23,7 +23,7 @@ def fit_predict(features: Tensor, labels: Tensor, strengths: Tensor, fit_rows: T
 
     Args:
         features: [n, dim].
-        labels: [n], classes from 0 to the largest label.
+        labels: [n], classes from 0 to the largest label, which is 1 at least.
         strengths: [problems], C of each, above 0: the larger, the weaker the penalty.
         fit_rows: [problems, n] boolean, the rows that a problem is fitted on.
 

@@ -70,11 +70,14 @@ def evaluate_transfer(encode: Encode, task: TransferTask, device: str | torch.de
         device: where the classifiers are fitted.
 
     Raises:
-        UserError: a class with fewer examples than there are folds, or one class only.
+        UserError: a class with fewer examples than there are folds, or one class only to learn from.
     """
     examples = [example for split in task.splits.values() for example in split]
     labels = np.array([example.label for example in examples])
     protocol, strengths, rounds = _protocol(task, labels)
+    fitted = next(iter(task.splits.values()))
+    if len({example.label for example in fitted}) < 2:
+        raise UserError(f"{task.name}: all examples to learn from have one class: there is nothing to classify")
     features = _features(encode, examples).to(device)
     targets = torch.from_numpy(labels).to(device)
 
@@ -123,8 +126,8 @@ def _protocol(task: TransferTask, labels: np.ndarray) -> tuple[str, tuple[float,
 
 def _folds(rows: Rows, labels: np.ndarray, task: str) -> list[Fit]:
     counts = np.unique_counts(labels[rows]).counts
-    if len(counts) < 2 or counts.min() < FOLDS:
-        raise UserError(f"{task}: {FOLDS} folds need two classes or more, of {FOLDS} examples or more each")
+    if counts.min() < FOLDS:
+        raise UserError(f"{task}: {FOLDS} folds need classes of {FOLDS} examples or more each")
     splits = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED).split(rows, labels[rows])
     return [(rows[train], rows[test]) for train, test in splits]
 

@@ -121,10 +121,18 @@ def test_each_distinct_sentence_is_encoded_once():
     assert len(asked) == 1 and len(asked[0]) == len(set(asked[0])) == 40
 
 
-@pytest.mark.parametrize("rows", [examples(19, 2), examples(50, 1)])
-def test_too_few_examples_for_the_folds(rows):
-    with pytest.raises(UserError, match="^CR: 10 folds need two classes or more, of 10 examples or more each"):
-        evaluate_transfer(encode, TransferTask("CR", {"all": rows}))
+def test_too_few_examples_for_the_folds():
+    with pytest.raises(UserError, match="^CR: 10 folds need classes of 10 examples or more each"):
+        evaluate_transfer(encode, TransferTask("CR", {"all": examples(19, 2)}))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("splits", [("all",), ("train", "test"), ("train", "dev", "test")])
+def test_one_class_to_learn_from_is_none(splits, label):
+    rows = [Example((f"{i} of class {label}",), label) for i in range(50)]
+    task = TransferTask("SST", {split: examples(50, 2, 100) for split in splits} | {splits[0]: rows})
+    with pytest.raises(UserError, match="^SST: all examples to learn from have one class: there is nothing to classi"):
+        evaluate_transfer(encode, task)
 
 
 def test_reference_score(senteval_dir):
