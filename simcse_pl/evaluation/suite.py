@@ -79,7 +79,7 @@ def load_suite(
 
     Raises:
         UserError: an unknown task or split, no such folder, or no task that could be read; a task of a bundle, or the
-            regressor, where there is no bundle.
+            regressor, where there is no bundle; a regressor without a task that has one.
     """
     groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
     known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
@@ -93,6 +93,8 @@ def load_suite(
         raise UserError(f"split={split}: choose one of {', '.join(SPLITS)}")
     if regressor and split != "test":
         raise UserError("regressor=true: it is trained with the dev split, so it needs split=test")
+    if regressor and not {"sts", *STS_TASKS_WITH_DEV}.intersection(names):
+        raise UserError(f"regressor=true: it is for {' and '.join(STS_TASKS_WITH_DEV)}; add one to tasks")
     if not senteval_dir:
         return _sample_suite(names, split, regressor)
     if not Path(senteval_dir).is_dir():

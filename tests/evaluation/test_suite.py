@@ -196,6 +196,7 @@ def test_without_a_bundle_the_sample_stands_in_for_sts(senteval_dir):
         ({"names": ["sts", "STS17"]}, "^tasks: no task STS17; choose among sts, transfer, geometry, STS12, .*, MRPC$"),
         ({"names": ["sts"], "split": "train"}, "^split=train: choose one of dev, test$"),
         ({"names": ["sts"], "split": "dev", "regressor": True}, "^regressor=true: it is trained with the dev split"),
+        ({"names": ["STS12"], "regressor": True}, "^regressor=true: it is for STS-B and SICK-R; add one to tasks$"),
         ({"names": ["sts"], "senteval_dir": "nowhere"}, "^senteval_dir: no folder nowhere$"),
         ({"names": ["sts", "MR"], "senteval_dir": None}, "^tasks: MR needs a SentEval bundle, and senteval_dir is not"),
         ({"names": ["STS-B"], "senteval_dir": None}, "^tasks: STS-B needs a SentEval bundle"),
