@@ -6,10 +6,10 @@ from typing import Any, overload
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.data.readers import read_sentences
+from simcse_pl.directions import directions
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.load import load_encoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
@@ -79,7 +79,7 @@ class SimCSE:
         """
         vectors = self._vectors([sentences] if isinstance(sentences, str) else sentences, progress)
         if normalize:
-            vectors = F.normalize(vectors, dim=-1)
+            vectors = directions(vectors)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def _vectors(self, sentences: Sequence[str], progress: bool = False) -> Tensor:
@@ -97,7 +97,7 @@ class SimCSE:
         Raises:
             UserError: what is no sentence, or vectors of different widths.
         """
-        one, other = (F.normalize(self._as_vectors(side), dim=-1) for side in (first, second))
+        one, other = (directions(self._as_vectors(side)) for side in (first, second))
         if one.shape[-1] != other.shape[-1]:
             raise UserError(f"similarity: vectors of {one.shape[-1]} and of {other.shape[-1]} dimensions")
         similarities = one @ (other.mT if other.dim() > 1 else other)

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -26,6 +25,7 @@ from simcse_pl.backbone import (
 )
 from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.data.batches import batches_of_like_length
+from simcse_pl.directions import directions
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, failing_as
 from simcse_pl.export.sentence_transformers import write_modules
@@ -186,7 +186,7 @@ class SentenceEncoder(nn.Module):
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
-        return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
+        return directions(vectors) if normalize or self.normalize else vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:
         return self.postprocess.transform(vectors) if self.postprocess else vectors

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from simcse_pl.bad_steps import BadSteps
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
+from simcse_pl.directions import directions
 from simcse_pl.distributed import mean_over_ranks
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.duplicates import duplicate_negatives, sentence_keys
@@ -193,7 +193,7 @@ class SimCSEModule(LightningModule):
         if not embeddings.isfinite().all():
             raise UserError(f"step {self.global_step}: embeddings are not finite any more: lower optimizer.lr")
         first, second = embeddings.unbind(dim=1)
-        self.spearman.update(F.cosine_similarity(first, second), scores)
+        self.spearman.update((directions(first) * directions(second)).sum(dim=-1), scores)
         alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
         self.uniformity.update(torch.cat([first, second]))

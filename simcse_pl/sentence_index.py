@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.directions import directions
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.index_files import read_index, write_index
@@ -212,7 +212,7 @@ def _unit_vectors(encode: Encode, sentences: list[str]) -> Tensor:
     """[n, dim] float32 on the CPU, filled part by part so that the vectors are in memory once."""
     vectors = torch.empty(0)
     for start in range(0, len(sentences), _SENTENCES_AT_A_TIME):
-        part = F.normalize(encode(sentences[start : start + _SENTENCES_AT_A_TIME]).float().cpu(), dim=-1)
+        part = directions(encode(sentences[start : start + _SENTENCES_AT_A_TIME]).float().cpu())
         if start == 0:
             vectors = torch.empty(len(sentences), part.shape[1])
         if not part.isfinite().all():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, check_is_file, read_lines
+from simcse_pl.directions import directions
 from simcse_pl.errors import UserError, check_sentences
 from simcse_pl.progress import progress_bar, tracked
 
@@ -139,7 +140,7 @@ class WordVectors:
         for start in tracked(starts, "averaging", shown=progress):
             batch = slice(start, start + batch_size)
             vectors[batch] = self._average(sentences[batch])
-        return F.normalize(vectors, dim=-1) if normalize or self.normalize else vectors
+        return directions(vectors) if normalize or self.normalize else vectors
 
     def _average(self, sentences: Sequence[str]) -> Tensor:
         known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in sentences]

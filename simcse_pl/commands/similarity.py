@@ -3,10 +3,9 @@
 import argparse
 import sys
 
-import torch.nn.functional as F
-
 from simcse_pl.commands.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
 from simcse_pl.data.readers import iterate_rows, with_warning
+from simcse_pl.directions import directions
 from simcse_pl.errors import UserError
 
 
@@ -34,5 +33,6 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = encoder_of(arguments)
     for part in in_parts((row for row, _ in with_warning(rows)), "pairs compared"):
         first, second = (simcse.encode(list(side), normalize=False) for side in zip(*part, strict=True))
-        for pair, similarity in zip(part, F.cosine_similarity(first, second).tolist(), strict=True):
+        similarities = (directions(first.double()) * directions(second.double())).sum(dim=-1)
+        for pair, similarity in zip(part, similarities.tolist(), strict=True):
             sys.stdout.write(json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))

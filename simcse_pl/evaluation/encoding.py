@@ -1,4 +1,4 @@
-"""Ways for an `encode` to be called: once a sentence, and followed by a post-processing fitted on some sentences."""
+"""Ways for an `encode` to be called: on columns, once a sentence, and followed by a fitted post-processing."""
 
 import logging
 import random
@@ -14,6 +14,27 @@ from simcse_pl.evaluation import Encode
 from simcse_pl.postprocess.base import PostProcess
 
 log = logging.getLogger(__name__)
+
+
+def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
+    """The vectors of some columns of sentences.
+
+    Args:
+        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once, in sorted order.
+        columns: of any lengths.
+
+    Returns:
+        [n, dim] of each column, in its order.
+    """
+    distinct = sorted(set().union(*columns))
+    row = {sentence: i for i, sentence in enumerate(distinct)}
+    vectors = encode(distinct)
+    return [vectors[[row[sentence] for sentence in column]] for column in columns]
+
+
+def pair_features(first: Tensor, second: Tensor) -> Tensor:
+    """SentEval's features of a pair, |u - v| and u * v: from [n, dim] each to [n, 2 dim]."""
+    return torch.cat([(first - second).abs(), first * second], dim=1)
 
 
 class EncodeOnce:

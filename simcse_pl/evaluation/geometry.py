@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.data.sts import ALIKE_ABOVE, ScoredPair, StsTask
+from simcse_pl.directions import directions
 from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.geometry import (
     GramBound,
     alignment,
@@ -61,16 +62,14 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
         task: human scores from 0 to 5.
     """
     pairs = task.pairs
-    distinct = sorted({sentence for pair in pairs for sentence in (pair.first, pair.second)})
-    vectors = dict(zip(distinct, encode(distinct), strict=True))
-    first = torch.stack([vectors[pair.first] for pair in pairs])
-    second = torch.stack([vectors[pair.second] for pair in pairs])
+    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
     scores = torch.tensor([pair.score for pair in pairs])
     alike = scores > ALIKE_ABOVE
     x = torch.cat([first, second])
     spectrum = singular_spectrum(x)
     variances = principal_variances(x)
     gram = gram_bound(x)
+    cosines = (directions(first.double()) * directions(second.double())).sum(dim=-1)
     return GeometryResult(
         data=f"{task.name} {task.split}",
         sentences=len(x),
@@ -81,7 +80,7 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
         spectrum=spectrum.tolist(),
         effective_rank=float(effective_rank(spectrum)),
         **vars(gram),
-        similarities=_by_band(F.cosine_similarity(first.double(), second.double()), pairs),
+        similarities=_by_band(cosines, pairs),
         top_variance={str(k): float(variances[:k].sum() / variances.sum()) for k in _TOP if k <= len(variances)},
         isoscore=float(isoscore(variances)),
     )

@@ -1,15 +1,15 @@
 """SentEval's regressor for STS-B and SICK-R, which the paper leaves out and others put on top (Appendix B)."""
 
 import copy
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.data.sts import StsTask
 from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.sts import Correlation, correlation
 
 CLASSES = 5
@@ -30,16 +30,9 @@ def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int
         tasks: the splits `train`, `dev` and `test`.
         seed: of the weights and the order of batches.
     """
-    sentences = sorted({sentence for task in tasks.values() for sentence in task.sentences})
-    row = {sentence: i for i, sentence in enumerate(sentences)}
-    vectors = encode(sentences).float()
-
-    def features(pairs: Sequence[ScoredPair]) -> Tensor:
-        first = vectors[[row[pair.first] for pair in pairs]]
-        second = vectors[[row[pair.second] for pair in pairs]]
-        return torch.cat([(first - second).abs(), first * second], dim=1)
-
-    x = {split: features(task.pairs) for split, task in tasks.items()}
+    sides = [[getattr(pair, side) for pair in task.pairs] for task in tasks.values() for side in ("first", "second")]
+    vectors = [own.float() for own in encode_columns(encode, *sides)]
+    x = dict(zip(tasks, map(pair_features, vectors[::2], vectors[1::2]), strict=True))
     human = {split: np.array([pair.score for pair in task.pairs]) for split, task in tasks.items()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch.nn.functional as F
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.directions import directions
 from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.encoding import encode_columns
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,8 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsResult:
 
 def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
     """The cosine similarity of each pair [n], in float64."""
-    sentences = sorted({sentence for pair in pairs for sentence in (pair.first, pair.second)})
-    vectors = F.normalize(encode(sentences).double(), dim=-1)
-    row = {sentence: i for i, sentence in enumerate(sentences)}
-    first = vectors[[row[pair.first] for pair in pairs]]
-    second = vectors[[row[pair.second] for pair in pairs]]
-    return (first * second).sum(dim=-1).numpy()
+    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
+    return (directions(first.double()) * directions(second.double())).sum(dim=-1).numpy()
 
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:

@@ -15,6 +15,7 @@ from torch import Tensor
 from simcse_pl.data.transfer import Example, TransferTask
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
+from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.logistic_regression import fit_predict
 
 SEED = 1111  # this and the grids of C are SentEval's
@@ -74,10 +75,10 @@ def evaluate_transfer(encode: Encode, task: TransferTask, device: str | torch.de
     """
     examples = [example for split in task.splits.values() for example in split]
     labels = np.array([example.label for example in examples])
-    protocol, strengths, rounds = _protocol(task, labels)
     fitted = next(iter(task.splits.values()))
     if len({example.label for example in fitted}) < 2:
         raise UserError(f"{task.name}: all examples to learn from have one class: there is nothing to classify")
+    protocol, strengths, rounds = _protocol(task, labels)
     features = _features(encode, examples).to(device)
     targets = torch.from_numpy(labels).to(device)
 
@@ -134,14 +135,8 @@ def _folds(rows: Rows, labels: np.ndarray, task: str) -> list[Fit]:
 
 def _features(encode: Encode, examples: Sequence[Example]) -> Tensor:
     """[n, dim], or [n, 2 dim] of pairs."""
-    distinct = sorted({sentence for example in examples for sentence in example.sentences})
-    row = {sentence: i for i, sentence in enumerate(distinct)}
-    vectors = encode(distinct)
-    first = vectors[[row[example.sentences[0]] for example in examples]]
-    if len(examples[0].sentences) == 1:
-        return first
-    second = vectors[[row[example.sentences[1]] for example in examples]]
-    return torch.cat([(first - second).abs(), first * second], dim=1)
+    columns = encode_columns(encode, *zip(*(example.sentences for example in examples), strict=True))
+    return columns[0] if len(columns) == 1 else pair_features(*columns)
 
 
 def _predict(features: Tensor, targets: Tensor, problems: Sequence[tuple[float, Fit]]) -> np.ndarray:

@@ -14,10 +14,10 @@ from types import ModuleType
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch, batches_of_like_length
+from simcse_pl.directions import directions
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import written_whole
@@ -60,7 +60,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
             return
         _quantize(quantization, new / GRAPH_FILE, new / INT8_FILE)
         expected, found = _vectors(encoder, onnxruntime, new / INT8_FILE, sentences)
-        cosine = float(F.cosine_similarity(expected, found).min())
+        cosine = float((directions(expected) * directions(found)).sum(dim=-1).min())
         if not cosine > SMALLEST_COSINE:
             raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too coarse")
 
@@ -84,7 +84,7 @@ class _Graph(nn.Module):
         match self.encoder.postprocess:
             case AffinePostProcess(mean=mean, matrix=matrix):
                 vectors = ((vectors.double() - mean) @ matrix).float()
-        return F.normalize(vectors, dim=-1) if self.encoder.normalize else vectors
+        return directions(vectors) if self.encoder.normalize else vectors
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:

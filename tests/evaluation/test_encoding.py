@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.errors import UserError
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, encode_columns, pair_features
 from simcse_pl.postprocess.whitening import Whitening
 
 
@@ -15,6 +15,20 @@ class Counting:
     def __call__(self, sentences):
         self.asked.append(list(sentences))
         return torch.tensor([[float(len(sentence)), 1.0, float(ord(sentence[0]))] for sentence in sentences])
+
+
+def test_columns_are_encoded_once_in_sorted_order():
+    encode = Counting()
+    first, second, third = encode_columns(encode, ["dog", "a", "dog"], ["the", "a", "me"], ["me"])
+    assert encode.asked == [["a", "dog", "me", "the"]]
+    alone = Counting()
+    assert torch.equal(first, alone(["dog", "a", "dog"])) and torch.equal(second, alone(["the", "a", "me"]))
+    assert torch.equal(third, alone(["me"]))
+
+
+def test_a_pairs_features_are_sentevals():
+    features = pair_features(torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]]))
+    assert features.tolist() == [[2.0, 6.0, 3.0, -8.0]]
 
 
 def test_a_sentence_that_is_known_goes_through_the_encoder_once():

@@ -78,6 +78,12 @@ def test_no_positives_and_one_pair():
     assert math.isfinite(result.uniformity) and len(result.spectrum) == 2
 
 
+def test_short_vectors_have_the_cosines_of_long_ones(result):
+    short = evaluate_geometry(lambda sentences: encode(sentences).double() * 1e-12, TASK)
+    for band in BANDS:
+        assert short.similarities[band] == pytest.approx(result.similarities[band])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("value", [0.0, 0.1, 6e4])
 def test_of_equal_sentences_only_isotropy_is_no_number(dtype, value):

@@ -93,6 +93,11 @@ def test_half_precision_is_measured_in_double(dtype):
     assert evaluate_sts(half, TASK) == exact and math.isfinite(exact.all.spearman)
 
 
+def test_short_vectors_have_the_cosines_of_long_ones():
+    short = cosines(lambda sentences: encode(sentences).double() * 1e-15, PAIRS)
+    np.testing.assert_allclose(short, cosines(encode, PAIRS), rtol=1e-6)
+
+
 def test_a_sentence_without_a_direction_has_cosine_0():
     cosines_of_zeros = cosines(lambda sentences: torch.zeros(len(sentences), 3), PAIRS)
     assert cosines_of_zeros.dtype == np.float64 and (cosines_of_zeros == 0).all()
