@@ -1,6 +1,7 @@
 """Everything that there is to show of some results: all tables, all figures, and the files of both."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from simcse_pl.files import written_whole
 from simcse_pl.report.distributions import similarity_densities, spectra
 from simcse_pl.report.plane import encoder_plane, run_plane
 from simcse_pl.report.results import Aggregation, Result, RunPath
-from simcse_pl.report.score_tables import sts_table, subset_table, transfer_table
+from simcse_pl.report.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.report.space_tables import geometry_table, retrieval_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.table import Table
@@ -39,7 +40,15 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         geometry_table(results),
         retrieval_table(results),
     )
-    return [table for table in tables if table is not None]
+    return _all_failures_told([table for table in tables if table is not None], results)
+
+
+def _all_failures_told(tables: list[Table], results: Sequence[Result]) -> list[Table]:
+    """The tables, the first with what failed and no table tells: a regressor, or what has no table of its own."""
+    told = {note for table in tables for note in table.notes}
+    failures = failure_notes({result.label: result.failed for result in results})
+    untold = [note for note in failures if note not in told]
+    return [replace(table, notes=[*table.notes, *untold]) for table in tables[:1]] + tables[1:]
 
 
 def encoder_figures(

@@ -32,6 +32,20 @@ def test_what_was_not_measured_is_not_shown(make_result):
     assert encoder_figures([bare]) == {}
 
 
+def test_every_failure_is_told_once(make_result):
+    why = {"STS14": "no files", "STS-B regressor": "no train", "geometry": "no STS-B", "retrieval": "not finite"}
+    one = make_result("one", sts=("STS13",), geometry=None, retrieval=None, failed=why)
+    tables = encoder_tables([one, make_result("two", geometry=None, retrieval=None, failed={"MR": "no folder"})])
+    notes = {table.name: [note for note in table.notes if note.startswith("failed: ")] for table in tables}
+    assert notes["sts"] == [
+        "failed: STS14: no files (one)",
+        "failed: STS-B regressor: no train (one)",
+        "failed: geometry: no STS-B (one)",
+        "failed: retrieval: not finite (one)",
+    ]
+    assert notes["transfer"] == ["failed: MR: no folder (two)"]
+
+
 def test_the_aggregation_reaches_tables_and_figures(make_result):
     results = [make_result("a")]
     assert "weighted by size" in encoder_tables(results, "wmean")[0].title
