@@ -4,9 +4,11 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from simcse_pl.api import SimCSE
+from simcse_pl.errors import UserError
 from simcse_pl.progress import counter
 
 T = TypeVar("T")
@@ -52,6 +54,20 @@ def add_column(parser: argparse.ArgumentParser) -> None:
         type=lambda text: int(text) if text.isdecimal() else text,
         help="of a csv, tsv, jsonl or parquet file that has several: its name, or its position from 0",
     )
+
+
+def check_column(column: int | str | None, sources: Iterable[str]) -> None:
+    """Refuse a column where no file is read that it could be of.
+
+    Args:
+        column: that was given; None for none.
+        sources: files, or folders of indexes.
+
+    Raises:
+        UserError: all are folders.
+    """
+    if column is not None and all(Path(source).is_dir() for source in sources):
+        raise UserError(f"--column {column}: the folder of an index has no columns")
 
 
 def in_parts(rows: Iterable[T], what: str) -> Iterator[list[T]]:

@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give a new folder, or remove it first")
+    if arguments.private and not arguments.push_to_hub:
+        raise UserError("--private: nothing is uploaded without --push-to-hub")
     if arguments.push_to_hub:
         check_can_push(arguments.push_to_hub)
     results = [_results(path) for path in arguments.results]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simcse_pl.commands.common import add_column, add_encoder, encoder_of, json_line
+from simcse_pl.commands.common import add_column, add_encoder, check_column, encoder_of, json_line
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.report.table import Table
@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     if bool(arguments.queries) == bool(arguments.queries_from):
         raise UserError("search takes queries, or --queries-from FILE")
     queries = arguments.queries or read_sentences(arguments.queries_from)
+    check_column(arguments.column, [arguments.corpus])
     in_folder = Path(arguments.corpus).is_dir()
     corpus = [] if in_folder else read_sentences(arguments.corpus, arguments.column)
     simcse = encoder_of(arguments)

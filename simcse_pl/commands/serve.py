@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from simcse_pl.api import SimCSE
-from simcse_pl.commands.common import add_column, add_encoder, encoder_of
+from simcse_pl.commands.common import add_column, add_encoder, check_column, encoder_of
 from simcse_pl.commands.info import describe
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"serve takes one encoder, or two side by side, and was given {len(names)}")
     poolings = _for_each("--pooling", (arguments.pooling or "").split(","), names)
     sources = _for_each("--sentences", arguments.sentences, names)
+    check_column(arguments.column, sources)
     with listen(arguments.host, arguments.port) as listener:  # at once: a port that is taken is told before the work
         corpora = {source: read_sentences(source, arguments.column) for source in sources if not Path(source).is_dir()}
         served = []

@@ -53,7 +53,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if value < 1:
-                raise UserError(f"at most {value} {name}: it must be at least 1")
+                raise UserError(f"--max-{name} {value}: it must be at least 1")
 
     @property
     def body(self) -> int:

@@ -105,7 +105,7 @@ def test_two_encoders_a_file_an_index_and_everybody_on_the_network(make_model, t
         (["ENCODER", "--sentences", "FILE", "--sentences", "FILE"], "--sentences: 2 are given, and 1 encoder"),
         (["a", "b", "--sentences", "FILE", "--pooling", "a,b,c"], "--pooling: 3 are given, and 2 encoders"),
         (["a", "b", "c", "--sentences", "FILE"], "serve takes one encoder, or two side by side, and was given 3"),
-        (["ENCODER", "--sentences", "FILE", "--max-characters", "0"], "at most 0 characters: it must be at least 1"),
+        (["ENCODER", "--sentences", "FILE", "--max-characters", "0"], "--max-characters 0: it must be at least 1"),
         (["ENCODER", "--sentences", "FILE", "--port", "70000"], "--port 70000: it must be from 0 to 65535"),
     ],
 )

@@ -172,5 +172,5 @@ def test_the_page_may_load_nothing_from_elsewhere(path, kind, client):
 
 @pytest.mark.parametrize("name", ["queries", "characters", "results"])
 def test_limits_are_at_least_one(name):
-    with pytest.raises(UserError, match=f"at most 0 {name}: it must be at least 1"):
+    with pytest.raises(UserError, match=f"--max-{name} 0: it must be at least 1"):
         Limits(**{name: 0})
