@@ -1,6 +1,5 @@
 """Train a sentence encoder: `python train.py model=roberta data=nli`; `--help` lists what there is."""
 
-import json
 import logging
 import math
 from pathlib import Path
@@ -18,11 +17,11 @@ from simcse_pl.dashboard import Dashboard
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.files import written_whole
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
+from simcse_pl.report.results import write_json
 from simcse_pl.report.tables import RESULTS_FILE, run_table, show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
@@ -83,8 +82,7 @@ def main(config: DictConfig) -> float:
             shown = dashboards and math.isfinite(results["test"]["spearman"])
             measured = measure(encoder, suite, data.tasks["test"] if shown else None)
             results |= task_scores(measured, suite) if config.test_tasks else {}
-            with written_whole(folder) as new:
-                (new / RESULTS_FILE).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            write_json(folder / RESULTS_FILE, results)
             for dashboard in dashboards:
                 dashboard.log_results(results, measured)
             show(run_table(results, folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))

@@ -205,7 +205,7 @@ def read(path: str | Path) -> Result | RunPath:
 
 
 def write_results(path: Path, report: Mapping[str, Any]) -> Result:
-    """Write a results file, whole beside its place before it is moved there; a number that does not exist is null.
+    """Write a results file of evaluate.py, see `write_json`.
 
     Args:
         path: of the file.
@@ -214,12 +214,21 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
     Returns:
         What was written, as `read` gives it back.
     """
-    plain = without_nan(report)
-    result = as_result(plain, path)
-    content = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    result = as_result(without_nan(report), path)
+    write_json(path, report)
+    return result
+
+
+def write_json(path: Path, report: Mapping[str, Any]) -> None:
+    """Write plain values, whole beside their place before they are moved there; a number that does not exist is null.
+
+    Args:
+        path: of the file.
+        report: what front doors write as results.json.
+    """
+    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
     with written_whole(path.parent) as new:
         (new / path.name).write_text(content + "\n", encoding="utf-8")
-    return result
 
 
 def without_nan(value: Any) -> Any:

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 import simcse_pl.resolvers  # noqa: F401  that the config of a sweep refers to
 from simcse_pl.errors import UserError
@@ -29,11 +29,16 @@ class _Shape(BaseModel):
 
 
 class Scores(_Shape):
-    """Of an encoder on a split; not a number where training came apart."""
+    """Of an encoder on a split; not a number, null in the file, where training came apart."""
 
     spearman: float = math.nan
     alignment: float = math.nan
     uniformity: float = math.nan
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _null_is_no_number(cls, value: Any) -> Any:
+        return math.nan if value is None else value
 
 
 class Place(_Shape):

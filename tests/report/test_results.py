@@ -5,7 +5,7 @@ import json
 import pytest
 
 from simcse_pl.errors import UserError
-from simcse_pl.report.results import Result, RunPath, as_result, read, shared_tasks
+from simcse_pl.report.results import Result, RunPath, as_result, read, shared_tasks, write_json
 
 
 def test_a_results_file_is_read_by_its_name_or_its_folders(write_results, make_report):
@@ -121,6 +121,12 @@ def test_shared_tasks_are_those_of_everybody_who_has_any():
 def test_json_that_evaluate_would_write_survives_the_way_through_a_file(write_results, make_report):
     report = make_report("é | _ $", seed=3)
     assert read(write_results("odd", report)) == as_result(json.loads(json.dumps(report)), "memory")
+
+
+def test_a_number_that_does_not_exist_is_null_in_the_file(tmp_path):
+    write_json(tmp_path / "results.json", {"best": {"spearman": float("nan")}, "sts": [float("inf"), 0.5], "é": None})
+    text = (tmp_path / "results.json").read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail) == {"best": {"spearman": None}, "sts": [None, 0.5], "é": None}
 
 
 @pytest.mark.parametrize(

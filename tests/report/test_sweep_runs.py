@@ -1,6 +1,7 @@
 """Sweeps as they are read from Hydra's folders."""
 
 import json
+import math
 
 import pytest
 import yaml
@@ -40,6 +41,13 @@ def test_old_results_without_hydras_files_are_read(write_sweep, job):
         file.unlink()
     (sweep,) = read_sweeps({"": folder})
     assert (sweep.jobs[0].seed, sweep.jobs[0].options, sweep.jobs[0].choices) == (None, {}, {})
+
+
+def test_a_score_that_is_null_is_no_number(write_sweep, job):
+    best = {"spearman": None, "alignment": None, "uniformity": -1.0}
+    (sweep,) = read_sweeps({"": write_sweep("s", job(0.7, best=best))})
+    (run,) = sweep.runs
+    assert math.isnan(run.best.spearman) and math.isnan(run.best.alignment) and run.best.uniformity == -1
 
 
 def test_values_of_a_search_are_options(write_sweep, job):
