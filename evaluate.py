@@ -25,7 +25,8 @@ from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
 from simcse_pl.report.results import write_results
-from simcse_pl.report.tables import RESULTS_FILE, show
+from simcse_pl.report.table import show
+from simcse_pl.run_files import RESULTS_FILE
 
 TARGET, NLI = "target", "nli"
 

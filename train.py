@@ -22,9 +22,11 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.results import write_json
-from simcse_pl.report.tables import RESULTS_FILE, run_table, show
+from simcse_pl.report.run_table import run_table
+from simcse_pl.report.table import show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
+from simcse_pl.run_files import RESULTS_FILE
 from simcse_pl.search import Search
 from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments, with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test

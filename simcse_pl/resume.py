@@ -13,7 +13,7 @@ from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
 from simcse_pl.files import remove_half_written, written_whole
 from simcse_pl.loggers import read_rows
-from simcse_pl.report.results import CURVES_FILE
+from simcse_pl.run_files import CURVES_FILE
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.report.tables import RESULTS_FILE
 from simcse_pl.resolvers import lacking
 from simcse_pl.resume import given_options
+from simcse_pl.run_files import RESULTS_FILE
 
 
 def with_row(config: DictConfig) -> DictConfig:

@@ -8,7 +8,7 @@ from rich.table import Table
 from simcse_pl.commands.common import add_encoder, encoder_of, json_line
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.load import Encoder
-from simcse_pl.report.tables import show
+from simcse_pl.report.table import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

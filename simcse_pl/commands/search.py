@@ -9,8 +9,7 @@ import pandas as pd
 from simcse_pl.commands.common import add_column, add_encoder, check_column, encoder_of, json_line
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
-from simcse_pl.report.table import Table
-from simcse_pl.report.tables import show
+from simcse_pl.report.table import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

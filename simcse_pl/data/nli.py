@@ -13,7 +13,7 @@ from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has
 from simcse_pl.data.formats import Unreadable, open_table, text_problem
 from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
-from simcse_pl.report.tables import show
+from simcse_pl.report.table import show
 
 LABELS = ("entailment", "neutral", "contradiction")
 

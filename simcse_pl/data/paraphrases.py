@@ -12,7 +12,7 @@ from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has
 from simcse_pl.data.formats import Records, Unreadable, open_table, read_lines
 from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
-from simcse_pl.report.tables import show
+from simcse_pl.report.table import show
 
 Pair = tuple[str, str]
 Lines = Iterator[tuple[int, str | Unreadable]]

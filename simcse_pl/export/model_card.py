@@ -14,10 +14,11 @@ from omegaconf import OmegaConf
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.files import read_json
 from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.results import CURVES_FILE, Result, RunPath, read, validated
+from simcse_pl.report.results import Result, read, validated
+from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun
-from simcse_pl.report.tables import RESULTS_FILE
+from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.yaml_files import read_yaml
 
 CARD_FILE = "README.md"

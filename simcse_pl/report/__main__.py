@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from simcse_pl.command_line import Parser, run
 from simcse_pl.errors import UserError
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
-from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, RunPath, read
+from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, read
+from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.sweep_figure import sweep_figure
 from simcse_pl.report.sweep_groups import grouped
 from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
 from simcse_pl.report.sweep_tables import sweep_tables
-from simcse_pl.report.table import Table
-from simcse_pl.report.tables import show
+from simcse_pl.report.table import Table, show
 
 
 def report(folders: list[str], labels: list[str] | None, output: str, aggregation: Aggregation) -> None:

@@ -1,31 +1,22 @@
-"""What there is to report: results that evaluate.py wrote, and the paths of training runs."""
+"""What there is to report: results that evaluate.py wrote, their shape checked."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import read_json, written_whole
-from simcse_pl.report.tables import RESULTS_FILE
+from simcse_pl.report.run_path import LARGEST, RunPath, read_run
+from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
 
-_LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn
 Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
 AGGREGATIONS: tuple[Aggregation, ...] = ("all", "mean", "wmean")
-CURVES_FILE = "metrics.csv"
-_PATH_COLUMNS = {
-    "step": "step",
-    "val/alignment": "alignment",
-    "val/uniformity": "uniformity",
-    "val/spearman": "spearman",
-}
 
 
 class _Shape(BaseModel):
@@ -35,8 +26,8 @@ class _Shape(BaseModel):
     @classmethod
     def _can_be_drawn(cls, value: Any) -> Any:
         match value:
-            case float() if abs(value) > _LARGEST:
-                raise ValueError(f"no measure is beyond {_LARGEST:g}")
+            case float() if abs(value) > LARGEST:
+                raise ValueError(f"no measure is beyond {LARGEST:g}")
             case list():
                 for own in value:
                     cls._can_be_drawn(own)
@@ -144,20 +135,6 @@ class Result(_Shape):
     failed: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class RunPath:
-    """The validations of a training run.
-
-    Args:
-        label: what figures call it.
-        points: a row a validation, in order: `step` (optimizer steps done), `alignment`, `uniformity` and
-            `spearman` (not a number where the curves do not have it).
-    """
-
-    label: str
-    points: pd.DataFrame
-
-
 def as_result(report: Any, source: str | Path) -> Result:
     """The results of one encoder, their shape checked.
 
@@ -196,7 +173,7 @@ def read(path: str | Path) -> Result | RunPath:
     """
     path = Path(path)
     if (path / CURVES_FILE).is_file():
-        return _read_run(path)
+        return read_run(path)
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
@@ -241,64 +218,3 @@ def without_nan(value: Any) -> Any:
         case list():
             return [without_nan(own) for own in value]
     return value
-
-
-def _read_run(folder: Path) -> RunPath:
-    """The rows of the curves that belong to a validation."""
-    file, curves = folder / CURVES_FILE, read_curves(folder)
-    if missing := sorted(set(_PATH_COLUMNS) - {"val/spearman"} - set(curves.columns)):
-        raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
-    points = curves.reindex(columns=list(_PATH_COLUMNS)).rename(columns=_PATH_COLUMNS)
-    drawn = points[["step", "alignment", "uniformity"]].abs().le(_LARGEST).all(axis="columns")
-    points = points[drawn].reset_index(drop=True)
-    if points.empty:
-        raise UserError(f"{file} has no validation with alignment and uniformity in it")
-    points["step"] = steps_done(points["step"], validations=True)
-    return RunPath(run_label(folder), points)
-
-
-def read_curves(folder: Path) -> pd.DataFrame:
-    """The rows of a training run's curves as they stand in its file, all of them numbers.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    file = folder / CURVES_FILE
-    try:
-        curves = pd.read_csv(file).astype(float)
-        if "step" in curves and (curves["step"].abs() > _LARGEST).any():
-            raise ValueError(f"a step is beyond {_LARGEST:g}")
-        return curves
-    except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
-
-
-def steps_done(steps: pd.Series, validations: bool) -> pd.Series:
-    """How many optimizer steps were done at each row of some curves.
-
-    Lightning's CSVLogger counts the steps from 0, so that what was logged after step 250 stands at 249; the validation
-    before training, which is the first, stands at 0.
-
-    Args:
-        steps: as the file has them.
-        validations: whether the rows are those.
-    """
-    done = steps.astype(int) + 1
-    if validations and done.iloc[0] == 1:
-        done.iloc[0] = 0
-    return done
-
-
-def run_label(folder: Path) -> str:
-    """What a training run is called whom nobody has given a name: its folder, and the one that it is in."""
-    return "/".join(folder.absolute().parts[-2:])
-
-
-def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:
-    """Those of `tasks` that every encoder has which has any: what an average can be compared over.
-
-    Args:
-        scores: of each encoder, by task.
-    """
-    measured = [own for own in scores if any(task in own for task in tasks)]
-    return [task for task in tasks if measured and all(task in own for own in measured)]

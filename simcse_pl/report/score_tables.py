@@ -9,14 +9,7 @@ from simcse_pl.data.senteval import ORIGINAL_SIZES
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.report.paper import PaperRow, find_row
-from simcse_pl.report.results import (
-    Aggregation,
-    Correlations,
-    Metric,
-    Result,
-    StsScores,
-    shared_tasks,
-)
+from simcse_pl.report.results import Aggregation, Correlations, Metric, Result, StsScores
 from simcse_pl.report.table import Table
 
 _METRICS: dict[Metric, str] = {"spearman": "Spearman", "pearson": "Pearson"}
@@ -124,6 +117,16 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
 def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:
     """The keys of all groups, in the order in which they first appear."""
     return list(dict.fromkeys(key for group in groups for key in group))
+
+
+def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:
+    """Those of `tasks` that every encoder has which has any: what an average can be compared over.
+
+    Args:
+        scores: of each encoder, by task.
+    """
+    measured = [own for own in scores if any(task in own for task in tasks)]
+    return [task for task in tasks if measured and all(task in own for own in measured)]
 
 
 def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -15,7 +15,8 @@ from simcse_pl.report.results import Result, read
 from simcse_pl.report.sweep_groups import grouped
 from simcse_pl.report.sweep_runs import read_sweeps
 from simcse_pl.report.sweep_tables import sweep_tables
-from simcse_pl.report.tables import RESULTS_FILE, job_folders, show
+from simcse_pl.report.table import show
+from simcse_pl.run_files import RESULTS_FILE, job_folders
 
 
 class SweepTable(Callback):

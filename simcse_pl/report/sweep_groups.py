@@ -7,8 +7,7 @@ from statistics import fmean
 
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.report.paper import Ablation, ablation
-from simcse_pl.report.results import shared_tasks
-from simcse_pl.report.score_tables import keys_of
+from simcse_pl.report.score_tables import keys_of, shared_tasks
 from simcse_pl.report.spread import Spread, spread
 from simcse_pl.report.sweep_runs import Job, Sweep, TrainingRun, differing
 

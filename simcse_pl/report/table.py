@@ -1,4 +1,4 @@
-"""One table and the forms it takes: in the terminal, as Markdown, CSV, JSON and LaTeX."""
+"""One table and the forms it takes: in the terminal, where it is printed, as Markdown, CSV, JSON and LaTeX."""
 
 import json
 import textwrap
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 import rich.table
+from rich.console import Console, Group
 from rich.text import Text
 
 _NOTHING = "–"
@@ -110,6 +111,14 @@ class Table:
         """What is saved of it, by file name."""
         forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
+
+
+def show(table: rich.table.Table | Group) -> None:
+    """Print to the terminal; where there is none, in lines of 160 characters. Paths are never broken."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table, crop=False)
 
 
 def _one_line(text: str) -> str:

@@ -12,8 +12,8 @@ from safetensors.torch import load
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
-from simcse_pl.report.results import CURVES_FILE
 from simcse_pl.resume import LAST_CHECKPOINT, find_checkpoint
+from simcse_pl.run_files import CURVES_FILE
 from tests.fuzz.engine import Target
 from tests.fuzz.tiny import encoder, files_under
 

@@ -16,10 +16,10 @@ from simcse_pl.report.html.neighbours import Neighbourhood, encoder_before_train
 from simcse_pl.report.html.page import page
 from simcse_pl.report.html.runs import read_runs
 from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.results import CURVES_FILE, Result, read
+from simcse_pl.report.results import Result, read
 from simcse_pl.report.sweep_runs import read_job
-from simcse_pl.report.tables import RESULTS_FILE
 from simcse_pl.resume import WANDB_FILE
+from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.search import Search
 from simcse_pl.sentence_index import SentenceIndex
 from simcse_pl.serve.application import Limits, Served, application

@@ -8,7 +8,7 @@ from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.errors import UserError
 from simcse_pl.report.results import as_result
-from simcse_pl.report.score_tables import sts_table, subset_table, transfer_table
+from simcse_pl.report.score_tables import shared_tasks, sts_table, subset_table, transfer_table
 
 
 def rows(table):
@@ -173,3 +173,11 @@ def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
     report["transfer"][1]["accuracy"] = None
     frame = transfer_table([as_result(report, "x")]).frame
     assert "MR" in frame and "MRPC F1" not in frame
+
+
+def test_shared_tasks_are_those_of_everybody_who_has_any():
+    tasks = ("STS12", "STS13", "STS-B")
+    one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
+    assert shared_tasks([one, two], tasks) == ["STS-B"]
+    assert shared_tasks([one, {}, {"sample": 1.0}], tasks) == ["STS12", "STS-B"]
+    assert shared_tasks([], tasks) == []

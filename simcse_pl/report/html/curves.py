@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from simcse_pl.callbacks import OF_VALIDATION
-from simcse_pl.report.results import steps_done
+from simcse_pl.report.run_path import steps_done
 from simcse_pl.report.score_tables import keys_of
 
 _ROWS_ALONE = ("epoch", "step")

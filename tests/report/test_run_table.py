@@ -1,4 +1,4 @@
-"""Tables: what stands in them, read back from the terminal."""
+"""The table of a training run, read back from the terminal."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from simcse_pl.report.tables import job_folders, run_table
+from simcse_pl.report.run_table import run_table
 
 
 def printed(table):
@@ -44,16 +44,10 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
         assert expected in text
 
 
-def test_jobs_are_the_folders_with_numbers_in_their_order(tmp_path):
-    for name in ("10", "9", "0", "config", "²", "1.5"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "3").write_text("")
-    assert [job.name for job in job_folders(tmp_path)] == ["0", "9", "10"]
-
-
 def test_no_path_is_broken_where_there_is_no_terminal(results, tmp_path):
     folder = tmp_path / ("long" * 20)
     complete = results | {"test": results["best"]}
-    code = "from simcse_pl.report.tables import *\n" + f"show(run_table({complete!r}, Path({str(folder)!r})))"
+    code = "from simcse_pl.report.run_table import *\nfrom simcse_pl.report.table import show\n"
+    code += f"show(run_table({complete!r}, Path({str(folder)!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"{folder}/checkpoints\n" in done.stdout

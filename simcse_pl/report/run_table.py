@@ -1,14 +1,14 @@
-"""The table of a training run, and printing tables. Correlations are in [-1, 1] in the results, and x 100 here."""
+"""The table of a training run. Correlations are in [-1, 1] in the results, and x 100 here."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-RESULTS_FILE = "results.json"
+from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
 
 
 def run_table(results: Mapping[str, Any], folder: Path, dashboards: Sequence[str] = ()) -> Group:
@@ -24,21 +24,7 @@ def run_table(results: Mapping[str, Any], folder: Path, dashboards: Sequence[str
     for name, split, scores in rows:
         geometry = (f"{scores[metric]:.3f}" for metric in ("alignment", "uniformity"))
         table.add_row(name, split, f"{100 * scores['spearman']:.2f}", *geometry)
-    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": "metrics.csv", "results": RESULTS_FILE}
+    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
     where = [f"{what:<13}{folder / path}" for what, path in places.items()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
     return Group(table, Text("\n".join(where), no_wrap=True, overflow="ignore"))
-
-
-def job_folders(folder: Path) -> list[Path]:
-    """The folders of a sweep's jobs, in their order."""
-    numbered = (path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
-    return sorted(numbered, key=lambda path: int(path.name))
-
-
-def show(table: Table | Group) -> None:
-    """Print to the terminal; where there is none, in lines of 160 characters. Paths are never broken."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table, crop=False)
