@@ -22,7 +22,7 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.results import write_json
-from simcse_pl.report.run_table import run_table
+from simcse_pl.report.run_table import run_places, run_table
 from simcse_pl.report.table import show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
@@ -87,7 +87,8 @@ def main(config: DictConfig) -> float:
             write_json(folder / RESULTS_FILE, results)
             for dashboard in dashboards:
                 dashboard.log_results(results, measured)
-            show(run_table(results, folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
+            show(run_table(results).printed())
+            show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
             if results.get("failed"):
                 raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
     return float(results["best"]["spearman"])

@@ -3,12 +3,12 @@
 import argparse
 from typing import Any
 
-from rich.table import Table
+import pandas as pd
 
 from simcse_pl.commands.common import add_encoder, encoder_of, json_line
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.load import Encoder
-from simcse_pl.report.table import show
+from simcse_pl.report.table import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +23,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json_line(about), end="")
         return
-    table = Table(show_header=False)
-    for name, value in about.items():
-        table.add_row(name.replace("_", " "), f"{value:,}" if type(value) is int else str(value))
-    show(table)
+    rows = [
+        (name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)) for name, value in about.items()
+    ]
+    show(Table("info", "", pd.DataFrame(rows[1:], columns=rows[0])).printed())
 
 
 def describe(encoder: Encoder) -> dict[str, Any]:

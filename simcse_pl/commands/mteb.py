@@ -4,11 +4,11 @@ import argparse
 import importlib
 from pathlib import Path
 
-from rich.table import Table
+import pandas as pd
 
 from simcse_pl.commands.common import add_encoder, encoder_of
 from simcse_pl.errors import UserError
-from simcse_pl.report.table import show
+from simcse_pl.report.table import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,5 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"mteb needs further packages ({error.name}): pip install 'simcse_pl[mteb]'") from error
     encoder = adapter.MtebEncoder(encoder_of(arguments), Path(arguments.encoder).name)
     scores = adapter.evaluate(encoder, arguments.tasks, arguments.senteval_dir, arguments.out)
-    table = Table("task", "main score", title="MTEB")
-    table.add_column("x 100", justify="right")
-    for task, (metric, score) in scores.items():
-        table.add_row(task, metric, f"{100 * score:.2f}")
-    show(table)
+    rows = [(task, metric, 100 * score) for task, (metric, score) in scores.items()]
+    show(Table("mteb", "MTEB", pd.DataFrame(rows, columns=["task", "main score", "x 100"])).printed())

@@ -16,6 +16,7 @@ from simcse_pl.files import read_json
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, read, validated
 from simcse_pl.report.run_path import RunPath
+from simcse_pl.report.run_table import run_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun
 from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
@@ -79,7 +80,7 @@ def trained_by(encoder: str) -> TrainedBy | None:
     scores = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
     run = read(folder)
     assert isinstance(run, RunPath)  # the curves are there
-    options = " ".join(str(_public(option)) for option in scores.overrides or [])
+    options = " ".join(str(_public(option)) for option in scores.overrides)
     config = OmegaConf.to_container(read_yaml(folder / _CONFIG))
     return TrainedBy(run, scores, f"python train.py {options}".rstrip(), _public(config))
 
@@ -141,6 +142,7 @@ def write_card(
         layers=encoder.backbone.config.num_hidden_layers,
         parameters=sum(p.numel() for p in encoder.parameters()),
         run=run,
+        trained=run_table(run.scores.model_dump()).markdown() if run else None,
         tables=[table.markdown() for table in encoder_tables(results)],
         figures=sorted(figures),
         onnx=onnx,

@@ -1,1 +1,1 @@
-"""Tables and figures from results; nothing else in the project draws or formats."""
+"""Tables and figures of results, and their forms; nothing else in the project draws, or lays out a table."""

@@ -58,16 +58,16 @@ class Trial(_Shape):
 
 
 class TrainingRun(_Shape):
-    """What train.py writes as results.json; in older ones nothing tells of the job."""
+    """What train.py writes as results.json."""
 
     best: Scores
     test: Scores
+    choices: Mapping[str, str | None]
+    overrides: list[str]
     before: Scores = Scores()
     validation: str = "dev"
     steps: int | None = None
     best_step: int | None = None
-    choices: Mapping[str, str | None] | None = None
-    overrides: list[str] | None = None
     seed: int | None = None
     sweep: Place | None = None
     trial: Trial | None = None
@@ -181,11 +181,11 @@ def read_job(folder: Path, name: str) -> Job:
         UserError: a file is damaged or is not train.py's.
     """
     run = _run(folder / RESULTS_FILE)
-    record = _hydras_record(folder / "config") if run is None or run.overrides is None else run.model_dump()
+    record = _hydras_record(folder / "config") if run is None else run.model_dump()
     options = dict(map(_option, record["overrides"]))
     if run and run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
-    return Job(name, folder, options, record["choices"] or {}, record["seed"], run)
+    return Job(name, folder, options, record["choices"], record["seed"], run)
 
 
 def _run(file: Path) -> TrainingRun | None:

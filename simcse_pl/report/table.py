@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 import rich.table
-from rich.console import Console, Group
+from rich.console import Console
 from rich.text import Text
 
 _NOTHING = "–"
@@ -113,12 +113,12 @@ class Table:
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
 
 
-def show(table: rich.table.Table | Group) -> None:
+def show(what: rich.table.Table | Text) -> None:
     """Print to the terminal; where there is none, in lines of 160 characters. Paths are never broken."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    console.print(table, crop=False)
+    console.print(what, crop=False)
 
 
 def _one_line(text: str) -> str:

@@ -154,10 +154,12 @@ def postprocess(file, content):
 
 
 def run(file, content):
-    """A run's folder, which is a sweep's job, with one file of a stranger's."""
+    """A sweep whose first job has no results, so that Hydra's files are read, one of them a stranger's."""
     scores = {"spearman": 0.5}
     Path("0/config").mkdir(parents=True)
-    Path("0/results.json").write_text(json.dumps({"best": scores, "test": scores}))
+    Path("1").mkdir()
+    told = {"choices": {}, "overrides": []}
+    Path("1/results.json").write_text(json.dumps({"best": scores, "test": scores} | told))
     Path(file).write_text(content)
     read_sweeps({"x": "."})
 

@@ -133,7 +133,7 @@ def write_run(tmp_path):
 
 
 def _training(dev, test=None, validation="STS-B dev", **more):
-    """What train.py wrote of a run before there were sweeps."""
+    """What train.py writes of a run besides the job."""
 
     def scores(spearman):
         return {"spearman": spearman, "alignment": 0.2 + spearman / 10, "uniformity": -3 * spearman, "trace": 2758.0}
@@ -159,12 +159,9 @@ def job():
 
 @pytest.fixture
 def write_sweep(tmp_path):
-    """Write a multirun folder as Hydra and train.py do, a job for each that is given, in order; None is no folder.
+    """Write a multirun folder as Hydra and train.py do, a job for each that is given, in order; None is no folder."""
 
-    Old ones have results that say nothing of the job, so that Hydra's own files do.
-    """
-
-    def write(name, *jobs, table=None, size=None, old=False, multirun=None):
+    def write(name, *jobs, table=None, size=None, multirun=None):
         folder = tmp_path / name
         for number, job in enumerate(jobs):
             if job is None:
@@ -177,7 +174,7 @@ def write_sweep(tmp_path):
             (config / "config.yaml").write_text(yaml.safe_dump({"seed": told["seed"], "run_dir": "${hydra:run.dir}"}))
             if results is not None:
                 place = told["sweep"] | {"table": table, "size": size}
-                results = results if old else told | {"sweep": place} | results
+                results = told | {"sweep": place} | results
                 (config.parent / "results.json").write_text(json.dumps(results))
         (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun or {}))
         return folder

@@ -6,7 +6,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from simcse_pl.report.run_table import run_table
+from simcse_pl.report.run_table import run_places, run_table
 
 
 def printed(table):
@@ -29,7 +29,7 @@ def results():
 
 
 def test_run_table_shows_before_best_test_and_where(results, tmp_path):
-    text = printed(run_table(results, tmp_path))
+    text = printed(run_table(results).printed()) + printed(run_places(tmp_path, ["https://wandb.ai/run"]))
     for expected in (
         "STS-B",
         "63.00",
@@ -39,15 +39,15 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
         "0.250",
         "-2.000",
         f"{tmp_path}/encoder",
-        "nan",
+        "–",  # a number that does not exist
+        "W&B          https://wandb.ai/run",
     ):
         assert expected in text
 
 
-def test_no_path_is_broken_where_there_is_no_terminal(results, tmp_path):
+def test_no_path_is_broken_where_there_is_no_terminal(tmp_path):
     folder = tmp_path / ("long" * 20)
-    complete = results | {"test": results["best"]}
     code = "from simcse_pl.report.run_table import *\nfrom simcse_pl.report.table import show\n"
-    code += f"show(run_table({complete!r}, Path({str(folder)!r})))"
+    code += f"show(run_places(Path({str(folder)!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"{folder}/checkpoints\n" in done.stdout

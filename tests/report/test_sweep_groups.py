@@ -34,14 +34,6 @@ def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep, job, group)
     assert groups.spreads("transfer") == [None, None]
 
 
-def test_old_results_are_grouped_by_hydras_files(write_sweep, job, group):
-    jobs = [job(0.7, seed=seed, options={"model.dropout": rate}) for rate in (0.05, 0.1) for seed in (0, 1)]
-    assert labels(group(write_sweep("s", *jobs, old=True))) == [
-        ("model.dropout=0.05", ["0", "1"]),
-        ("model.dropout=0.1", ["2", "3"]),
-    ]
-
-
 def test_seeds_alone_are_one_group(write_sweep, job, group):
     groups = group(write_sweep("s", *(job(0.7, seed=seed) for seed in range(3)), table="seeds"))
     assert labels(groups) == [("all jobs", ["0", "1", "2"])]

@@ -33,13 +33,6 @@ def test_what_differs_is_told_from_the_lowest_to_the_highest(write_sweep, job, g
     )
 
 
-def test_old_results_have_what_is_known_of_them(write_sweep, job, group):
-    folder = write_sweep("s", job(0.7), old=True)
-    for file in (folder / "0" / "config").iterdir():
-        file.unlink()
-    assert sweep_notes(group(folder))[1:] == ["steps 60; dev before training 60.00"]
-
-
 def test_of_seeds_alone_the_ends_are_told(write_sweep, job, group):
     scores = {3: 0.71, 5: 0.69, 8: 0.705}
     notes = sweep_notes(group(write_sweep("s", *(job(dev, seed=seed) for seed, dev in scores.items()))))

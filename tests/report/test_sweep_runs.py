@@ -27,22 +27,6 @@ def test_jobs_are_in_the_order_of_their_numbers_with_what_they_were_given(write_
     assert (sweep.label, sweep.table, sweep.size, sweep.missing) == ("mine", None, None, [])
 
 
-def test_what_old_results_do_not_say_is_read_from_hydras_files(write_sweep, job):
-    jobs = [job(0.7, seed=4, options={"model.dropout": 0.1}, choices={"model": "bert"}), job(0.8, seed=5)]
-    (sweep,) = read_sweeps({"": write_sweep("s", *jobs, old=True)})
-    first = sweep.jobs[0]
-    assert first.run.overrides is None
-    assert (first.seed, first.value("model.dropout"), first.value("model")) == (4, "0.1", "bert")
-
-
-def test_old_results_without_hydras_files_are_read(write_sweep, job):
-    folder = write_sweep("s", job(0.7, seed=4), old=True)
-    for file in (folder / "0" / "config").iterdir():
-        file.unlink()
-    (sweep,) = read_sweeps({"": folder})
-    assert (sweep.jobs[0].seed, sweep.jobs[0].options, sweep.jobs[0].choices) == (None, {}, {})
-
-
 def test_a_score_that_is_null_is_no_number(write_sweep, job):
     best = {"spearman": None, "alignment": None, "uniformity": -1.0}
     (sweep,) = read_sweeps({"": write_sweep("s", job(0.7, best=best))})

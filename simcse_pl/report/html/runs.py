@@ -99,7 +99,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
     jobs = [run.job for run in runs]
     columns: dict[str, Sequence[object]] = {"run": [run.label for run in runs]}
     columns |= {name: [job.value(name) for job in jobs] for name in differing(jobs)}
-    results = [job.run or TrainingRun(best=Scores(), test=Scores()) for job in jobs]
+    results = [job.run or TrainingRun(best=Scores(), test=Scores(), choices={}, overrides=[]) for job in jobs]
     numbers: dict[str, list[float | int | None]] = {
         "dev": [100 * own.best.spearman for own in results],
         "test": [100 * own.test.spearman for own in results],
