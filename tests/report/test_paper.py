@@ -29,9 +29,7 @@ def test_every_match_names_a_row_that_is_there():
             assert named_row(table, row).name == row
 
 
-def test_the_source_is_named_and_all_tables_are_there():
-    assert "EMNLP 2021" in published()["source"]
-    assert "Gao, Yao and Chen" in published()["source"]
+def test_all_tables_are_there():
     ablations = published()["ablations"]
     assert [name.split("_")[1] for name in ablations] == ["1", "2", "3", "4", "6", "7", "d1", "d2"]
     assert ablations["table_3_dropout"][0.1] == 82.5
