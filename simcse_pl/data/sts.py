@@ -155,6 +155,8 @@ def _pair(path: str | Path, place: str, first: str, second: str, score: str | fl
         value = math.nan
     if not math.isfinite(value):
         raise UserError(f"{path}, {place}: the score is no number but {reprlib.repr(score)}")
+    if not 0 <= value <= 5:
+        raise UserError(f"{path}, {place}: the score is {value:g}, and scores are from 0 to 5")
     if not first.strip() or not second.strip():
         raise UserError(f"{path}, {place}: a sentence is empty")
     return ScoredPair(first.strip(), second.strip(), value)

@@ -70,6 +70,13 @@ def test_a_task_with_fewer_pairs_than_the_original_is_told(bundle, caplog):
         ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is cut"),
         ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: the score is no number but 'many'"),
         ("STS12", "STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is no number but 'nan'"),
+        (
+            "STS12",
+            "STS.gs.a.txt",
+            b"4.5\n\n-1\n",
+            "STS.input.a.txt, line 3: the score is -1, and scores are from 0 to 5",
+        ),
+        ("STS12", "STS.gs.a.txt", b"5.5\n\n0\n", "line 1: the score is 5.5, and scores are from 0 to 5"),
         ("STS12", "STS.input.a.txt", b"One.\n\n\n", "line 1: one sentence where there should be two"),
         ("STS12", "STS.input.a.txt", b"One.\t\n\n\n", "line 1: a sentence is empty"),
         ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns, too few"),
