@@ -1,4 +1,4 @@
-"""All benchmarks in a size for 2 cores, and the page that shows them.
+"""The benchmarks in a size for 2 cores, but for masked_head, serve and soak, and their page.
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 

@@ -15,7 +15,7 @@ from simcse_pl.load import load_encoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Vectors = str | Sequence[str] | Tensor | Array
+SentencesOrVectors = str | Sequence[str] | Tensor | Array
 
 _MANY = 1000  # sentences that take long enough for a progress bar
 
@@ -85,7 +85,7 @@ class SimCSE:
     def _vectors(self, sentences: Sequence[str], progress: bool = False) -> Tensor:
         return self.encoder.encode(sentences, batch_size=self.batch_size, progress=progress, bf16=self.bf16)
 
-    def similarity(self, first: Vectors, second: Vectors) -> float | Tensor:
+    def similarity(self, first: SentencesOrVectors, second: SentencesOrVectors) -> float | Tensor:
         """Cosine similarities of every sentence of the first with every one of the second.
 
         Args:
@@ -103,7 +103,7 @@ class SimCSE:
         similarities = one @ (other.mT if other.dim() > 1 else other)
         return similarities if similarities.dim() else similarities.item()
 
-    def _as_vectors(self, side: Vectors) -> Tensor:
+    def _as_vectors(self, side: SentencesOrVectors) -> Tensor:
         if isinstance(side, Tensor | np.ndarray):
             return torch.as_tensor(side).float()
         return self._vectors([side])[0] if isinstance(side, str) else self._vectors(side)

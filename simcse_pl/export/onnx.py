@@ -45,8 +45,9 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         int8: write one with weights of 8 bits too.
 
     Raises:
-        UserError: the packages are missing, the backbone or the post-processing has no ONNX form, or vectors differ
-            by more than 1e-4 (with 8 bits: a cosine similarity below 0.98). Nothing is written then.
+        UserError: the packages are missing, the backbone has no ONNX form, or vectors differ by more than 1e-4 (with
+            8 bits: a cosine similarity below 0.98), as they do behind a post-processing that is not linear. Nothing is
+            written then.
     """
     onnxruntime, quantization = _package("onnxruntime"), _package("onnxruntime.quantization")
     _package("onnxscript")

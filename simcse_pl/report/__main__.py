@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.command_line import Parser, run
 from simcse_pl.errors import UserError
-from simcse_pl.report.report import encoder_figures, encoder_tables, save
+from simcse_pl.report.report import check_labels, encoder_figures, encoder_tables, save
 from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, read
 from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.sweep_figure import sweep_figure
@@ -30,8 +30,7 @@ def report(folders: list[str], labels: list[str] | None, output: str, aggregatio
         UserError: something cannot be read, labels do not fit, or there is nothing to show.
         WriteError: the system does not let something be written.
     """
-    if labels is not None and len(labels) != len(folders):
-        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
+    check_labels(labels, folders)
     results: list[Result] = []
     runs: list[RunPath] = []
     sweeps: dict[str, str] = {}

@@ -52,6 +52,12 @@ def _all_failures_told(tables: list[Table], results: Sequence[Result]) -> list[T
     return [replace(table, notes=[*table.notes, *untold]) for table in tables[:1]] + tables[1:]
 
 
+def check_labels(labels: Sequence[str] | None, folders: Sequence[str]) -> None:
+    """Refuse labels that are not one a folder; None is for none."""
+    if labels is not None and len(labels) != len(folders):
+        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
+
+
 def encoder_figures(
     results: Sequence[Result], runs: Sequence[RunPath] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:

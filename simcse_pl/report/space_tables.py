@@ -31,7 +31,7 @@ def geometry_table(results: Sequence[Result]) -> Table | None:
         return None
     geometries = list(measured.values())
     frame = pd.DataFrame({"encoder": list(measured)})
-    decimals = {"encoder": 0}
+    decimals: dict[str, int] = {}
     for name, column, digits in _MEASURES:
         frame[column] = pd.Series([getattr(geometry, name) for geometry in geometries], dtype=float)
         decimals[column] = digits

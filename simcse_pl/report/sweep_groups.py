@@ -12,8 +12,8 @@ from simcse_pl.report.spread import Spread, spread
 from simcse_pl.report.sweep_runs import Job, Sweep, TrainingRun, differing
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
-_ROW = "sweep.row"
-_NO_COLUMN = ("seed", _ROW)  # options that have a place of their own
+ROW = "sweep.row"
+_NO_COLUMN = ("seed", ROW)  # options that have a place of their own
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def grouped(sweep: Sweep) -> Groups:
 
 
 def _row(job: Job, paper: Ablation | None) -> str | None:
-    row = job.options.get(_ROW) if job.place.row is None else str(job.place.row)
+    row = job.options.get(ROW) if job.place.row is None else str(job.place.row)
     return row and ((paper and paper.row(row)) or row)
 
 

@@ -8,6 +8,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.report.html.neighbours import neighbourhood, read_corpus
 from simcse_pl.report.html.page import page, write_page
 from simcse_pl.report.html.runs import default_label, read_runs
+from simcse_pl.report.report import check_labels
 
 
 def write_report(folders: Sequence[str], labels: Sequence[str] | None, output: str, sentences: str | None) -> None:
@@ -23,8 +24,7 @@ def write_report(folders: Sequence[str], labels: Sequence[str] | None, output: s
         UserError: something cannot be read, or labels do not fit.
         WriteError: the system does not let the page be written.
     """
-    if labels is not None and len(labels) != len(folders):
-        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
+    check_labels(labels, folders)
     named = labels or [default_label(folder) for folder in folders]
     if twice := [label for label in named if named.count(label) > 1]:
         raise UserError(f"two folders are called {twice[0]}: give each once, or tell them apart with --labels")

@@ -4,11 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simcse_pl.report.sweep_groups import Groups
+from simcse_pl.report.sweep_groups import ROW, Groups
 from simcse_pl.report.sweep_runs import Job, differing
 from simcse_pl.report.sweep_series import as_number
 
-_ROW = "sweep.row"
 _COUNTED = "search.trial"  # the number of the job, and no option of training
 _MOST_EVENLY_SPACED = 8  # values of an option; more numbers than that stand on a scale
 _WIDE = 30.0  # the largest over the smallest, of a logarithmic scale
@@ -54,7 +53,7 @@ def parallel_coordinates(groups: Groups) -> Parallel | None:
     if len(scored) < 2 or not options:
         return None
     row = groups.paper.varied if groups.paper else "row"
-    axes = [option_axis(row if name == _ROW else name, [job.value(name) for job in scored]) for name in options]
+    axes = [option_axis(row if name == ROW else name, [job.value(name) for job in scored]) for name in options]
     left_out = [job.name for job in groups.sweep.jobs if job not in scored]
     return Parallel([job.name for job in scored], left_out, [*axes, *_score_axes(scored)])
 
