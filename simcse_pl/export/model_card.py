@@ -94,7 +94,7 @@ def _public(value: Any) -> Any:
         case list():
             return [_public(own) for own in value]
         case str():
-            return re.sub(r"(?<![\w./:])~?/(?:[^\s/,\]]+/)+", "", value)
+            return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\]]+/)+", "", value)
     return value
 
 

@@ -30,7 +30,10 @@ def run(tmp_path):
         "seed": 3,
         "run_dir": "/home/me/outputs",
         "model": {"_target_": "x", "name": "FacebookAI/roberta-base", "dropout": "${somewhere}", "head": "mlp"},
-        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["/data/a/b.txt", "a/b"]},
+        "data": {
+            "train": "hf://datasets/someone/sentences/all.txt",
+            "columns": ["/data/a/b.txt", "a/b", "/home/my name/b.txt"],
+        },
         "optimizer": {"lr": 1e-5},
         "objective": "${objective_of_sweep}",
     }
@@ -75,12 +78,12 @@ def test_run_and_results_stand_in_it(encoder, run, tmp_path):
     assert re.search(r"\| paper, Table 5: SimCSE-BERT-base \(unsupervised\) +\| +76.85", card.text)
     assert re.search(r"\| best, step 9 of 10 \| dev +\| +50.00 \| +0.250 \| +-1.500 \|", card.text)
     assert 'SentenceTransformer("me/mine")' in card.text
-    assert "/home/me" not in card.text and "/data/a" not in card.text
+    assert "my name" not in card.text and "/home/me" not in card.text and "/data/a" not in card.text
     assert "python train.py data=text data.train=my_sentences.txt model=roberta" in card.text
     recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
     assert recipe == {
         "model": {"name": "FacebookAI/roberta-base", "head": "mlp"},
-        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["b.txt", "a/b"]},
+        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["b.txt", "a/b", "b.txt"]},
         "optimizer": {"lr": 1e-5},
         "seed": 3,
     }
