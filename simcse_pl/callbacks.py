@@ -1,6 +1,7 @@
 """Callbacks: chance by the step, validation at the end, checkpoints, curves of geometry and speed, progress."""
 
 import logging
+import sys
 import time
 from typing import Any
 
@@ -183,7 +184,14 @@ class Speed(Callback):
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's, without the loggers' version number."""
+    """Lightning's, without the loggers' version number; where there is no terminal, a line a validation."""
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how far training is."""
+        super().on_validation_end(trainer, pl_module)
+        score = trainer.callback_metrics.get("val/spearman")
+        if score is not None and trainer.is_global_zero and not sys.stdout.isatty():
+            log.info("step %d: Spearman's correlation on dev %.2f", trainer.global_step, 100 * score)
 
     def get_metrics(
         self, trainer: Trainer, pl_module: LightningModule

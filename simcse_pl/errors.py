@@ -27,6 +27,10 @@ class UserError(ValueError):
         super().__init__(_NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], message))
 
 
+class SweepError(UserError):
+    """A mistake that is of all jobs of a sweep, and ends it: the others would only make it worse."""
+
+
 class FailureError(RuntimeError):
     """What happens to a program that is right and rightly used: a disk that is full, a process that is killed.
 

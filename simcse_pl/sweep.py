@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.errors import SweepError, UserError, one_line
 from simcse_pl.resolvers import lacking
 from simcse_pl.resume import given_options
 from simcse_pl.run_files import RESULTS_FILE
@@ -81,7 +81,8 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         overrides: the options that it was given.
 
     Raises:
-        UserError: the folder holds another job, or a damaged one.
+        SweepError: the folder holds another job: it is another sweep's, or has other jobs than now.
+        UserError: it holds a damaged one.
     """
     path = folder / RESULTS_FILE
     if not path.is_file():
@@ -94,7 +95,7 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
     if options != given_options(overrides):
-        raise UserError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
+        raise SweepError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results
 
 

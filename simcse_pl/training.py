@@ -1,5 +1,6 @@
 """A training run from its first validation to its last test."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ import torch
 from simcse_pl.callbacks import BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.sts import StsTask
+from simcse_pl.distributed import is_first_process
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.encoding import EncodeOnce
@@ -19,6 +21,8 @@ from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import watched_workers
 from simcse_pl.resume import RunRecord
+
+log = logging.getLogger(__name__)
 
 
 def train_and_test(
@@ -51,6 +55,7 @@ def train_and_test(
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+    _tell_if_lowered(record.before, best.best_metrics)
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]
     return {
@@ -109,6 +114,16 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
         "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
         "failed": measured.failed,
     }
+
+
+def _tell_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
+    lowered = before["val/spearman"] - best["val/spearman"]
+    if lowered > 0 and is_first_process():
+        log.warning(
+            "training has lowered Spearman's correlation on dev by %.2f or more: what is saved is the best of its "
+            "checkpoints, and behind what it began with",
+            100 * lowered,
+        )
 
 
 def _without_stage(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The rules of docs/architecture.md: which way imports point, told from the source."""
 
 import ast
+import re
 
 import pytest
 
@@ -60,3 +61,12 @@ def test_one_file_alone_knows_of_ranks():
 
 def test_nothing_imports_the_front_doors():
     assert not [name for name, found in IMPORTS.items() if found & {"train", "evaluate"}]
+
+
+def test_every_file_and_room_is_on_the_map():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = page.partition("## The rooms")[2].partition("\n## ")[0]
+    named = {name.rstrip("/") for name in re.findall(r"`(?:simcse_pl/)?(\w+(?:\.py|/))`", rooms)}
+    there = {path.name for path in (ROOT / "simcse_pl").glob("[!_]*") if path.suffix == ".py" or path.is_dir()}
+    assert there - named == {"sample"}
+    assert {name for name in named if name.endswith(".py")} <= there | {"train.py", "evaluate.py"}

@@ -268,7 +268,7 @@ def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkp
     options = ["postprocess=whitening,remove_components", "aggregation=mean", "tasks=[STS12,STS-B]"]
     encoders = f"encoder={checkpoint},{word_vectors},nowhere.ckpt"
     done, folder = evaluate("-m", encoders, *options, f"senteval_dir={bundle}", status=1)
-    assert errors_in(done) == ["error: no file nowhere.ckpt"] * 2 + ["error: failed jobs: 4, 5"]
+    assert errors_in(done) == ["error: no file nowhere.ckpt"] * 2 + ["error: 2 of 6 jobs failed: 4, 5"]
     assert [(folder / str(job) / "results.json").is_file() for job in range(6)] == [True] * 4 + [False] * 2
     suite = load_suite(["STS12", "STS-B"], bundle)
     together = done.stdout.rpartition("results  ")[2]

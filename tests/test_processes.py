@@ -97,7 +97,7 @@ def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
     sweep = tmp_path / "sweep"
     started = start("train.py", "-m", "objective=sbert,simcse", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}")
     status, stderr = started.end(300)
-    assert status == 1 and stderr.rstrip().endswith("error: failed jobs: 0")
+    assert status == 1 and stderr.rstrip().endswith("error: 1 of 2 jobs failed: 0")
     assert "objective=sbert needs a label for every pair" in stderr
     results = json.loads((sweep / "1" / "results.json").read_text())
     assert results["steps"] == 6 and results["choices"]["objective"] == "simcse"

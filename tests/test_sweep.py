@@ -11,7 +11,7 @@ import pytest
 from hydra.conf import ConfigSourceInfo
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.errors import UserError
+from simcse_pl.errors import SweepError, UserError
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.front_door.types import check_types
 from simcse_pl.module import SimCSEModule
@@ -128,9 +128,10 @@ def test_a_row_that_lacks_something_says_what(composed):
         with_row(config)
 
 
-@pytest.mark.parametrize("row", ["null", "0.3"])
+@pytest.mark.parametrize("row", [None, 0.3])
 def test_a_row_that_is_not_there(row, composed):
-    config = composed("sweep=table_3_dropout", f"sweep.row={row}")
+    config = composed("sweep=table_3_dropout")
+    config.sweep.row = row
     with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
         with_row(config)
 
@@ -171,7 +172,7 @@ def test_a_job_that_came_apart_has_no_number_for_its_score(tmp_path, written):
 
 def test_another_jobs_folder_is_refused(tmp_path):
     write_job(tmp_path, {"overrides": ["seed=1"], "best": {"spearman": 0.5}})
-    with pytest.raises(UserError, match=r"holds another job \(seed=1\): choose another folder"):
+    with pytest.raises(SweepError, match=r"holds another job \(seed=1\): choose another folder"):
         finished_job(tmp_path, ["seed=2"])
 
 

@@ -111,7 +111,7 @@ def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_mode
     done, sweep = train("-m", "model.num_layers=9,1", *common[:-2], "model.max_length=null", folder="sweep", status=1)
     assert [(sweep / str(job) / "results.json").exists() for job in range(2)] == [False, True]
     assert "choose 1 to 3\n" in done.stderr
-    assert done.stderr.endswith("error: failed jobs: 0\n")
+    assert done.stderr.endswith("error: 1 of 2 jobs failed: 0\n")
     assert "Traceback" not in done.stderr
     assert "failed, or not at their end: 0 (model.num_layers=9)" in done.stdout
 

@@ -200,7 +200,8 @@ def _write(folder: Path, records: ReadRows, tokenizer: PreTrainedTokenizerBase, 
                 file.write(pyarrow.record_batch([sentences, own, [name for _, name in block]], schema=schema))
                 bar.advance(task, len(block))
         if full:
-            warnings.append(f"{full / read:.2%} of the sentences fill {max_length} tokens; what is beyond is not read")
+            share = f"{full / read:.2%} of the sentences"
+            warnings.append(f"{share} fill data.max_length={max_length} tokens; what is beyond is not read")
         seal = Seal(sha256_of(new / _ROWS), warnings)
         (new / _SEAL).write_text(json.dumps(asdict(seal)), encoding="utf-8")
     return seal

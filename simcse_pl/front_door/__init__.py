@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.endings import tell
-from simcse_pl.errors import UserError, check_seed, one_line, origins
+from simcse_pl.errors import SweepError, UserError, check_seed, one_line, origins
 from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
@@ -139,7 +139,8 @@ def failures_apart(
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
                 status = tell(_in_our_words(error), config.debug is True, _TO_DEBUG)
-                if HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several():
+                in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
+                if in_multirun and not isinstance(error, SweepError):
                     return None
                 raise SystemExit(status) from None  # of which Hydra says nothing more
 

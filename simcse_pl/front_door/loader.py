@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.errors import UserError
 from simcse_pl.front_door.names import explained
 from simcse_pl.front_door.trust import ALLOW, check_trust
+from simcse_pl.sweep import with_row
 from simcse_pl.yaml_files import reading
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
@@ -43,11 +44,11 @@ class CheckedLoader(ConfigLoaderImpl):
     def load_configuration(
         self, config_name: str | None, overrides: list[str], run_mode: RunMode, *further: Any, **options: Any
     ) -> DictConfig:
-        """Compose a config.
+        """Compose a config, with what its row of a sweep sets in it, where one is chosen.
 
         Raises:
             UserError: an option or a choice that does not exist, a value that cannot be read, a file that is damaged,
-                or a config that may not be trusted (see `check_trust`).
+                a row that there is not, or a config that may not be trusted (see `check_trust`).
         """
         overrides = [self._none_chosen(own) for own in overrides]
         try:
@@ -58,7 +59,7 @@ class CheckedLoader(ConfigLoaderImpl):
         except RecursionError as error:
             raise UserError("a config has itself among its defaults") from error
         check_trust(config, overrides, _allowed(overrides))
-        return config
+        return config if OmegaConf.select(config, "sweep.row") is None else with_row(config)
 
     def _none_chosen(self, override: str) -> str:
         """`queue=null` in the words that Hydra has for it."""

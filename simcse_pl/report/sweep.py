@@ -25,6 +25,14 @@ class SweepTable(Callback):
     The exit status is 1 if a job has no results, or could not measure all it should.
     """
 
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Say where it is, which a report and whoever goes on with it need to know."""
+        folder = config.hydra.sweep.dir
+        print(
+            f"sweep in {folder}; with hydra.sweep.dir={folder} the same command goes on where this one stops",
+            flush=True,
+        )
+
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Read the jobs' folders, so that it does not matter in which process they ran."""
         folder = Path(config.hydra.sweep.dir).absolute()
@@ -34,6 +42,8 @@ class SweepTable(Callback):
         for sweep in sweeps:
             for table in sweep_tables(grouped(sweep)):
                 show(table.printed())
+        if sweeps:
+            print(f"figure and files: python -m simcse_pl.report {config.hydra.sweep.dir}")
         exit_if_jobs_failed(folder)
         if any(run.failed for sweep in sweeps for run in sweep.runs):
             raise SystemExit(1)
@@ -74,7 +84,8 @@ def _mistakes_end_it() -> Iterator[None]:
 
 def exit_if_jobs_failed(folder: Path) -> None:
     """Say which jobs of a sweep have no results, and exit with status 1 if one has none."""
-    failed = [job.name for job in job_folders(folder) if not (job / RESULTS_FILE).is_file()]
+    jobs = job_folders(folder)
+    failed = [job.name for job in jobs if not (job / RESULTS_FILE).is_file()]
     if failed:
-        print(f"error: failed jobs: {', '.join(failed)}", file=sys.stderr)
+        print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
         raise SystemExit(1)

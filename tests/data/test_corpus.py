@@ -247,7 +247,9 @@ def test_sentences_that_are_cut_are_told_at_every_start(source, tokenizer, caplo
     for read in (reader(source), never):
         caplog.clear()
         open_corpus(read, ["x"], tokenizer, 9)
-        assert caplog.messages == [f"{share:.2%} of the sentences fill 9 tokens; what is beyond is not read"]
+        assert caplog.messages == [
+            f"{share:.2%} of the sentences fill data.max_length=9 tokens; what is beyond is not read"
+        ]
     caplog.clear()
     open_corpus(reader(source), ["x"], tokenizer, 1000)
     assert caplog.messages == []

@@ -1,12 +1,15 @@
 """How a front door ends: whose fault it was, in one line; and a traceback for whoever asks."""
 
+import contextlib
 import sys
+from types import SimpleNamespace
 
 import pytest
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from simcse_pl import front_door
-from simcse_pl.errors import UserError
+from simcse_pl.errors import SweepError, UserError
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 
@@ -75,3 +78,14 @@ def test_ctrl_c_is_told_whatever_is_made_of_it(task, door, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         front_door.run(door(task))
     assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
+def test_a_mistake_of_all_jobs_ends_a_sweep(error, ends, monkeypatch, capsys):
+    def task(_):
+        raise error
+
+    monkeypatch.setattr(front_door.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
+        assert front_door.failures_apart()(task)(CONFIG) is None
+    assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)

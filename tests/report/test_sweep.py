@@ -71,7 +71,7 @@ def test_a_job_without_results_is_told_and_the_others_are_shown(sweep, make_repo
     with pytest.raises(SystemExit) as exit_:
         EvaluationTables().on_multirun_end(config_of(folder))
     printed = capsys.readouterr()
-    assert exit_.value.code == 1 and printed.err == "error: failed jobs: 0, 2\n"
+    assert exit_.value.code == 1 and printed.err == "error: 2 of 3 jobs failed: 0, 2\n"
     assert rows_of(printed.out)[0][0] == "mine"
 
 
@@ -79,7 +79,7 @@ def test_a_sweep_whose_jobs_all_failed_has_no_table(sweep, capsys):
     with pytest.raises(SystemExit) as exit_:
         EvaluationTables().on_multirun_end(config_of(sweep(None, None)))
     printed = capsys.readouterr()
-    assert exit_.value.code == 1 and (printed.out, printed.err) == ("", "error: failed jobs: 0, 1\n")
+    assert exit_.value.code == 1 and (printed.out, printed.err) == ("", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
 def test_a_job_that_could_not_measure_a_task_makes_the_sweep_fail(sweep, make_report, capsys):
@@ -121,6 +121,16 @@ def test_a_training_sweep_ends_with_the_table_of_its_report(write_sweep, job, ca
     assert not printed.err
 
 
+def test_a_training_sweep_says_where_it_is_and_what_draws_it(write_sweep, job, capsys):
+    config = config_of(write_sweep("s", job(0.7)))
+    SweepTable().on_multirun_start(config)
+    folder = config.hydra.sweep.dir
+    told = f"sweep in {folder}; with hydra.sweep.dir={folder} the same command goes on where this one stops\n"
+    assert capsys.readouterr().out == told
+    SweepTable().on_multirun_end(config)
+    assert capsys.readouterr().out.endswith(f"figure and files: python -m simcse_pl.report {folder}\n")
+
+
 def test_a_training_sweep_of_two_tables_has_both(write_sweep, job, capsys):
     folder = write_sweep("s", job(0.7, row=0.1), job(0.8, row="none"), table="table_3_dropout")
     other = json.loads((folder / "1" / "results.json").read_text())
@@ -136,7 +146,7 @@ def test_a_training_job_that_failed_is_told_and_makes_the_sweep_fail(write_sweep
     with pytest.raises(SystemExit) as exit_:
         SweepTable().on_multirun_end(config_of(folder))
     printed = capsys.readouterr()
-    assert exit_.value.code == 1 and printed.err == "error: failed jobs: 1\n"
+    assert exit_.value.code == 1 and printed.err == "error: 1 of 2 jobs failed: 1\n"
     assert [row[:2] for row in rows_of(printed.out)] == [["1", "70.00 (1)"], ["2", "–"]]
     assert "failed, or not at their end: 1 (a=2)" in printed.out
 
@@ -145,7 +155,7 @@ def test_training_jobs_that_all_failed_have_no_table(write_sweep, job, capsys):
     with pytest.raises(SystemExit) as exit_:
         SweepTable().on_multirun_end(config_of(write_sweep("s", job(), job())))
     printed = capsys.readouterr()
-    assert exit_.value.code == 1 and (printed.out, printed.err) == ("", "error: failed jobs: 0, 1\n")
+    assert exit_.value.code == 1 and (printed.out, printed.err) == ("", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
 def test_a_training_job_whose_results_are_damaged_is_told_in_one_line(write_sweep, job, capsys):
