@@ -1,4 +1,4 @@
-"""Train a sentence encoder: `python train.py model=roberta data=nli`; `--help` lists what there is."""
+"""Train a sentence encoder: `python train.py model=roberta setting=supervised`; `--help` lists what there is."""
 
 import logging
 import math
@@ -14,9 +14,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.dashboard import Dashboard
+from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
-from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.evaluation.suite import Suite, load_suite
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
@@ -40,9 +41,9 @@ log = logging.getLogger("simcse_pl.train")
 def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
-    hydra = HydraConfig.get()
+    runtime = HydraConfig.get()
     config = with_row(config)
-    job = describe_job(config, hydra)
+    job = describe_job(config, runtime)
     resume = config.resume or ("auto" if in_sweep() else None)
     if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
@@ -51,8 +52,8 @@ def main(config: DictConfig) -> float:
     callbacks = [*instantiate(config.callbacks).values(), record]
     trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     best_checkpoint(trainer)  # one that cannot be tested is told now
-    if hydra.mode == RunMode.MULTIRUN and starts_ranks(trainer):
-        run_job(__file__, job_arguments(hydra, folder))
+    if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
+        run_job(__file__, job_arguments(runtime, folder))
         finished = finished_job(folder, job["overrides"])
         return best_score(finished) if finished else math.nan
     if config.get("search"):
@@ -78,20 +79,36 @@ def main(config: DictConfig) -> float:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             results = job | train_and_test(trainer, module, data, record, checkpoint)
         if trainer.is_global_zero:
-            encoder.save_pretrained(folder / "encoder")
             results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
             dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
-            shown = dashboards and math.isfinite(results["test"]["spearman"])
-            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
-            results |= task_scores(measured, suite) if config.test_tasks else {}
-            write_json(folder / RESULTS_FILE, results)
-            for dashboard in dashboards:
-                dashboard.log_results(results, measured)
-            show(run_table(results).printed())
-            show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
-            if results.get("failed"):
-                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
+            finish(encoder, data, suite, results, dashboards, folder)
     return float(results["best"]["spearman"])
+
+
+def finish(
+    encoder: SentenceEncoder,
+    data: SentenceDataModule,
+    suite: Suite,
+    results: dict[str, Any],
+    dashboards: list[Dashboard],
+    folder: Path,
+) -> None:
+    """Save the encoder, measure it on the tasks asked for, and write and show the results, on rank 0.
+
+    Raises:
+        UserError: a task could not be measured; everything else is written.
+    """
+    encoder.save_pretrained(folder / "encoder")
+    shown = dashboards and math.isfinite(results["test"]["spearman"])
+    measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+    results |= task_scores(measured, suite) if suite != Suite() else {}
+    write_json(folder / RESULTS_FILE, results)
+    for dashboard in dashboards:
+        dashboard.log_results(results, measured)
+    show(run_table(results).printed())
+    show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
+    if results.get("failed"):
+        raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:

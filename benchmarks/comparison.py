@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import matplotlib
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 from transformers import PreTrainedConfig
@@ -129,9 +131,6 @@ def save(folder: Path, *tables: Table) -> None:
 
 def _figure(table: Table) -> dict[str, bytes]:
     """Bars of the first column of numbers."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     label, rate = table.frame.columns[:2]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 0.5 + 0.28 * len(table.frame)), layout="constrained")
@@ -145,8 +144,14 @@ def _figure(table: Table) -> dict[str, bytes]:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """A command line with what all benchmarks take."""
+    """A command line with what all benchmarks take: where they write."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--rounds", type=int, default=3, help="in which the ways take turns")
     made.add_argument("--out", type=Path, default=Path("outputs/benchmarks"), help="the folder for JSON and figures")
+    return made
+
+
+def parser_of_rounds(description: str | None) -> argparse.ArgumentParser:
+    """The same for those whose ways take turns."""
+    made = parser(description)
+    made.add_argument("--rounds", type=int, default=3, help="in which the ways take turns")
     return made

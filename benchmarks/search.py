@@ -14,7 +14,7 @@ import torch
 from sentence_transformers.util import semantic_search
 from torch import Tensor
 
-from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser, save, timed
+from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
 from simcse_pl.encoder import SentenceEncoder
@@ -47,7 +47,7 @@ def share_of_same(found: list[list[Neighbour]], expected: list[list[Neighbour]])
 
 def main() -> None:
     """The command line."""
-    command_line = parser(__doc__)
+    command_line = parser_of_rounds(__doc__)
     command_line.add_argument("--sentences", type=int, default=10_000)
     command_line.add_argument("--queries", type=int, default=1000)
     arguments = command_line.parse_args()

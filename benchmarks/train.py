@@ -29,7 +29,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, matrix_rates, operations_of, parser, save
+from benchmarks.comparison import (
+    PACKAGED,
+    Way,
+    comparison,
+    in_turn,
+    matrix_rates,
+    operations_of,
+    parser_of_rounds,
+    save,
+)
 from simcse_pl.backbone import resolve
 from simcse_pl.callbacks import StepSeeds
 from simcse_pl.data.batches import Batch, ViewCollator
@@ -171,7 +180,7 @@ def use_torchs_dropout(encoder: SentenceEncoder) -> None:
 
 def main() -> None:
     """The command line."""
-    command_line = parser(__doc__)
+    command_line = parser_of_rounds(__doc__)
     command_line.add_argument("--triplets", type=Path, help="a file of rows of three sentences (data.nli makes one)")
     command_line.add_argument("--batch-size", type=int, default=64)
     command_line.add_argument("--max-length", type=int, default=32, help="tokens read of a sentence")

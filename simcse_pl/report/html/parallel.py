@@ -32,7 +32,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Parallel:
+class ParallelCoordinates:
     """What is drawn of a sweep.
 
     Args:
@@ -46,7 +46,7 @@ class Parallel:
     axes: list[Axis]
 
 
-def parallel_coordinates(groups: Groups) -> Parallel | None:
+def parallel_coordinates(groups: Groups) -> ParallelCoordinates | None:
     """The coordinates of a sweep's jobs; None where fewer than two have a score, or no option differs between them."""
     scored = [job for job in groups.sweep.jobs if job.run and math.isfinite(job.run.best.spearman)]
     options = [name for name in differing(scored) if name != _COUNTED]
@@ -55,7 +55,7 @@ def parallel_coordinates(groups: Groups) -> Parallel | None:
     row = groups.paper.varied if groups.paper else "row"
     axes = [option_axis(row if name == ROW else name, [job.value(name) for job in scored]) for name in options]
     left_out = [job.name for job in groups.sweep.jobs if job not in scored]
-    return Parallel([job.name for job in scored], left_out, [*axes, *_score_axes(scored)])
+    return ParallelCoordinates([job.name for job in scored], left_out, [*axes, *_score_axes(scored)])
 
 
 def option_axis(label: str, values: Sequence[str]) -> Axis:
