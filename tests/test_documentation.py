@@ -31,8 +31,13 @@ GIVEN_TO = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,
 
 
 def lines_of(page):
-    """Its indented lines, each with what goes on after a backslash."""
-    return re.findall(r"^    (\S.*)$", page.read_text().replace("\\\n", " "), flags=re.MULTILINE)
+    """Its indented lines, each with what goes on after a backslash, and the whole commands within its sentences."""
+    text = page.read_text().replace("\\\n", " ")
+    inline = [line.replace("\n", " ") for line in re.findall(r"(?<!`)`(python [^`]*)`", text)]
+    whole = [
+        line for line in inline if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python -m( simcse_pl \w+)?$", line)
+    ]
+    return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
 
 
 def commands_of(page):
@@ -77,6 +82,8 @@ def parses(module, arguments, monkeypatch):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules after import of package")
+@pytest.mark.filterwarnings("ignore:\n'hydra/launcher/.*' is validated against ConfigStore schema")
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_is_taken(words, monkeypatch):
     match words:
