@@ -199,7 +199,7 @@ def test_what_is_damaged_is_told_and_all_else_measured(evaluate, bundle, word_ve
     assert [error.partition(": ")[2].partition(": ")[0] for error in errors[:3]] == ["STS13", "STS14", "MR"]
     assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is cut short" in errors[0]
     assert errors[1] == f"error: STS14: no STS.input files in {damaged}/STS/STS14-en-test"
-    assert "10 folds need two classes or more" in errors[2]
+    assert "10 folds need classes of 10 examples or more each" in errors[2]
     assert errors[3:] == ["error: not measured: STS13, STS14, MR; all else was"]
     assert {f"error: {task}: {why}" for task, why in results["failed"].items()} == set(errors[:3])
 

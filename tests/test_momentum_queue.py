@@ -8,7 +8,6 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.losses import contrastive_loss
 from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import SoftmaxObjective
 from tests.conftest import SENTENCES
 
 
@@ -95,10 +94,3 @@ def test_a_checkpoint_holds_it(encoder):
 def test_values_out_of_range_are_told(options, message):
     with pytest.raises(UserError, match=message):
         MomentumQueue(**options)
-
-
-def test_a_classifier_has_no_use_for_it():
-    objective = SoftmaxObjective()
-    objective.attach(4)
-    with pytest.raises(UserError, match="set queue=null"):
-        objective(torch.randn(2, 2, 4), torch.tensor([0, 1]), torch.randn(3, 4))

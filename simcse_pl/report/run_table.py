@@ -30,4 +30,4 @@ def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:
     places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
     where = [f"{what:<13}{folder / path}" for what, path in places.items()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
-    return Text("\n".join(where), no_wrap=True, overflow="ignore")
+    return Text("\n".join(where))

@@ -118,7 +118,7 @@ def show(what: rich.table.Table | Text) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    console.print(what, crop=False)
+    console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 
 def _one_line(text: str) -> str:
