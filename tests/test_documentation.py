@@ -133,7 +133,7 @@ def section(title):
 
 
 ELSEWHERE = re.compile(  # what needs a hub, a cluster or a download, and what other tests run for minutes
-    r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|serve|TIME|train\.py -m|resume=auto"
+    r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|serve|TIME|train\.py -m|multirun|resume=auto"
 )
 FILES = {  # of the user, in small
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
@@ -182,4 +182,5 @@ def test_recipes_run_as_they_stand(in_folder, run_command, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(snippet, names)
-    assert [match.text for match in names["simcse"].search("A man rides a horse.", top_k=1)]
+    [neighbour] = names["simcse"].search("A man rides a horse.", top_k=1)
+    assert neighbour.sentence == "A man rides a horse."
