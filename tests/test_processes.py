@@ -107,7 +107,7 @@ def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
     assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml"}
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
     pytest.importorskip("optuna")
     search = ["sweep=search", "size=mini", "search.trial=0,1", "trainer.max_steps=3", "val_every=1"]
