@@ -14,10 +14,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.dashboard import Dashboard
-from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
-from simcse_pl.evaluation.suite import Suite, load_suite
+from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
@@ -29,7 +28,8 @@ from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.run_files import RESULTS_FILE
 from simcse_pl.search import Search
-from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments, with_row, with_values
+from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
+from simcse_pl.sweep_rows import with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
 from simcse_pl.wandb_runs import closing_run, where_to_look
 
@@ -79,36 +79,20 @@ def main(config: DictConfig) -> float:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             results = job | train_and_test(trainer, module, data, record, checkpoint)
         if trainer.is_global_zero:
+            encoder.save_pretrained(folder / "encoder")
             results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
             dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
-            finish(encoder, data, suite, results, dashboards, folder)
+            shown = dashboards and math.isfinite(results["test"]["spearman"])
+            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+            results |= task_scores(measured, suite) if config.test_tasks else {}
+            write_json(folder / RESULTS_FILE, results)
+            for dashboard in dashboards:
+                dashboard.log_results(results, measured)
+            show(run_table(results).printed())
+            show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
+            if results.get("failed"):
+                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
     return float(results["best"]["spearman"])
-
-
-def finish(
-    encoder: SentenceEncoder,
-    data: SentenceDataModule,
-    suite: Suite,
-    results: dict[str, Any],
-    dashboards: list[Dashboard],
-    folder: Path,
-) -> None:
-    """Save the encoder, measure it on the tasks asked for, and write and show the results, on rank 0.
-
-    Raises:
-        UserError: a task could not be measured; everything else is written.
-    """
-    encoder.save_pretrained(folder / "encoder")
-    shown = dashboards and math.isfinite(results["test"]["spearman"])
-    measured = measure(encoder, suite, data.tasks["test"] if shown else None)
-    results |= task_scores(measured, suite) if suite != Suite() else {}
-    write_json(folder / RESULTS_FILE, results)
-    for dashboard in dashboards:
-        dashboard.log_results(results, measured)
-    show(run_table(results).printed())
-    show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
-    if results.get("failed"):
-        raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:

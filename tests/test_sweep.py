@@ -1,4 +1,4 @@
-"""Jobs of a sweep: every row of every sweep composes, rows set what they say, finished jobs stay finished."""
+"""Jobs of a sweep: finished ones stay finished, and the others go on."""
 
 import json
 import math
@@ -9,146 +9,12 @@ from pathlib import Path
 
 import pytest
 from hydra.conf import ConfigSourceInfo
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from simcse_pl.errors import SweepError, UserError
-from simcse_pl.front_door.options import TrainOptions
-from simcse_pl.front_door.types import check_types
-from simcse_pl.module import SimCSEModule
-from simcse_pl.report.paper import ablation, ablation_names
-from simcse_pl.resolvers import in_sweep, row_names
-from simcse_pl.sweep import best_score, finished_job, job_arguments, with_row, with_values
+from simcse_pl.resolvers import in_sweep
+from simcse_pl.sweep import best_score, finished_job, job_arguments
 from tests.conftest import ROOT, tiny
-
-SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
-TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
-
-
-def rows_of(config):
-    return [name.strip("'") for name in row_names(config).split("','")]
-
-
-def test_the_papers_files_leave_out_the_rows_that_they_lack(composed):
-    """Of NLI it has triplets, without a neutral hypothesis."""
-    supervised = composed("sweep=table_4_supervised_data")
-    assert rows_of(supervised)[:2] == [
-        "SNLI+MNLI entailment + hard negatives",
-        "dual encoder, entailment + hard negatives",
-    ]
-    assert "contradiction+neutral 1.0" not in rows_of(composed("sweep=table_7_hard_negative"))
-    given = composed("sweep=table_7_hard_negative", "sweep.with_neutral=nli.csv")
-    assert rows_of(given)[-1] == "contradiction+neutral 1.0"
-
-
-def test_table_6_is_both_settings(composed):
-    assert composed("sweep=table_6_pooling").hydra.sweeper.params.setting == "unsupervised,supervised"
-
-
-@pytest.mark.parametrize(("size", "sizes"), [("mini", "8,16,32,64,128"), ("paper", "32,64,128,256,512")])
-def test_batch_sizes_are_those_of_the_size(size, sizes, composed):
-    config = composed("sweep=batch_size", f"size={size}")
-    assert config.hydra.sweeper.params["data.batch_size"] == sizes
-
-
-@pytest.mark.parametrize("size", ["mini", "paper"])
-@pytest.mark.parametrize("sweep", SWEEPS)
-def test_every_row_of_every_sweep_composes(sweep, size, composed):
-    config = composed(f"sweep={sweep}", f"size={size}", "logger=csv")
-    assert config.size == size and config.hydra.sweeper.params
-    with open_dict(config):
-        del config.hydra
-    check_types(config, SimCSEModule, TrainOptions)
-    for row in rows_of(config) if config.sweep.get("rows") else [None]:
-        if row:
-            config.sweep.row = row
-        job = with_row(config).copy()
-        OmegaConf.resolve(job)
-        assert not OmegaConf.missing_keys(job)
-        assert job.data.train is not None and (job.trainer.max_steps == 60) == (size == "mini")
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_rows_and_columns_are_named_as_in_the_papers_table(table, composed):
-    config = composed(f"sweep={table}", "size=paper")
-    paper = ablation(table)
-    assert table in ablation_names() and config.sweep.table == table
-    assert [str(name) for name in config.sweep.rows] == list(paper.rows)
-    assert (config.sweep.column is None) == (not paper.settings)
-    if paper.settings:
-        assert config.sweep.column in paper.settings
-
-
-def test_any_model_and_data_can_be_swept(composed):
-    config = composed("sweep=table_3_dropout", "size=mini", "model=roberta", "data=text", "data.train=mine.txt")
-    config.sweep.row = 0.15
-    job = with_row(config)
-    assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
-
-
-def test_a_file_of_ones_own_is_that_of_the_rows_which_name_none(composed):
-    for given, train in (["data.train=mine.csv"], "mine.csv"), ([], composed("setting=supervised").data.train):
-        config = composed("sweep=table_4_supervised_data", *given)
-        for row in "SNLI+MNLI entailment + hard negatives", "dual encoder, entailment + hard negatives":
-            config.sweep.row = row
-            assert (with_row(config).data.train, with_row(config).data.columns) == (train, [0, 1, 2])
-
-
-def test_a_row_sets_what_it_says_and_nothing_else(composed):
-    config = composed("sweep=table_3_dropout")
-    plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
-    config.sweep.row = "fixed 0.1"
-    job = OmegaConf.to_container(with_row(config))
-    assert job["fixed_dropout"] and job["model"] == plain["model"] | {"dropout": 0.1}
-    for name in ("data", "objective", "optimizer", "trainer", "views"):
-        assert job[name] == plain[name]
-    assert not config.fixed_dropout, "the config itself stays as it was"
-
-
-def test_a_view_of_a_row_replaces_the_other_whole(composed):
-    config = composed("sweep=table_1_augmentation", "views=mlm")
-    config.sweep.row = "crop 20%"
-    assert set(with_row(config).views) == {"_target_", "share"}
-
-
-def test_rows_that_lack_something_are_left_out(composed, monkeypatch):
-    monkeypatch.delenv("WNSEARCHDIR", raising=False)
-    everything = list(composed("sweep=table_1_augmentation").sweep.rows)
-    assert rows_of(composed("sweep=table_1_augmentation", "size=mini")) == everything[:-2]
-    monkeypatch.setenv("WNSEARCHDIR", "wordnet")
-    assert rows_of(composed("sweep=table_1_augmentation", "size=paper")) == everything
-    files = ["sweep.files.qqp=qqp.csv", "sweep.files.neutral=neutral.csv"]
-    left = ["QQP (134k)", "SNLI+MNLI neutral (314k)"]
-    assert rows_of(composed("sweep=table_4_supervised_data", "size=paper", *files))[:2] == left
-
-
-def test_a_row_that_lacks_something_says_what(composed):
-    config = composed("sweep=table_4_supervised_data", "size=paper")
-    config.sweep.row = "ParaNMT (5m)"
-    with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): its data.train is not there"):
-        with_row(config)
-
-
-@pytest.mark.parametrize("row", [None, 0.3])
-def test_a_row_that_is_not_there(row, composed):
-    config = composed("sweep=table_3_dropout")
-    config.sweep.row = row
-    with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
-        with_row(config)
-
-
-def test_a_sweep_without_rows_and_no_sweep_change_nothing(composed):
-    for overrides in (["sweep=seeds"], []):
-        config = composed(*overrides)
-        assert with_row(config) is config
-
-
-def test_an_option_that_does_not_exist_is_told():
-    config = OmegaConf.create({"model": {"dropout": 0.1}})
-    with pytest.raises(UserError, match=r"^rows.x.model.dropuot: there is no such option$"):
-        with_values(config, {"model": {"dropuot": 0.2}}, "rows.x")
-    with pytest.raises(UserError, match=r"^rows.x.modle: there is no such option$"):
-        with_values(config, {"modle": {"dropout": 0.2}}, "rows.x")
-
 
 NO_SCORE = ['{"overrides": ["seed=1"]}', '{"overrides": ["seed=1"], "best": {"spearman": "high"}}']
 

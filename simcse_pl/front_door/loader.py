@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.errors import UserError
 from simcse_pl.front_door.names import explained
 from simcse_pl.front_door.trust import ALLOW, check_trust
-from simcse_pl.sweep import with_row
+from simcse_pl.sweep_rows import with_row
 from simcse_pl.yaml_files import reading
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups

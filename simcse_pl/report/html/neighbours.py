@@ -19,7 +19,7 @@ from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
-from simcse_pl.sweep import with_row
+from simcse_pl.sweep_rows import with_row
 from simcse_pl.yaml_files import read_yaml
 
 _QUERIES = 6
