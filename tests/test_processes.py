@@ -219,7 +219,7 @@ def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, 
     assert f"going on from step {step}," in (sweep / "0" / "train.log").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, given, tmp_path):
     last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
 
