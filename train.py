@@ -42,7 +42,7 @@ def main(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
     runtime = HydraConfig.get()
-    config = with_row(config)
+    config = with_row(config)  # which has been set where it was composed; a sweep without one is refused
     job = describe_job(config, runtime)
     resume = config.resume or ("auto" if in_sweep() else None)
     if resume == "auto" and (finished := finished_job(folder, job["overrides"])):

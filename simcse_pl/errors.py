@@ -70,12 +70,14 @@ def one_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def origins(error: BaseException | None, contexts: Callable[[BaseException], bool]) -> Iterator[BaseException]:
+def origins(
+    error: BaseException | None, contexts: Callable[[BaseException], bool] = lambda error: True
+) -> Iterator[BaseException]:
     """An exception, the one that it was raised from, and so on.
 
     Args:
         error: the last of them.
-        contexts: of which exceptions the one that was being handled counts as well, where there is no other.
+        contexts: of which exceptions the one that was being handled counts as well, where there is no other; all.
     """
     seen: list[BaseException] = []  # under a debugger OmegaConf has errors that are their own cause
     while error is not None and error not in seen:

@@ -112,7 +112,7 @@ def _refusal(status: int) -> str:
 
 def reason(error: BaseException) -> str:
     """What came from the hub in the place of a file, in one line, from what a library made of it."""
-    for cause in origins(error, contexts=lambda error: True):
+    for cause in origins(error):
         if isinstance(cause, HfHubHTTPError) and not isinstance(cause, EntryNotFoundError):
             return _refusal(cause.response.status_code)
         if isinstance(cause, FileMetadataError):

@@ -164,12 +164,9 @@ def watched_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        lines = map(
-            one_line, origins(error, contexts=lambda error: True)
-        )  # a library may have made another error of it
-        line = (
-            next((line.rstrip(". ") for line in lines if line.startswith("DataLoader worker")), None) or killed.line()
-        )
+        lines = map(one_line, origins(error))  # a library may have made another error of it
+        told = next((line.rstrip(". ") for line in lines if line.startswith("DataLoader worker")), None)
+        line = told or killed.line()
         if line is None:
             raise
         raise FailureError(f"{line}; {_AFTER_A_KILL}") from error

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pandas
@@ -30,6 +31,11 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     done, folder = train(*given, fresh=True)
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
+    assert re.findall(r"step (\d+): Spearman's correlation on dev", done.stdout) == ["0", "3", "4"]
+    before, best = (
+        json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")
+    )
+    assert ("training has lowered Spearman" in done.stdout) == (best < before)
     for name in ("encoder", "checkpoints", "metrics.csv", "results.json"):
         assert f"{folder}/{name}" in done.stdout
         assert (folder / name).exists()

@@ -74,7 +74,7 @@ def run(main: Callable[[], Any]) -> None:
 
 def _interrupted(error: BaseException) -> bool:
     """Whether it was Ctrl-C: Lightning makes status 1 of it, and a library amid whose work it comes, its own error."""
-    return any(isinstance(one, KeyboardInterrupt) for one in origins(error, contexts=lambda error: True))
+    return any(isinstance(one, KeyboardInterrupt) for one in origins(error))
 
 
 def _save_config(config: DictConfig, name: str, folder: Path) -> None:

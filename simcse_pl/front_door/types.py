@@ -47,8 +47,9 @@ def check_types(config: DictConfig, *given_to: Callable[..., Any]) -> None:
         for name in _unknown(made, node):
             near = did_you_mean(name, inspect.signature(made).parameters)
             raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
-        left_out = place[:2] == ("sweep", "rows")  # rows that lack something have null for it
-        _check_values(made, {k: v for k, v in node.items() if not (left_out and v is None)}, written, place)
+        if place[:2] == ("sweep", "rows"):  # one that lacks something has null for it, and is left out
+            node = {name: value for name, value in node.items() if value is not None}
+        _check_values(made, node, written, place)
 
 
 def _check_values(made: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:

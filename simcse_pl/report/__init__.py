@@ -1,1 +1,1 @@
-"""Tables and figures of results, and their forms; nothing else in the project draws, or lays out a table."""
+"""Tables and figures of results, and their forms; nothing else in simcse_pl draws, or lays out a table."""
