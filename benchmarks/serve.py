@@ -1,6 +1,6 @@
 """Many clients at once ask a search page: how many searches a second, and how long each waits.
 
-    python -m simcse_pl serve outputs/RUN/encoder --sentences captions.txt &
+    simcse serve outputs/RUN/encoder --sentences captions.txt &
     python -m benchmarks.serve http://127.0.0.1:8000
 
 Every client asks one sentence after the other, over one connection; the sentences are of Wikipedia. Clients take
@@ -71,7 +71,7 @@ def waits(address: str, sentences: list[str], clients: int, seconds: float) -> l
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("address", metavar="ADDRESS", help="as `python -m simcse_pl serve` says it")
+    parser.add_argument("address", metavar="ADDRESS", help="as `simcse serve` says it")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 10, 50], help="at once")
     parser.add_argument("--seconds", type=float, default=20, help="for each number of clients")
     arguments = parser.parse_args()

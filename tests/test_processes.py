@@ -109,7 +109,6 @@ def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
 
 @pytest.mark.by_hand
 def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
-    pytest.importorskip("optuna")
     search = ["sweep=search", "size=mini", "search.trial=0,1", "trainer.max_steps=3", "val_every=1"]
     status, stderr = start("train.py", "-m", *search, *DDP, *given, f"hydra.sweep.dir={tmp_path}/sweep").end(300)
     assert status == 0, stderr
@@ -187,7 +186,6 @@ def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_pat
 
 @pytest.mark.slow
 def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
     status, stderr = start("train.py", "-m", *options).end(400)
@@ -200,7 +198,6 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", [["trainer=cpu"], pytest.param(DDP, marks=pytest.mark.by_hand)])
 def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, trainer):
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1", *trainer, *given, f"hydra.sweep.dir={sweep}"]
     run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")

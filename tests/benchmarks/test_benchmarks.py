@@ -4,13 +4,9 @@ import json
 
 import pytest
 
-from simcse_pl import sample
-
-pytest.importorskip("sentence_transformers")
-pytest.importorskip("accelerate")
-
 from benchmarks import __main__ as all_of_them
 from benchmarks.comparison import Way, comparison, in_turn, operations_of
+from simcse_pl import sample
 from simcse_pl.encoder import SentenceEncoder
 
 SLOW = pytest.mark.slow  # many processes
