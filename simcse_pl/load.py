@@ -15,7 +15,13 @@ WORD_VECTORS = (".txt", ".vec", ".txt.gz", ".vec.gz")
 
 
 class Encoder(Protocol):
-    """What turns sentences into vectors, of whatever kind it is."""
+    """What turns sentences into vectors.
+
+    Attributes:
+        normalize: whether `encode` scales its vectors to length 1.
+    """
+
+    normalize: bool
 
     @property
     def dim(self) -> int:

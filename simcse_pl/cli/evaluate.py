@@ -44,15 +44,17 @@ def evaluate(config: DictConfig) -> None:
     report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
+    normalize = encoder.normalize
     if postprocess:
         postprocess.check_width(encoder.dim)
+        encoder.normalize = False  # until after the post-processing, as in an exported encoder
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     encode = EncodeOnce(encode, suite.sentences())
-    encode = Postprocessed(encode, postprocess, device) if postprocess else encode
+    encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
     tell({task: why for task, why in results.failed.items() if task not in suite.failed})
     result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))

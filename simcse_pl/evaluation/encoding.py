@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers import read_rows
+from simcse_pl.directions import directions
 from simcse_pl.errors import UserError, check_seed
 from simcse_pl.evaluation import Encode
 from simcse_pl.postprocess.base import PostProcess
@@ -70,27 +71,32 @@ class EncodeOnce:
 
 
 class Postprocessed:
-    """An `encode` followed by a post-processing.
+    """An `encode` followed by a post-processing, in the order of `SentenceEncoder.encode`.
 
     Args:
-        encode: sentences to vectors [n, dim].
+        encode: sentences to vectors [n, dim], which it does not normalize.
         postprocess: if it is not fitted yet, it is fitted anew in every call, on the sentences of that call: a task's
             own ("target").
         device: where it is fitted.
+        normalize: scale the vectors to length 1 after the post-processing.
     """
 
-    def __init__(self, encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self, encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu", normalize: bool = False
+    ) -> None:
         self._encode = encode
         self._postprocess = postprocess
         self._fit_on_target = not postprocess.fitted
         self._device = device
+        self._normalize = normalize
 
     def __call__(self, sentences: list[str]) -> Tensor:
         """Vectors [n, k] on the CPU."""
         vectors = self._encode(sentences).to(self._device)
         if self._fit_on_target:
             self._postprocess.fit(vectors)
-        return self._postprocess.transform(vectors).cpu()
+        vectors = self._postprocess.transform(vectors).cpu()
+        return directions(vectors) if self._normalize else vectors
 
 
 def sentences_to_fit_on(

@@ -1,5 +1,7 @@
 """simcse export, as a user runs it: what train.py trained, in every tool; and what is refused."""
 
+import json
+import logging
 import shutil
 import sys
 
@@ -9,14 +11,19 @@ from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl import SimCSE
 from simcse_pl.__main__ import main
+from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.info import describe
+from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
+from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.postprocess.affine import AffinePostProcess
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.saved import KINDS
 from tests.conftest import SENTENCES, tiny
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
@@ -44,6 +51,38 @@ def export(monkeypatch, capsys):
         return printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def evaluate(monkeypatch, tmp_path):
+    """Run `simcse evaluate` in this process on the packaged sample; the folder that it wrote."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+
+    def run(*arguments, folder="measured"):
+        options = ["tasks=[sts]", f"hydra.run.dir={tmp_path / folder}"]
+        monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), *options])
+        evaluate_command.main()
+        return tmp_path / folder
+
+    yield run
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if issubclass(kind, AffinePostProcess)])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_an_exported_folder_scores_what_was_measured(kind, normalize, make_model, evaluate, export, tmp_path):
+    encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
+    options = {"max_length": 20, "normalize": normalize}
+    SentenceEncoder.from_pretrained(make_model("bert"), "first_last", **options).save_pretrained(encoder)
+    fit_on.write_text("\n".join(load_sample("dev").sentences))
+    measured = evaluate(f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}")
+    score = json.loads((measured / "results.json").read_text())["sts"][0]["all"]["spearman"]
+    export(encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
+    found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
+    assert found == pytest.approx(score, abs=1e-6)
+    assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
 
 
 @pytest.mark.slow
