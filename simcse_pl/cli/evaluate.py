@@ -44,6 +44,7 @@ def evaluate(config: DictConfig) -> None:
     report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
+    report["settings"]["dim"] = encoder.dim
     normalize = encoder.normalize
     if postprocess:
         postprocess.check_width(encoder.dim)
@@ -105,6 +106,9 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     if postprocess:
         fit_on = config.postprocess.get("folder", config.fit_on)  # of a saved one
         settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
+        if not postprocess.fitted:
+            fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
+            settings["postprocess"] |= fit | {"fit_seed": config.seed}
         after = f"{postprocess.name} ({fit_on})"
     parts = [config.encoder, config.pooling, config.num_layers and f"first {config.num_layers} layers", after]
     return {

@@ -7,7 +7,11 @@ import pytest
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.errors import UserError
+from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.whitening import Whitening
 from simcse_pl.report.paper import ablation, ablation_names, find_row, named_row, published
+
+NLI = "nli_for_simcse.csv"
 
 
 def test_every_row_is_complete_and_its_average_is_of_its_tasks():
@@ -132,15 +136,15 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
         ("models/bert-base-uncased-mine", {}, None),
         (
             "bert-base-uncased",
-            {"postprocess": {"name": "whitening", "fit_on": "nli"}},
+            {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": NLI, "fit_seed": 7}},
             "5: BERT-base-whitening (unsupervised)",
         ),
         (
             "bert-base-uncased",
-            {"postprocess": {"name": "whitening", "fit_on": "nli", "dim": None}},
+            {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": f"data/{NLI}", "dim": None}},
             "5: BERT-base-whitening (unsupervised)",
         ),
-        ("bert-base-uncased", {"postprocess": {"name": "whitening", "fit_on": "nli", "dim": 256}}, None),
+        ("bert-base-uncased", {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": NLI, "dim": 256}}, None),
         (
             "bert-base-uncased",
             {"postprocess": {"name": "whitening", "fit_on": "target"}},
@@ -148,15 +152,22 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
         ),
         (
             "bert-base-uncased",
-            {"postprocess": {"name": "flow", "fit_on": "target", "epochs": 4}},
+            {"postprocess": {"name": "flow", "fit_on": "target", **Flow(seed=3).options}},
             "C.1: BERT-flow (target)",
         ),
+        ("bert-base-uncased", {"postprocess": {"name": "flow", "fit_on": "target", **Flow(epochs=5).options}}, None),
         ("bert-base-uncased", {"postprocess": {"name": "flow", "fit_on": "mine.txt"}}, None),
         ("roberta-base", {}, "5: RoBERTa-base (first-last avg.) (unsupervised)"),
         (
             "princeton-nlp/sup-simcse-roberta-large",
-            {"pooling": "cls"},
+            {"pooling": None},
             "5: SimCSE-RoBERTa-large (supervised)",
+        ),
+        ("princeton-nlp/sup-simcse-roberta-large", {"pooling": "cls"}, None),  # without the released head
+        (
+            "princeton-nlp/unsup-simcse-roberta-large",
+            {"pooling": None},
+            "5: SimCSE-RoBERTa-large (unsupervised)",
         ),
         (
             "princeton-nlp/unsup-simcse-bert-base-uncased",
@@ -168,16 +179,25 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
             {"pooling": "cls", "postprocess": {"name": "whitening", "fit_on": "nli"}},
             None,
         ),
-        ("vectors/glove.840B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
-        ("glove.6B.300d.txt", {"pooling": None}, "5: GloVe (avg.) (unsupervised)"),
-        ("vectors/glove.6B.300d.txt", {"pooling": None, "word_counts": "enwiki.txt"}, None),
-        ("vectors/my-glove.txt", {"pooling": None}, None),
+        ("vectors/glove.840B.300d.txt", {"pooling": None, "dim": 300}, "5: GloVe (avg.) (unsupervised)"),
+        ("glove.6B.300d.txt", {"pooling": None, "dim": 300}, "5: GloVe (avg.) (unsupervised)"),
+        ("glove.6B.50d.txt", {"pooling": None, "dim": 50}, None),
+        ("vectors/glove.6B.300d.txt", {"pooling": None, "dim": 300, "word_counts": "enwiki.txt"}, None),
+        ("vectors/my-glove.txt", {"pooling": None, "dim": 300}, None),
         ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": None}, "5: SBERT-base (supervised)"),
         ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": "cls"}, None),
     ],
 )
 def test_a_result_is_matched_where_that_is_certain(make_result, encoder, settings, expected):
     assert found(make_result, encoder, **settings) == expected
+
+
+@pytest.mark.parametrize("odd", [{"fit_limit": 1000}, {"fit_columns": ["sent0"]}, {"nli": "mine.csv"}])
+def test_a_post_processing_fitted_otherwise_is_not_the_papers(odd, make_result):
+    for postprocess in (Whitening(), Flow()):
+        fit = {"name": postprocess.name, "fit_on": "nli", "nli": NLI, **postprocess.options}
+        assert found(make_result, "bert-base-uncased", postprocess=fit)
+        assert not found(make_result, "bert-base-uncased", postprocess=fit | odd)
 
 
 def test_a_row_that_the_user_named_is_one_whatever_was_set(make_result, bert):
