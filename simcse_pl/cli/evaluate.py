@@ -19,6 +19,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
+from simcse_pl.fingerprint import fingerprint
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import EvaluateOptions
 from simcse_pl.load import Encoder
@@ -54,6 +55,7 @@ def evaluate(config: DictConfig) -> None:
     encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
+    report["fingerprint"] = fingerprint(encoder, postprocess, normalize)
     encode = EncodeOnce(encode, suite.sentences())
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)

@@ -15,6 +15,7 @@ from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
 from simcse_pl.files import written_whole
+from simcse_pl.fingerprint import fingerprint
 from simcse_pl.load import load_encoder
 from simcse_pl.postprocess.saved import load as load_postprocess
 from simcse_pl.report.results import Result, read
@@ -49,6 +50,13 @@ def run(arguments: argparse.Namespace) -> None:
     results = [_results(path) for path in arguments.results]
     trained = trained_by(arguments.encoder)
     encoder = _encoder(arguments)
+    own = fingerprint(encoder) if results else None
+    for path, result in zip(arguments.results, results, strict=True):
+        if result.fingerprint != own:
+            raise UserError(
+                f"--results {path}: measured with other weights, pooling, max_length, normalization or post-processing "
+                "than are exported; measure this encoder, or leave out --results"
+            )
     console = Console(stderr=True)
     try:
         with written_whole(folder, last=SETTINGS_FILE) as new:

@@ -171,13 +171,13 @@ def _metadata(
         for own in result.sts
         if own.all.spearman is not None
     ]
-    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers", "simcse"]
+    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"]
     return ModelCardData(
         language=language,
         license=license,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=tags + ["onnx"] * onnx,
+        tags=tags + ["simcse"] * (run is not None) + ["onnx"] * onnx,
         base_model=base if _HUB_NAME.fullmatch(base) else None,
         datasets=[dataset[1]] if dataset else None,
         model_name=name,

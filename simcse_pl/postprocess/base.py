@@ -89,10 +89,13 @@ class PostProcess(ABC):
         if not self.fitted:
             raise UserError(f"{self.name}: fit it before it is saved")
         settings = {"name": self.name, "width": self.width, "options": self.options}
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors().items()}
         with written_whole(folder, last=SETTINGS_FILE) as new:
-            save_file(tensors, new / TENSORS_FILE)
+            save_file(self.tensors(), new / TENSORS_FILE)
             (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what was fitted, by name, on the CPU."""
+        return {name: tensor.detach().cpu().contiguous() for name, tensor in self._tensors().items()}
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
         """Take over what `save` wrote; `load` calls it.

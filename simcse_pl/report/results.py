@@ -126,6 +126,7 @@ class Result(_Shape):
 
     label: str
     encoder: str = ""
+    fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
     paper: NamedRow | None = None
     sts: list[StsScores] = []

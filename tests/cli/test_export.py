@@ -17,6 +17,7 @@ from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.fingerprint import fingerprint
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
@@ -72,7 +73,10 @@ def evaluate(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if issubclass(kind, AffinePostProcess)])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_an_exported_folder_scores_what_was_measured(kind, normalize, make_model, evaluate, export, tmp_path):
+def test_an_exported_folder_scores_what_was_measured(
+    kind, normalize, make_model, evaluate, export, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
     options = {"max_length": 20, "normalize": normalize}
     SentenceEncoder.from_pretrained(make_model("bert"), "first_last", **options).save_pretrained(encoder)
@@ -83,6 +87,39 @@ def test_an_exported_folder_scores_what_was_measured(kind, normalize, make_model
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
+
+
+def test_results_of_another_encoder_are_not_on_the_card(saved, export, write_results, make_report, tmp_path):
+    own, other = SentenceEncoder.from_pretrained(saved), SentenceEncoder.from_pretrained(saved, "cls", max_length=20)
+    RemoveComponents(1).fit(own.encode(TEXTS)).save(tmp_path / "postprocess")
+    right = write_results("right", make_report(fingerprint=fingerprint(own)))
+    wrong = write_results("wrong", make_report(fingerprint=fingerprint(other)))
+    export(saved, tmp_path / "exported", "--results", right)
+    assert fingerprint(SentenceEncoder.from_pretrained(tmp_path / "exported")) == fingerprint(own)
+    for given in (
+        ["--results", wrong],
+        ["--results", write_results("old", make_report())],
+        ["--results", right, "--postprocess", tmp_path / "postprocess"],
+    ):
+        error = export(saved, tmp_path / "new", *given, status=2)[1]
+        assert error.count("\n") == 1 and "measured with other weights, pooling" in error
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_fingerprint_is_of_the_weights_the_settings_and_the_post_processing(saved):
+    def load(**options):
+        return SentenceEncoder.from_pretrained(saved, **options)
+
+    postprocess = RemoveComponents(1).fit(load().encode(TEXTS))
+    changed = load()
+    with torch.no_grad():
+        changed.backbone.encoder.layer[2].output.dense.bias[0] += 1e-3
+    different = [load(), changed, load(pooling="max"), load(max_length=19), load(normalize=True), load(num_layers=2)]
+    found = [fingerprint(encoder) for encoder in different] + [fingerprint(load(), postprocess)]
+    assert len({*found}) == 7 and found[0] == fingerprint(load())
+    different[0].postprocess = postprocess
+    assert fingerprint(different[0]) == found[-1] and fingerprint(different[4], normalize=False) == found[0]
+    assert fingerprint(load(), RemoveComponents(1)) is None
 
 
 @pytest.mark.slow

@@ -53,8 +53,9 @@ def test_a_card_of_an_encoder_of_which_nothing_is_known(encoder, tmp_path):
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
         "model_name": "mine",
-        "tags": ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers", "simcse"],
+        "tags": ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"],
     }
+    assert "trained by" not in card.text and "SimCSE](" not in card.text and "## Citation" not in card.text
     assert "## Scores" not in card.text and "## Training" not in card.text and "ONNX" not in card.text
     assert "| Pooling | cls |" in card.text and "Linear and Tanh" in card.text and 'SimCSE("mine")' in card.text
     for code in re.findall("```python\n(.*?)```", card.text, re.DOTALL):
@@ -71,6 +72,7 @@ def test_run_and_results_stand_in_it(encoder, run, tmp_path):
     write_card(*where, repository="me/mine", license="mit", language="en")
     card = ModelCard.load(tmp_path / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("mit", "en", "FacebookAI/roberta-base")
+    assert "trained by contrast as in [SimCSE]" in card.text and "simcse" in card.data.tags
     assert card.data.datasets == ["someone/sentences"] and "onnx" in card.data.tags
     (score,) = card.data.eval_results
     assert (score.dataset_name, score.metric_type, score.metric_value) == ("STS-B test", "spearman_cosine", 0.81)

@@ -1,0 +1,33 @@
+"""A fingerprint of an encoder, by which `simcse export` knows whether results are its own."""
+
+import hashlib
+from typing import Any
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.postprocess.base import PostProcess
+
+
+def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:
+    """Return a hash of all that decides an encoder's vectors: weights, settings and post-processing.
+
+    Args:
+        encoder: the encoder.
+        postprocess: applied after the encoder's own post-processing.
+        normalize: in place of the encoder's own.
+
+    Returns:
+        The hash; None for an encoder that is no transformer, and for a post-processing that is not fitted yet.
+    """
+    if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
+        return None
+    normalize = encoder.normalize if normalize is None else normalize
+    tensors = encoder.backbone.state_dict()
+    if encoder.projection is not None and encoder.head == "mlp":
+        tensors |= encoder.projection.state_dict(prefix="head.")
+    for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
+        tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
+    digest = hashlib.sha256(repr((encoder.pooling, encoder.max_length, normalize)).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy())
+    return digest.hexdigest()
