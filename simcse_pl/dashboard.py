@@ -166,8 +166,11 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     # A plane with one point alone says little.
     images = {name: figure for name, figure in figures.items() if name != "alignment_uniformity"}
     run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
-    scores = {task.task: task.all.spearman for task in result.sts} | {t.task: t.accuracy for t in result.transfer}
-    run.summary.update({f"evaluation/{task}": score for task, score in scores.items()})
+    postprocess = result.settings.get("postprocess")
+    after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
+    scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
+    scores |= {task.task: task.accuracy for task in result.transfer}
+    run.summary.update({f"evaluation/{name}{after}": score for name, score in scores.items()})
 
 
 def _table(table: Table) -> wandb.Table:

@@ -130,7 +130,7 @@ def test_the_end_has_tables_figures_scores_and_the_encoder_where_it_is_asked_for
     spearman = measured.sts[0].all.spearman
     table = run.table("evaluation/sts")
     assert table["columns"] == ["encoder", "sample"] and table["data"] == [["my run", pytest.approx(100 * spearman)]]
-    assert run.summary["evaluation/sample"] == pytest.approx(spearman)
+    assert run.summary["evaluation/sample test"] == pytest.approx(spearman)
     geometry = run.table("evaluation/geometry")
     assert geometry["data"][0][geometry["columns"].index("uniformity")] == pytest.approx(measured.geometry.uniformity)
     for figure in ("training_paths", "spectra", "similarities"):
@@ -185,14 +185,29 @@ def test_an_evaluation_goes_into_the_run_that_trained_the_encoder(encoder, tmp_p
     assert run.started.project == ("mine" if belongs else "other")
     assert run.table("evaluation/sts")["data"] == [["small", 50.0, 75.0, 62.5]]
     assert run.table("evaluation/transfer") == {"columns": ["encoder", "MR"], "data": [["small", 62.5]]}
-    assert {name: run.summary[f"evaluation/{name}"] for name in ("STS12", "STS-B", "MR")} == {
-        "STS12": 0.5,
-        "STS-B": 0.75,
-        "MR": 0.625,
-    }
+    scores = {"evaluation/STS12 test": 0.5, "evaluation/STS-B test": 0.75, "evaluation/MR": 0.625}
+    assert {name: run.summary[name] for name in scores} == scores
     assert run.config["evaluation"] == {"encoder": encoder, "pooling": "cls"}
     folder = tmp_path / ("run" if belongs else "evaluation")
     assert capsys.readouterr().out == f"W&B      wandb sync {folder}/wandb\n" and run.exit == 0
+
+
+def test_the_summary_tells_splits_and_post_processings_apart(tmp_path):
+    whitening = {"name": "whitening", "fit_on": "target"}
+    given = [("test", None, 0.75), ("dev", None, 0.8), ("test", whitening, 0.6)]
+    for split, postprocess, score in given:
+        sts = [{"task": "STS-B", "split": split, "all": {"spearman": score}}]
+        transfer = [{"task": "MR", "accuracy": score}]
+        report = {"label": "one", "settings": {"postprocess": postprocess}, "sts": sts, "transfer": transfer}
+        log_evaluation(as_result(report, "here"), [], tmp_path, mode="offline")
+    summary = {name: score for run in offline_runs(tmp_path) for name, score in run.summary.items()}
+    assert {name: score for name, score in summary.items() if name.startswith("evaluation/")} == {
+        "evaluation/STS-B test": 0.75,
+        "evaluation/STS-B dev": 0.8,
+        "evaluation/STS-B test, whitening (target)": 0.6,
+        "evaluation/MR": 0.8,
+        "evaluation/MR, whitening (target)": 0.6,
+    }
 
 
 def test_a_table_keeps_words_numbers_and_what_is_missing(tmp_path):

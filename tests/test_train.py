@@ -66,7 +66,7 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert {name: run.summary[name] for name in best} == pytest.approx(best)
     assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
     assert run.table("evaluation/sts")["data"][0][0] == "minilm-text"
-    assert run.summary["evaluation/sample"] == pytest.approx(results["test"]["spearman"], abs=0.02)  # in float32
+    assert run.summary["evaluation/sample test"] == pytest.approx(results["test"]["spearman"], abs=0.02)  # in float32
     assert run.table(f"Custom Chart Tables/{PLANE}_table")["data"] == [
         [step, *(pytest.approx(validation[f"val/{name}"]) for name in ("uniformity", "alignment", "spearman"))]
         for step, (_, validation) in zip((0, 3, 4), curves.dropna(subset="val/spearman").iterrows(), strict=True)
