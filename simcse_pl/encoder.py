@@ -1,6 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -28,7 +29,7 @@ from simcse_pl.data.batches import batches_of_like_length
 from simcse_pl.directions import directions
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, failing_as
-from simcse_pl.export.sentence_transformers import write_modules
+from simcse_pl.export.sentence_transformers import check_pooling, write_modules
 from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups
 from simcse_pl.pooling import CHOICES, find_pooling
@@ -36,7 +37,9 @@ from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
 from simcse_pl.progress import tracked
 from simcse_pl.released import read_released
-from simcse_pl.sentence_transformers_folder import read_sentence_transformers
+from simcse_pl.sentence_transformers_folder import MODULES_FILE, read_sentence_transformers
+
+log = logging.getLogger(__name__)
 
 HEADS = ("none", "mlp", "mlp_train_only")
 _LONGEST_BY_DEFAULT = 512
@@ -195,8 +198,8 @@ class SentenceEncoder(nn.Module):
         """Write one folder that this class, sentence-transformers and transformers load.
 
         It is a standard Hugging Face folder with `simcse.json` (the settings), any head's weights and post-processing,
-        and the modules of sentence-transformers. Every file is written whole beside its place and then moved there, the
-        settings last.
+        and the modules of sentence-transformers. These are left out, with a warning, if the library does not have the
+        pooling. Every file is written whole beside its place and then moved there, the settings last.
 
         Raises:
             UserError: a post-processing that is not linear.
@@ -208,12 +211,22 @@ class SentenceEncoder(nn.Module):
                 save_file(self.projection.state_dict(), new / HEAD_FILE)
             if self.postprocess is not None:
                 self.postprocess.save(new)
-            write_modules(self, new)
+            modules = self._has_modules()
+            if modules:
+                write_modules(self, new)
             (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
-        gone = [HEAD_FILE] * (self.projection is None)
+        gone = [HEAD_FILE] * (self.projection is None) + [MODULES_FILE] * (not modules)
         gone += [POSTPROCESS_FILE, TENSORS_FILE] * (self.postprocess is None)  # never settings without their tensors
         for file in gone:
             (Path(folder) / file).unlink(missing_ok=True)
+
+    def _has_modules(self) -> bool:
+        try:
+            check_pooling(self)
+        except UserError as error:  # no reason to lose what training has made
+            log.warning("%s", error)
+            return False
+        return True
 
     @classmethod
     def from_pretrained(

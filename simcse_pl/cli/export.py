@@ -14,6 +14,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
+from simcse_pl.export.sentence_transformers import check_pooling
 from simcse_pl.files import written_whole
 from simcse_pl.fingerprint import fingerprint
 from simcse_pl.load import load_encoder
@@ -50,6 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     results = [_results(path) for path in arguments.results]
     trained = trained_by(arguments.encoder)
     encoder = _encoder(arguments)
+    check_pooling(encoder)
     own = fingerprint(encoder) if results else None
     for path, result in zip(arguments.results, results, strict=True):
         if result.fingerprint != own:

@@ -38,6 +38,20 @@ class _Module:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
+def check_pooling(encoder: "SentenceEncoder") -> None:
+    """Raise an error for a pooling that sentence-transformers does not have.
+
+    It averages hidden states over layers first, which gives the maximum over tokens other values.
+
+    Raises:
+        UserError: the pooling is none of its modules.
+    """
+    pooling = find_pooling(encoder.pooling, encoder.backbone.config.num_hidden_layers)
+    several_maxima = pooling.over_tokens is max_over_tokens and len(pooling.layers) > 1
+    if pooling.over_tokens not in _SWITCHES or several_maxima:
+        raise UserError(f"pooling={encoder.pooling}: sentence-transformers has no such module, only simcse_pl loads it")
+
+
 def write_modules(encoder: "SentenceEncoder", folder: Path) -> None:
     """Make a folder with an encoder's transformer and tokenizer one that `SentenceTransformer(folder)` loads.
 
@@ -48,8 +62,9 @@ def write_modules(encoder: "SentenceEncoder", folder: Path) -> None:
         folder: with the transformer's own files.
 
     Raises:
-        UserError: a post-processing that is not linear.
+        UserError: a post-processing that is not linear, or what `check_pooling` raises.
     """
+    check_pooling(encoder)
     num_layers = encoder.backbone.config.num_hidden_layers
     pooling = find_pooling(encoder.pooling, num_layers)
     modules = [*_layers(folder, pooling, num_layers, encoder.hidden_size), _pooling(pooling, encoder.hidden_size)]

@@ -21,6 +21,7 @@ from simcse_pl.fingerprint import fingerprint
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.postprocess.affine import AffinePostProcess
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
@@ -87,6 +88,26 @@ def test_an_exported_folder_scores_what_was_measured(
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
+
+
+def test_a_pooling_that_sentence_transformers_lacks_is_not_exported_as_another(
+    saved, export, tmp_path, monkeypatch, caplog
+):
+    """As CONTRIBUTING.md says: a function of hidden states and mask, and its name in POOLINGS."""
+    sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
+    several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
+    for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
+        monkeypatch.setitem(POOLINGS, name, pooling)
+        error = export(saved, tmp_path / "new", "--pooling", name, status=2)[1]
+        line = f"pooling={name}: sentence-transformers has no such module, only simcse_pl loads it"
+        assert error == f"error: {line}\n" and not (tmp_path / "new").exists()
+        encoder = SentenceEncoder.from_pretrained(saved, name)
+        caplog.clear()
+        encoder.save_pretrained(tmp_path / name)  # training ends with this
+        assert caplog.messages == [line] and not (tmp_path / name / "modules.json").exists()
+        assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / name).encode(TEXTS), encoder.encode(TEXTS))
+        encoder.save_pretrained(saved)  # over one of another pooling
+        assert not (saved / "modules.json").exists()
 
 
 def test_results_of_another_encoder_are_not_on_the_card(saved, export, write_results, make_report, tmp_path):
