@@ -53,7 +53,10 @@ class SimCSE:
         batch_size: int | None = None,
         bf16: bool = False,
     ) -> None:
-        self.encoder = load_encoder(str(name), pooling, max_length=max_length)
+        try:
+            self.encoder = load_encoder(str(name), pooling, max_length=max_length)
+        except UserError as error:
+            raise error.with_traceback(None) from None  # the message says it all
         self.batch_size = batch_size
         self.bf16 = bf16
         self.index: SentenceIndex | None = None

@@ -48,7 +48,8 @@ def resolve(name: str) -> str:
     spec = importlib.util.find_spec(package) if plain else None
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
     if folder is None or not folder.is_dir():
-        raise UserError(f"{name}: no package {package} with a folder `model` is installed; pip install it")
+        hint = f"pip install {package.replace('_', '-')}"
+        raise UserError(f"{name}: no package {package} with a folder `model` is installed: {hint}")
     return str(folder)
 
 

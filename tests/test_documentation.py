@@ -116,6 +116,18 @@ def test_a_command_is_taken(words, monkeypatch):
             assert words[0] in OTHERS
 
 
+def test_every_hint_in_code_and_configs_installs_packages_of_pyproject_wherever_it_is_run():
+    """simcse_pl itself is on no index, and an extra of `.` is there in a clone only."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [{re.split("[=>]", one)[0] for one in extra} for extra in project["optional-dependencies"].values()]
+    groups += [{re.split("[=>]", one)[0]} for one in project["dependencies"]]
+    texts = [path.read_text() for end in ("simcse_pl/**/*.py", "conf/**/*.yaml") for path in ROOT.glob(end)]
+    hints = {hint for text in texts for hint in re.findall(r"pip install ('[^']*'|[a-z][\w -]*\w)", text)}
+    assert len(hints) >= 7
+    for hint in hints:
+        assert set(re.split(", or |[ ,]", hint)) in groups, hint
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):

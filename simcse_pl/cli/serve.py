@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
         from simcse_pl.serve.server import address, host_names, is_loopback, listen
         from simcse_pl.serve.server import run as answer
     except ModuleNotFoundError as error:
-        raise UserError(f"serve needs {error.name}: pip install 'simcse_pl[serve]'") from None
+        raise UserError(f"serve needs {error.name}: pip install fastapi uvicorn") from None
     limits = Limits(arguments.max_queries, arguments.max_characters)
     names = arguments.encoder
     if len(names) > 2:

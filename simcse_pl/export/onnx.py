@@ -70,7 +70,7 @@ def _package(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError("onnx needs further packages: pip install 'simcse_pl[onnx]'") from error
+        raise UserError("onnx needs further packages: pip install onnx onnxruntime onnxscript") from error
 
 
 class _Graph(nn.Module):

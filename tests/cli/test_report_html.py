@@ -87,7 +87,7 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_sweep, job, 
         assert err.startswith("error: ") and message in err and "\n" not in err
     monkeypatch.setitem(__import__("sys").modules, "plotly", None)
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
-    assert run(sweep)[1] == "error: a page takes Plotly: pip install 'simcse_pl[html]'"
+    assert run(sweep)[1] == "error: a page takes Plotly: pip install plotly"
 
 
 def test_options_of_the_tables_and_of_the_page_are_kept_apart(run, tmp_path):

@@ -123,5 +123,5 @@ def test_what_is_not_installed_is_named(library, mistake, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("simcse_pl.serve")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    line = f"error: serve needs {library}: pip install 'simcse_pl[serve]'"
+    line = f"error: serve needs {library}: pip install fastapi uvicorn"
     assert mistake("ENCODER", "--sentences", "FILE") == line

@@ -98,5 +98,5 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise UserError("a page takes Plotly: pip install 'simcse_pl[html]'") from None
+        raise UserError("a page takes Plotly: pip install plotly") from None
     return str(get_plotlyjs())
