@@ -4,6 +4,7 @@ from pathlib import Path
 
 RESULTS_FILE = "results.json"
 CURVES_FILE = "metrics.csv"
+RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with every reference replaced by its value
 
 
 def job_folders(folder: Path) -> list[Path]:

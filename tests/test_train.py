@@ -15,6 +15,7 @@ from simcse_pl.dashboard import PLANE
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.export.model_card import trained_by
 from tests.conftest import SENTENCES, tiny
 from tests.evaluation.test_suite import write_bundle
 from tests.offline_wandb import offline_runs
@@ -44,6 +45,10 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
     assert "8 rows of 1 from" in (folder / "train.log").read_text()
     assert yaml.safe_load((folder / "config" / "config.yaml").read_text())["data"]["train"] == str(sentences)
+
+    recipe = yaml.safe_load(trained_by(str(folder / "encoder")).recipe)  # of the model card, references resolved
+    assert (recipe["model"]["pooling"], recipe["model"]["num_layers"]) == ("mean", 2)
+    assert (recipe["optimizer"]["lr"], recipe["data"]["batch_size"]) == (2e-4, 4)
 
     curves = pandas.read_csv(folder / "metrics.csv")
     assert (curves[CURVES].count() >= 2).all()

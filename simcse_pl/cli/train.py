@@ -18,6 +18,7 @@ from simcse_pl.dashboard import Dashboard
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.files import written_whole
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
@@ -27,7 +28,7 @@ from simcse_pl.report.run_table import run_places, run_table
 from simcse_pl.report.table import show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
-from simcse_pl.run_files import RESULTS_FILE
+from simcse_pl.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.search import Search
 from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweep_rows import with_row, with_values
@@ -70,6 +71,10 @@ def train(config: DictConfig) -> float:
     data = instantiate(config.data, tokenizer=encoder.tokenizer)
     module = build_module(config, encoder)
     options: Any = OmegaConf.to_container(config, resolve=True)
+    if trainer.is_global_zero:
+        with written_whole(folder) as new:
+            (new / RESOLVED_CONFIG.parent).mkdir()
+            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(options)), encoding="utf-8")
     suite = load_suite(config.test_tasks, config.senteval_dir)
     data.setup()  # data that cannot be used is told before anything is logged
     module.objective.check_rows(data.views, bool(data.labels))

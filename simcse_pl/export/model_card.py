@@ -19,11 +19,10 @@ from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.run_table import run_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun
-from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.yaml_files import read_yaml
 
 CARD_FILE = "README.md"
-_CONFIG = Path("config") / "config.yaml"
 _RECIPE = (
     "model",
     "data",
@@ -38,7 +37,6 @@ _RECIPE = (
 )
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_REFERENCE = re.compile(r"\$\{")
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class TrainedBy:
         path: of its validations.
         scores: that it wrote.
         command: that started it.
-        config: all options, references to others left out; of files the names alone.
+        config: all options; of files the names alone.
     """
 
     path: RunPath
@@ -75,22 +73,21 @@ def trained_by(encoder: str) -> TrainedBy | None:
     """
     path = Path(encoder).absolute()
     folder = path.parent.parent if path.is_file() else path.parent
-    if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, _CONFIG)):
+    if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):
         return None
     scores = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
     run = read(folder)
     assert isinstance(run, RunPath)  # the curves are there
     options = " ".join(str(_public(option)) for option in scores.overrides)
-    config = OmegaConf.to_container(read_yaml(folder / _CONFIG))
+    config = OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG))
     return TrainedBy(run, scores, f"python train.py {options}".rstrip(), _public(config))
 
 
 def _public(value: Any) -> Any:
-    """Without the folders of the user's machine, and without what refers to something that stands elsewhere."""
+    """Return options without the folders of the user's machine and without the names of classes."""
     match value:
         case dict():
-            kept = {key: own for key, own in value.items() if not _REFERENCE.search(str(own)) or isinstance(own, dict)}
-            return {key: _public(own) for key, own in kept.items() if key != "_target_"}
+            return {key: _public(own) for key, own in value.items() if key != "_target_"}
         case list():
             return [_public(own) for own in value]
         case str():

@@ -29,17 +29,16 @@ def run(tmp_path):
     config = {
         "seed": 3,
         "run_dir": "/home/me/outputs",
-        "model": {"_target_": "x", "name": "FacebookAI/roberta-base", "dropout": "${somewhere}", "head": "mlp"},
+        "model": {"_target_": "x", "name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
         "data": {
             "train": "hf://datasets/someone/sentences/all.txt",
             "columns": ["/data/a/b.txt", "a/b", "/home/my name/b.txt"],
         },
         "optimizer": {"lr": 1e-5},
-        "objective": "${objective_of_sweep}",
     }
     results = {"best": scores, "test": scores, "before": scores, "validation": "STS-B", "steps": 10, "best_step": 9}
     (folder / "results.json").write_text(json.dumps(results | {"overrides": overrides, "choices": {}}))
-    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config" / "resolved.yaml").write_text(yaml.safe_dump(config))
     (folder / "metrics.csv").write_text(
         "step,val/alignment,val/uniformity,val/spearman\n0,0.2,-1,0.4\n9,0.25,-1.5,0.5\n"
     )
@@ -84,7 +83,7 @@ def test_run_and_results_stand_in_it(encoder, run, tmp_path):
     assert "python train.py data=text data.train=my_sentences.txt model=roberta" in card.text
     recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
     assert recipe == {
-        "model": {"name": "FacebookAI/roberta-base", "head": "mlp"},
+        "model": {"name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
         "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["b.txt", "a/b", "b.txt"]},
         "optimizer": {"lr": 1e-5},
         "seed": 3,
@@ -100,7 +99,7 @@ def test_an_encoder_may_be_of_a_run_by_its_checkpoint_or_of_none(run, tmp_path):
     assert trained_by("princeton-nlp/sup-simcse-bert-base-uncased") is None and trained_by(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("file", ["results.json", "config/config.yaml", "metrics.csv"])
+@pytest.mark.parametrize("file", ["results.json", "config/resolved.yaml", "metrics.csv"])
 def test_a_damaged_run_is_told_in_one_line(file, run):
     (run / file).write_text("{ : }\n- [")
     with pytest.raises(UserError, match=file.rpartition("/")[2]) as raised:
