@@ -144,7 +144,9 @@ def test_the_sample_where_there_is_no_bundle(evaluate, tmp_path, make_model):
     assert (results["settings"]["split"], results["settings"]["bf16"]) == ("dev", True)
     assert_table(folder, done.stdout, "sts", {"sample dev": 100 * results["sts"][0]["all"]["spearman"]})
     assert {path.name for path in folder.iterdir()} == {"config", "evaluate.log", "results.json"} | {
-        f"{table}.{ending}" for table in ("sts", "sts_pearson", "geometry") for ending in ("md", "csv", "json", "tex")
+        f"{table}.{ending}"
+        for table in ("sts", "sts_pearson", "geometry", "spectrum")
+        for ending in ("md", "csv", "json", "tex")
     }
 
 

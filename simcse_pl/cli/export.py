@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -65,7 +66,9 @@ def run(arguments: argparse.Namespace) -> None:
             encoder.save_pretrained(new)
             if arguments.onnx or arguments.int8:
                 with console.status("writing ONNX, and comparing it with the encoder"):
-                    write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
+                    found = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
+                for file, difference in found.items():
+                    print(f"{file}: {difference}", file=sys.stderr)  # standard output has the folder alone
             repository, about = arguments.push_to_hub, (arguments.license, arguments.language)
             write_card(new, folder.absolute().name, encoder, trained, results, repository, *about)
     except BaseException:

@@ -32,7 +32,7 @@ _LARGEST_FILE = 2**31 - 2**20  # bytes of a protocol buffer; larger weights stan
 _AT_ONCE = 16  # sentences that are compared
 
 
-def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str], int8: bool = False) -> None:
+def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str], int8: bool = False) -> dict[str, str]:
     """Write the graph, from `input_ids` and so on [batch, tokens] to `sentence_embedding` [batch, dim].
 
     It reads what the encoder's tokenizer returns, and does all that `encoder.encode` does: pooling, the head where it
@@ -43,6 +43,9 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         folder: that gets sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
         sentences: that the graph's vectors are compared on with the encoder's.
         int8: write one with weights of 8 bits too.
+
+    Returns:
+        How far the vectors of each file are from the encoder's, in words.
 
     Raises:
         UserError: the packages are missing, the backbone has no ONNX form, or vectors differ by more than 1e-4 (with
@@ -57,13 +60,15 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         difference = float((expected - found).abs().max() / expected.abs().max().clamp(min=1))
         if not difference <= LARGEST_DIFFERENCE:
             raise UserError(f"{GRAPH_FILE}: its vectors differ from the encoder's by {difference:.1e}")
+        measured = {GRAPH_FILE: f"vectors differ from the encoder's by {difference:.1e} at most"}
         if not int8:
-            return
+            return measured
         _quantize(quantization, new / GRAPH_FILE, new / INT8_FILE)
         expected, found = _vectors(encoder, onnxruntime, new / INT8_FILE, sentences)
         cosine = float((directions(expected) * directions(found)).sum(dim=-1).min())
         if not cosine > SMALLEST_COSINE:
             raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too coarse")
+        return measured | {INT8_FILE: f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"}
 
 
 def _package(name: str) -> ModuleType:

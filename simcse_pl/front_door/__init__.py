@@ -25,8 +25,8 @@ from simcse_pl.endings import tell
 from simcse_pl.errors import SweepError, UserError, check_seed, one_line, origins
 from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
-from simcse_pl.front_door.names import cannot_build
-from simcse_pl.front_door.types import check_types
+from simcse_pl.front_door.names import cannot_build, place_of
+from simcse_pl.front_door.types import check_types, named_in_full
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ def _read_command_line() -> None:
     sys.argv[1:] = [flag for flag in sys.argv[1:] if flag not in given.overrides] + given.overrides
 
 
-def _in_our_words(error: Exception) -> Exception:
+def _in_our_words(error: Exception, config: DictConfig | None = None) -> Exception:
     """What Hydra, or a library's class that it builds, says is wrong, as a mistake of the user's."""
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return error
@@ -99,6 +99,8 @@ def _in_our_words(error: Exception) -> Exception:
         mistake = UserError(one_line(error))
     elif isinstance(error.__cause__, OSError):
         return error.__cause__
+    elif config is not None and isinstance(error.__cause__, UserError):
+        mistake = UserError(named_in_full(str(error.__cause__), config, place_of(error)))
     elif "'simcse_pl." in one_line(error):  # a class of ours says itself whose mistake it is
         return error
     else:
@@ -135,7 +137,7 @@ def failures_apart(
             except Exception as error:
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
-                status = tell(_in_our_words(error), config.debug is True, _TO_DEBUG)
+                status = tell(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
                 in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
                 if in_multirun and not isinstance(error, SweepError):
                     return None

@@ -38,8 +38,12 @@ def explained(error: HydraException, names: Collection[str]) -> str:
 
 def cannot_build(error: InstantiationException) -> str:
     """Which part of the config could not be built, and why."""
-    place = str(error).rpartition("full_key: ")[2]
-    return f"{place}: {one_line(error.__cause__ or error)}"
+    return f"{place_of(error)}: {one_line(error.__cause__ or error)}"
+
+
+def place_of(error: InstantiationException) -> str:
+    """Return the place of that part in the config."""
+    return str(error).rpartition("full_key: ")[2]
 
 
 def _unreadable(override: str, text: str) -> str:

@@ -118,6 +118,25 @@ def _said_by_user(written: Any, place: Sequence[Any]) -> str:
     return ".".join(map(str, place))
 
 
+def named_in_full(message: str, config: DictConfig, part: str) -> str:
+    """Return a message of a class with its arguments named as the user gives them, `model.pooling=` for `pooling=`.
+
+    Args:
+        message: of the class.
+        config: whole.
+        part: the place in the config that names the class.
+    """
+    written: Any = OmegaConf.to_container(config)
+    arguments = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
+
+    def full(found: re.Match[str]) -> str:
+        if not isinstance(arguments, DictConfig) or found[1] not in arguments:
+            return found[0]
+        return f"{_said_by_user(written, [*part.split('.'), found[1]])}="
+
+    return re.sub(r"(?<![\w./=-])(\w+)=", full, message)
+
+
 def _in_words(hint: Any) -> str | None:
     """What a value must be; None for a type that YAML has no values of."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -13,7 +13,7 @@ from simcse_pl.report.plane import encoder_plane, run_plane
 from simcse_pl.report.results import Aggregation, Result
 from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.score_tables import failure_notes, sts_table, subset_table, transfer_table
-from simcse_pl.report.space_tables import geometry_table, retrieval_table
+from simcse_pl.report.space_tables import geometry_table, retrieval_table, spectrum_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.table import Table
 
@@ -39,6 +39,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         subset_table(results),
         transfer_table(results),
         geometry_table(results),
+        spectrum_table(results),
         retrieval_table(results),
     )
     return _all_failures_told([table for table in tables if table is not None], results)

@@ -9,12 +9,15 @@ from simcse_pl.report.score_tables import failure_notes, keys_of
 from simcse_pl.report.table import Table
 
 # Each measure's name in a results file, in the table, and the decimals that are shown.
-_MEASURES = (
+_Measures = Sequence[tuple[str, str, int]]
+_GEOMETRY: _Measures = (
     ("alignment", "alignment", 3),
     ("uniformity", "uniformity", 3),
     ("mean_cosine", "mean cosine", 3),
     ("effective_rank", "effective rank", 1),
     ("isoscore", "IsoScore", 3),
+)
+_SPECTRUM: _Measures = (
     ("gram_sum", "Sum(WW^T)", 0),
     ("largest_eigenvalue", "largest eigenvalue", 1),
     ("trace", "trace", 0),
@@ -24,23 +27,31 @@ _NOTE = "top k: share of variance in the first k principal components; share >= 
 
 
 def geometry_table(results: Sequence[Result]) -> Table | None:
-    """An encoder a row and a measure a column (sections 2.3 and 5 of the paper); None where nothing was measured."""
+    """Return alignment, uniformity and isotropy, an encoder a row; None where nothing was measured."""
+    return _table("geometry", "Geometry", results, _GEOMETRY, [])
+
+
+def spectrum_table(results: Sequence[Result]) -> Table | None:
+    """Return shares of variance and section 5 of the paper, an encoder a row; None where nothing was measured."""
+    ks = keys_of(result.geometry.top_variance for result in results if result.geometry is not None)
+    return _table("spectrum", "Spectrum", results, _SPECTRUM, [_NOTE], ks)
+
+
+def _table(
+    name: str, title: str, results: Sequence[Result], measures: _Measures, notes: list[str], ks: Sequence[str] = ()
+) -> Table | None:
     measured = {result.label: result.geometry for result in results if result.geometry is not None}
     failures = {r.label: {"geometry": r.failed["geometry"]} for r in results if "geometry" in r.failed}
     if not measured:
         return None
     geometries = list(measured.values())
-    frame = pd.DataFrame({"encoder": list(measured)})
-    decimals: dict[str, int] = {}
-    for name, column, digits in _MEASURES:
-        frame[column] = pd.Series([getattr(geometry, name) for geometry in geometries], dtype=float)
-        decimals[column] = digits
-    for k in keys_of(geometry.top_variance for geometry in geometries):
-        shares = pd.Series([geometry.top_variance.get(k) for geometry in geometries], dtype=float)
-        frame.insert(list(frame).index("IsoScore"), f"top {k}", shares)
-        decimals[f"top {k}"] = 3
-    where, notes = _common({label: _data(geometry) for label, geometry in measured.items()})
-    return Table("geometry", f"Geometry{where}", frame, decimals, [_NOTE, *notes, *failure_notes(failures)])
+    columns = {f"top {k}": [geometry.top_variance.get(k) for geometry in geometries] for k in ks}
+    columns |= {column: [getattr(geometry, own) for geometry in geometries] for own, column, _ in measures}
+    decimals = dict.fromkeys(columns, 3) | {column: digits for _, column, digits in measures}
+    frame = pd.DataFrame(columns, dtype=float)
+    frame.insert(0, "encoder", list(measured))
+    where, differences = _common({label: _data(geometry) for label, geometry in measured.items()})
+    return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences, *failure_notes(failures)])
 
 
 def retrieval_table(results: Sequence[Result]) -> Table | None:

@@ -114,10 +114,10 @@ class Table:
 
 
 def show(what: rich.table.Table | Text) -> None:
-    """Print to the terminal; where there is none, in lines of 160 characters. Paths are never broken."""
+    """Print to the terminal, or in lines of 100 characters where output goes elsewhere. Paths are never broken."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)
+        console = Console(width=100)
     console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 

@@ -1,5 +1,6 @@
 """The ONNX graphs: the encoder's vectors at any batch and length, and what is not kept."""
 
+import re
 import sys
 
 import numpy as np
@@ -35,7 +36,7 @@ def run(path, tokenizer, sentences):
 def test_any_batch_and_length_gives_the_encoders_vectors(architecture, pooling, head, normalize, make_model, tmp_path):
     options = {"head": head, "normalize": normalize, "max_length": 20}
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, **options).train()
-    write_onnx(encoder, tmp_path, SENTENCES, int8=True)
+    measured = write_onnx(encoder, tmp_path, SENTENCES, int8=True)
     assert encoder.training and {path.name for path in tmp_path.iterdir()} == {GRAPH_FILE, INT8_FILE}
     for sentences in (TEXTS, TEXTS[:1], [""], TEXTS * 9):
         expected = encoder.encode(sentences)
@@ -44,6 +45,12 @@ def test_any_batch_and_length_gives_the_encoders_vectors(architecture, pooling, 
         )
         coarse = run(tmp_path / INT8_FILE, encoder.tokenizer, sentences)
         assert torch.cosine_similarity(coarse, expected).min() > 0.98 and not torch.equal(coarse, expected)
+    expected = encoder.encode(SENTENCES)
+    graph, coarse = (run(tmp_path / file, encoder.tokenizer, SENTENCES) for file in (GRAPH_FILE, INT8_FILE))
+    difference, cosine = (graph - expected).abs().max(), torch.cosine_similarity(coarse, expected).min()
+    said = re.fullmatch(r"vectors differ from the encoder's by (\S+) at most", measured[GRAPH_FILE])
+    assert float(said[1]) == pytest.approx(float(difference), rel=0.5, abs=5e-7)
+    assert measured[INT8_FILE] == f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"
     assert (tmp_path / INT8_FILE).stat().st_size < (tmp_path / GRAPH_FILE).stat().st_size
 
 

@@ -15,6 +15,7 @@ TABLES = [
     "sts_subsets",
     "transfer",
     "geometry",
+    "spectrum",
     "retrieval",
 ]
 

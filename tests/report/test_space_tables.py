@@ -1,14 +1,16 @@
 """What stands in the tables of geometry and retrieval."""
 
 import pytest
+from rich.console import Console
 
-from simcse_pl.report.space_tables import geometry_table, retrieval_table
+from simcse_pl.report.space_tables import geometry_table, retrieval_table, spectrum_table
 
 
 def test_geometry_has_a_measure_a_column(make_result):
-    table = geometry_table([make_result("a"), make_result("b", seed=2), make_result("none", geometry=None)])
-    assert table.frame["encoder"].tolist() == ["a", "b"]
-    assert table.frame.iloc[1, 1:].to_dict() == pytest.approx(
+    results = [make_result("a"), make_result("b", seed=2), make_result("none", geometry=None)]
+    table, spectrum = geometry_table(results), spectrum_table(results)
+    assert table.frame["encoder"].tolist() == spectrum.frame["encoder"].tolist() == ["a", "b"]
+    assert table.frame.iloc[1, 1:].to_dict() | spectrum.frame.iloc[1, 1:].to_dict() == pytest.approx(
         {
             "alignment": 0.2,
             "uniformity": -2.5 + 2 * 0.123456789012,
@@ -27,6 +29,18 @@ def test_geometry_has_a_measure_a_column(make_result):
     assert table.title == "Geometry on STS-B test: 2758 sentences, 338 positives"
     assert table.frame["uniformity"][1] == -2.5 + 2 * 0.123456789012
     assert "| a         |       0.100 |       -2.500 |" in table.markdown()
+
+
+def test_the_tables_fit_100_columns(make_result):
+    encoder = "outputs/minilm-nli_sample/2026-01-01_12-00-00-000000/encoder, whitening (target)"
+    for table in (geometry_table([make_result(encoder)]), spectrum_table([make_result(encoder)])):
+        console = Console(width=100)
+        with console.capture() as captured:
+            console.print(table.printed())
+        lines = captured.get().splitlines()
+        assert max(map(len, lines)) <= 100
+        for number in table.shown().iloc[0, 1:]:
+            assert number in captured.get()  # never broken
 
 
 def test_what_was_not_measured_is_a_dash(make_result):
