@@ -13,9 +13,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from simcse_pl import hub
-from simcse_pl.encoder_files import find_file
+from simcse_pl.encoder_files import check_config, find_file
 from simcse_pl.errors import UserError, failing_as, is_failure, one_line
-from simcse_pl.model_size import check_config, check_size, size_of_files, size_of_tensors
 
 PACKAGE = "package:"
 
@@ -83,8 +82,6 @@ def load_backbone(
         model: PreTrainedModel
         if not pretrained:
             return _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
-        if (size := size_of_files(source, subfolder, config)) is not None:
-            check_size(config, size)
         model, info = AutoModel.from_pretrained(
             source,
             config=config,
@@ -120,7 +117,6 @@ def rebuild_backbone(
         torch.random.fork_rng(devices=[]),
         quiet_transformers(),
     ):
-        check_size(config, size_of_tensors(weights))
         model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
     if missing:
@@ -141,8 +137,6 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing ones are drawn
         config = config or _load_config(source)
-        if (size := size_of_files(source, "", config)) is not None:
-            check_size(config, size)
         model: PreTrainedModel
         model, info = AutoModelForMaskedLM.from_pretrained(
             source, config=config, dtype=torch.float32, output_loading_info=True, **_loading(source)
@@ -310,7 +304,9 @@ def _one_line_errors(name: str) -> Iterator[None]:
             raise UserError(
                 f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"
             ) from error
-        raise UserError(f"model {name}: no such folder, and not to be had from the hub: {hub.reason(error)}") from error
+        raise UserError(
+            f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {hub.reason(error)}"
+        ) from error
 
 
 def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:

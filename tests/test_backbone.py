@@ -160,6 +160,15 @@ def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("content", "line"), [("[]", "must be a JSON object$"), ("{", ", or no JSON: ")])
+def test_a_damaged_config_is_one_line(content, line, make_model, tmp_path):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
+    (folder / "config.json").write_text(content)
+    with pytest.raises(UserError, match=f"^{folder}/config.json is damaged.*{line}") as error:
+        load_backbone(str(folder))
+    assert "\n" not in str(error.value)
+
+
 def test_a_name_that_is_nowhere(tmp_path):
     with pytest.raises(UserError, match="model no-such/model: no such folder") as error:
         load_backbone("no-such/model")
