@@ -137,9 +137,13 @@ class SentenceEncoder(nn.Module):
         last_alone = self._pool.reads_last_layer_alone
         outputs = self.backbone(**inputs, output_hidden_states=not last_alone)
         hidden_states = (outputs.last_hidden_state,) if last_alone else outputs.hidden_states
-        vectors = self._pool(hidden_states, inputs["attention_mask"])
+        return self.project(self._pool(hidden_states, inputs["attention_mask"]))
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """Apply the projection head to pooled vectors [batch, dim], where the present mode uses a head."""
         if self.projection is not None and (self.training or self.head == "mlp"):
-            vectors = self.projection(vectors)
+            projected: Tensor = self.projection(vectors)
+            return projected
         return vectors
 
     @torch.no_grad()
