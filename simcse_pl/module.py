@@ -145,12 +145,13 @@ class SimCSEModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
         loss, curves = self.loss(batch)
-        means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
-        self._loss = means[0]
+        self._loss = mean_over_ranks(loss)
+        # a rank with one row has no negatives, and nan for their similarity
+        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True)
         if self.queue and self._loss.isfinite():
             self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
-        self.log("train/loss", means[0], prog_bar=True)
-        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
+        self.log("train/loss", self._loss, prog_bar=True)
+        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means.unbind(), strict=True)})
         self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss
 
