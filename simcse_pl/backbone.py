@@ -8,7 +8,15 @@ from pathlib import Path, PurePosixPath
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
@@ -70,13 +78,15 @@ def load_backbone(
         pretrained: false leaves the checkpoint's weights aside and draws random ones.
 
     Raises:
-        UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
+        UserError: no such checkpoint, weights missing from it, an architecture that is not a text encoder, or a value
+            that its architecture cannot take.
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
         config = _load_config(source, subfolder)
-    if num_layers is not None:
-        _keep_layers(config, num_layers, name)
+        _check_architecture(config, name)
+        if num_layers is not None:
+            _keep_layers(config, num_layers, name)
     _set_dropout(config, dropout, attention_dropout, name)
     with _one_line_errors(name), quiet_transformers():
         model: PreTrainedModel
@@ -209,28 +219,6 @@ def longest_input(backbone: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None
 
 
-def freeze(backbone: PreTrainedModel, layers: int) -> None:
-    """Keep the word embeddings, and so many layers from the first, as they are.
-
-    Raises:
-        UserError: no layer would be left to train.
-    """
-    there_are = backbone.config.num_hidden_layers
-    if not 0 <= layers < there_are:
-        raise UserError(f"freeze_layers={layers}: the model has {there_are} layers; choose 0 to {there_are - 1}")
-    trained = {id(p) for layer in transformer_layers(backbone)[layers:] for p in layer.parameters()}
-    for parameter in backbone.parameters():  # in their order from the input to the output
-        if id(parameter) in trained:
-            break
-        parameter.requires_grad_(False)
-
-
-def transformer_layers(backbone: PreTrainedModel) -> nn.ModuleList:
-    """The layers of a backbone in order, whatever its architecture calls them."""
-    count = backbone.config.num_hidden_layers
-    return next(m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-
-
 def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     """What turns token ids into vectors; None where a backbone has no such layer."""
     try:
@@ -281,9 +269,20 @@ def _loading(source: str) -> dict[str, bool]:
     return {"local_files_only": local, "trust_remote_code": False}
 
 
+def _check_architecture(config: PreTrainedConfig, name: str) -> None:
+    if config.is_encoder_decoder:
+        raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
+    classes = MODEL_MAPPING[type(config)]  # some have several: the first is the default
+    model_class = classes[0] if isinstance(classes, list | tuple) else classes
+    takes = inspect.signature(model_class.forward).parameters if model_class else {}
+    for needed in ("input_ids", "attention_mask"):
+        if needed not in takes:
+            raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
+
+
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
     if getattr(model, "pooler", None) is not None:
-        model.register_module("pooler", None)  # our pooling takes its place; unused weights would stall DDP
+        model.pooler = nn.Identity()  # our pooling takes its place; some architectures call it without a check
     return model
 
 

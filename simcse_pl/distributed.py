@@ -117,4 +117,5 @@ def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
     total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
-    return total / ranks
+    mean: Tensor = total / ranks
+    return mean
