@@ -86,7 +86,13 @@ def test_a_model_is_loaded_from_a_hub_and_then_from_the_cache(command, hub, run_
     assert command(*INFO, fault="500").stdout == done.stdout
 
 
-@pytest.mark.parametrize(("fault", "where", "line"), MODEL_FAULTS)
+FAST = [("dead", ""), ("401", ""), ("html", ""), ("wrong", "model.safetensors")]  # one of each kind
+
+
+@pytest.mark.parametrize(
+    ("fault", "where", "line"),
+    [pytest.param(*case, marks=[] if case[:2] in FAST else pytest.mark.slow) for case in MODEL_FAULTS],
+)
 def test_a_hub_that_fails_is_one_line_and_leaves_nothing_that_breaks_the_next_try(command, hub, fault, where, line):
     done = command(*INFO, fault=fault, where=where, status=2)
     assert done.stderr == line.format(hub.address)
@@ -102,6 +108,7 @@ def test_what_cannot_be_evaluated_writes_no_results(command, tmp_path):
     assert not (tmp_path / "run" / "results.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["", "/train.csv"])
 def test_a_dataset_that_comes_damaged_or_not_at_all_is_told_and_then_trained_on(command, make_model, tmp_path, file):
     given = ["train.py", "data=text", f"data.train=hf://datasets/me/data{file}", *tiny(make_model("bert"))]

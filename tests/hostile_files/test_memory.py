@@ -26,13 +26,11 @@ from simcse_pl.word_vectors import WordVectors
 from tests.hostile_files.loaders import (
     checkpoint,
     checkpoint_with,
-    composed,
     config,
     dense,
     in_file,
     index,
     postprocess,
-    run,
     torch_bytes,
     weights,
 )
