@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import SENTENCES, environment
+from tests.conftest import SENTENCES, environment, tiny
 from tests.forks import forks
 from tests.hub_server import hub_server
 
