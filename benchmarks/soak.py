@@ -79,7 +79,7 @@ def one_round(folder: Path) -> None:
     simcse.build_index(load_sample("dev").sentences)
     simcse.save_index(str(folder / "index"))
     simcse.load_index(str(folder / "index"))
-    simcse.search("Two dogs run through the snow.", 5)
+    simcse.search("Two dogs run through the snow.")
 
 
 def main() -> None:

@@ -33,7 +33,9 @@ class MtebEncoder(AbsEncoder):  # type: ignore[misc] # mteb may not be installed
 
     def encode(self, inputs: Any, **_: Any) -> Tensor:
         """Vectors [n, dim] of batches with `text`; there are no prompts, and so the kind of task does not matter."""
-        return self.simcse.encode([text for batch in inputs for text in batch["text"]], normalize=False, progress=True)
+        texts = [text for batch in inputs for text in batch["text"]]
+        vectors: Tensor = self.simcse.encode(texts, normalize_to_unit=False, progress=True)
+        return vectors
 
 
 def evaluate(

@@ -16,7 +16,8 @@ LIMITS = Limits(queries=3, characters=50, results=4)
 
 @pytest.fixture(scope="module")
 def served(make_model):
-    encoders = [SimCSE(make_model("bert"), "mean", device="cpu"), SimCSE(make_model("roberta"), "cls", device="cpu")]
+    kinds = (("bert", "mean"), ("roberta", "cls"))
+    encoders = [SimCSE(make_model(kind), pooling=pooling, device="cpu") for kind, pooling in kinds]
     for encoder in encoders:
         encoder.build_index(SENTENCES)
     return [Served(name, encoder, {"layers": 3}) for name, encoder in zip("AB", encoders, strict=True)]
@@ -145,7 +146,7 @@ def test_another_name_that_points_here_is_refused(client):
 
 
 def test_a_failure_of_ours_tells_a_client_nothing_of_it(client, served, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise UserError("the vector of 'somebody else’s query' is not finite")
 
     monkeypatch.setattr(served[1].simcse, "search", fail)
