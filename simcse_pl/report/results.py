@@ -110,7 +110,6 @@ class Retrieval(_Shape):
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
-    index: str | None = None
     queries: list[Query] = []
 
 
