@@ -55,7 +55,7 @@ class SentenceDataModule(LightningDataModule):
         train: str | Path,
         columns: Sequence[int | str] | None = None,
         on_bad_row: str = "error",
-        header: bool = True,
+        header: bool | None = None,
         split: str = "train",
         label_column: int | str | None = None,
         limit: int | None = None,
