@@ -143,9 +143,7 @@ def test_scores_are_not_trained_on_as_sentences(name, text, options, message, fi
 )
 def test_a_first_row_unlike_names_is_no_header(name, text, file):
     path = file(name, text)
-    with pytest.raises(
-        UserError, match=f"{name}, line 1: '.*' does not look like a column name; set data.header"
-    ):
+    with pytest.raises(UserError, match=f"{name}, line 1: '.*' does not look like a column name; set data.header"):
         read_rows(path, header=None)
     assert len(read_rows(path, [0, 1], header=False)) == 2
     assert len(read_rows(path, [0, 1], header=True)) == 1
