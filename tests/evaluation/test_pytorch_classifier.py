@@ -55,7 +55,7 @@ def measured(splits):
     return result
 
 
-@pytest.mark.parametrize(("train", "test"), [(examples(92, 3), examples(60, 3, 500)), (pairs(80), pairs(40, 500))])
+@pytest.mark.parametrize(("train", "test"), [(examples(92, 3), examples(900, 3, 500)), (pairs(80), pairs(900, 500))])
 def test_cross_validation_on_train(train, test):
     x, y = features(train), labels(train)
     splits = [(x[f], y[f], x[h], y[h]) for f, h in folds().split(x, y)]
