@@ -37,11 +37,11 @@ def stsb_dev(evaluate):
 
 
 def test_the_quick_tour_runs_as_it_stands_and_its_run_learns(run_command, stsb_dev, tmp_path):
-    """The README's four commands, but for where they write."""
+    """The README's four commands, except for where they write."""
     tour = (ROOT / "README.md").read_text().partition("## A quick tour")[2].partition("##")[0]
-    commands = [line.strip().removeprefix("python ") for line in tour.splitlines() if line.startswith("    python ")]
+    commands = [line.strip() for line in tour.splitlines() if line.startswith("    simcse ")]
     train, evaluate, search, export = (
-        shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour")) for line in commands
+        ["-m", "simcse_pl", *shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour"))[1:]] for line in commands
     )
     run_command(*train, fresh=True)
     run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)

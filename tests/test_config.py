@@ -9,10 +9,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 import simcse_pl.resolvers  # noqa: F401  that the config refers to
+from simcse_pl import CONF
 from simcse_pl.encoder import SentenceEncoder
 from tests.conftest import ROOT
 
-CONF = ROOT / "conf"
 CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name != "sweep"]
 DOORS = {"postprocess": "evaluate"}  # the groups that are not train.py's
 MISSING = {  # what a choice leaves to the user
@@ -127,8 +127,7 @@ def test_pins_satisfy_the_package():
 
 
 def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     options = ["hydra/launcher=submitit_slurm", "trainer=ddp", "trainer.num_nodes=2", "trainer.devices=8"]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher = compose("train", [*options, "hydra.launcher.partition=gpu"], return_hydra_config=True).hydra.launcher
     assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")

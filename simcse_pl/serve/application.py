@@ -30,7 +30,7 @@ _REFUSED = {  # by the middlewares, which would say it in plain text
     413: "the request is too large",
 }
 _BYTES_A_CHARACTER = 12  # in JSON at most: a pair of surrogates, \ud83d\ude00
-_DIGITS = 4  # as `python -m simcse_pl search` has them
+_DIGITS = 4  # as `simcse search` has them
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from simcse_pl.report.sweep_runs import read_job, read_sweeps
 from simcse_pl.resume import find_checkpoint
 from simcse_pl.search import Search
 from simcse_pl.sentence_index import SentenceIndex
-from tests.fuzz.tiny import encode, encoder
+from tests.hostile_files.tiny import encode, encoder
 
 TOUCH = "open('touched', 'w').close()\n"
 YAML = "!!python/object/apply:builtins.open ['touched', 'w']\n"

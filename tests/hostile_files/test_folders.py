@@ -11,7 +11,6 @@ import torch
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.sentence_index import SentenceIndex
-from tests.fuzz.tiny import encode, encoder
 from tests.hostile_files.loaders import (
     NO_MODEL,
     POOLING,
@@ -23,6 +22,7 @@ from tests.hostile_files.loaders import (
     theirs,
     torch_bytes,
 )
+from tests.hostile_files.tiny import encode, encoder
 
 
 def sharded(name):

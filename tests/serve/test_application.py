@@ -1,9 +1,6 @@
 import json
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from fastapi.testclient import TestClient
 
 from simcse_pl.api import SimCSE

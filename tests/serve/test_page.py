@@ -3,16 +3,14 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("selenium")
-
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from simcse_pl.api import SimCSE
 from tests.conftest import SENTENCES, serving
+
+pytestmark = pytest.mark.browser
 
 HOSTILE = '<img src=x onerror="document.title=1"> & <b>bold</b>'
 CORPUS = [*SENTENCES, HOSTILE, "Ein Hund läuft 🐕"]

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 from simcse_pl import __main__ as door
 from simcse_pl.api import SimCSE
 from tests.conftest import SENTENCES, serving
@@ -114,7 +112,7 @@ def test_a_mistake_is_one_line(arguments, line, mistake):
 
 
 def test_a_port_in_use_is_told_before_anything_is_encoded(mistake, monkeypatch):
-    monkeypatch.setattr("simcse_pl.commands.serve.encoder_of", None)
+    monkeypatch.setattr("simcse_pl.cli.serve.encoder_of", None)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         assert "the port is in use" in mistake("ENCODER", "--sentences", "FILE", "--port", port)

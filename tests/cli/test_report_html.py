@@ -1,4 +1,4 @@
-"""`python -m simcse_pl.report html`, from a real run to its page, and what is said of mistakes."""
+"""`simcse report --html`: the page of a real run, and its error messages."""
 
 import csv
 import json
@@ -6,23 +6,22 @@ import json
 import pytest
 from scipy.stats import spearmanr
 
+from simcse_pl.__main__ import main
 from simcse_pl.data.sts import load_sample
-from simcse_pl.report import __main__ as report
 from simcse_pl.report.html.neighbours import encoder_before_training
 from simcse_pl.report.html.runs import read_runs
 from tests.conftest import SENTENCES, tiny
 from tests.report.html.conftest import Page
 
-pytest.importorskip("plotly")
 
-
+@pytest.mark.browser
 def test_a_real_run_becomes_a_page_with_all_it_measured(
     train, run_command, make_model, sentences, browser, tmp_path, monkeypatch
 ):
     options = ["model.head=mlp", "data.limit=32", "logger=csv", "trainer.precision=32-true"]
     _, run = train(*tiny(make_model("bert")), *options)
     output = tmp_path / "new" / "page.html"
-    done = run_command("-m", "simcse_pl.report", "html", run, "--sentences", sentences, "--output", output)
+    done = run_command("-m", "simcse_pl", "report", run, "--sentences", sentences, "--html", output)
     assert done.stdout == f"{output}\n"
     results = json.loads((run / "results.json").read_text())
     page = Page(browser, output)
@@ -56,26 +55,14 @@ def _starts_where_the_run_did(folder, results):
     assert score == pytest.approx(results["before"]["spearman"], abs=2e-4)
 
 
-def test_help_tells_of_both_forms(monkeypatch, capsys):
-    told = []
-    for words in (["--help"], ["html", "--help"]):
-        monkeypatch.setattr("sys.argv", ["report", *words])
-        with pytest.raises(SystemExit) as error:
-            report.main()
-        assert error.value.code == 0
-        told.append(capsys.readouterr().out)
-    assert "python -m simcse_pl.report html RUN_OR_SWEEP" in told[0] and "--aggregation" in told[0]
-    assert "--sentences FILE" in told[1] and "--aggregation" not in told[1]
-
-
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
     """The command in this process: its exit status and what it says on standard error."""
 
     def run(*arguments, output=tmp_path / "page.html"):
-        monkeypatch.setattr("sys.argv", ["report", "html", *map(str, arguments), "--output", str(output)])
+        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--html", str(output)])
         with pytest.raises(SystemExit) as error:
-            report.main()
+            main()
         assert not (tmp_path / "page.html").exists()
         return error.value.code, capsys.readouterr().err.strip()
 
@@ -103,6 +90,9 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_sweep, job, 
     assert run(sweep)[1] == "error: a page takes Plotly: pip install 'simcse_pl[html]'"
 
 
-def test_no_folder_and_an_unknown_option_are_argparses_to_tell(run, tmp_path):
+def test_options_of_the_tables_and_of_the_page_are_kept_apart(run, tmp_path):
     assert run()[0] == 2
-    assert run(tmp_path, "--aggregation", "all")[0] == 2
+    assert run(tmp_path, "--aggregation", "all") == (
+        2,
+        "error: --html writes one page: leave out --output and --aggregation",
+    )

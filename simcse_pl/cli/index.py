@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from simcse_pl.commands.common import add_column, add_encoder, encoder_of
+from simcse_pl.cli.common import add_column, add_encoder, encoder_of
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.index_files import SETTINGS_FILE
@@ -11,7 +11,7 @@ from simcse_pl.sentence_index import KINDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("sentences", metavar="FILE", help=".txt, .csv, .tsv, .jsonl or .parquet; - is standard input")
     parser.add_argument("folder", metavar="FOLDER", help="where the index is kept")
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     folder = Path(arguments.folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: name a folder to keep the index in")

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from simcse_pl.api import SimCSE
-from simcse_pl.commands.common import add_column, add_encoder, check_column, encoder_of
-from simcse_pl.commands.info import describe
+from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of
+from simcse_pl.cli.info import describe
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser, nargs="+")
     parser.add_argument(
         "--sentences",
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     try:
         from simcse_pl.serve.application import Limits, Served, application
         from simcse_pl.serve.server import address, host_names, is_loopback, listen

@@ -2,13 +2,13 @@
 
 import argparse
 
-from simcse_pl.commands.common import STANDARD, add_column, add_encoder, encoder_of, in_parts
-from simcse_pl.commands.vector_files import check_out, vector_writer
+from simcse_pl.cli.common import STANDARD, add_column, add_encoder, encoder_of, in_parts
+from simcse_pl.cli.vector_files import check_out, vector_writer
 from simcse_pl.data.readers import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument(
         "sentences",
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     check_out(arguments.out)
     rows = iterate_sentences(arguments.sentences, arguments.column)
     simcse = encoder_of(arguments)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from simcse_pl.commands.common import add_encoder
+from simcse_pl.cli.common import add_encoder
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import SETTINGS_FILE
@@ -21,7 +21,7 @@ from simcse_pl.report.results import Result, read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="that is made")
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     folder = Path(arguments.folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give a new folder, or remove it first")

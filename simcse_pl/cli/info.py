@@ -5,20 +5,20 @@ from typing import Any
 
 import pandas as pd
 
-from simcse_pl.commands.common import add_encoder, encoder_of, json_line
+from simcse_pl.cli.common import add_encoder, encoder_of, json_line
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.load import Encoder
 from simcse_pl.report.table import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("--json", action="store_true", help="one line of JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     about = {"encoder": arguments.encoder} | describe(encoder_of(arguments).encoder)
     if arguments.json:
         print(json_line(about), end="")

@@ -3,14 +3,14 @@
 import argparse
 import sys
 
-from simcse_pl.commands.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
+from simcse_pl.cli.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
 from simcse_pl.data.readers import iterate_rows, with_warning
 from simcse_pl.directions import directions
 from simcse_pl.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two of them, whose similarity is printed")
     parser.add_argument(
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     if (len(arguments.sentences) == 2) == bool(arguments.pairs) or len(arguments.sentences) not in (0, 2):
         raise UserError("similarity takes two sentences, or --pairs FILE")
     if arguments.sentences:

@@ -1,4 +1,4 @@
-"""python -m simcse_pl export, as a user runs it: what train.py trained, in every tool; and what is refused."""
+"""simcse export, as a user runs it: what train.py trained, in every tool; and what is refused."""
 
 import shutil
 import sys
@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl import SimCSE
 from simcse_pl.__main__ import main
-from simcse_pl.commands.info import describe
+from simcse_pl.cli.info import describe
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.module import SimCSEModule
@@ -49,7 +49,9 @@ def export(monkeypatch, capsys):
 @pytest.mark.slow
 def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_model, sentences, tmp_path):
     """The README's own way: train, export with whitening, ONNX and 8 bits; four tools read the folder."""
-    onnxruntime, library = pytest.importorskip("onnxruntime"), pytest.importorskip("sentence_transformers")
+    import onnxruntime
+    import sentence_transformers as library
+
     options = ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "model.head=mlp", "logger=csv"]
     _, run = train(*options)
     encoder, folder = run / "encoder", tmp_path / "exported"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from simcse_pl.commands.common import add_column, add_encoder, check_column, encoder_of, json_line
+from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of, json_line
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.report.table import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.commands."""
+    """See simcse_pl.cli."""
     if bool(arguments.queries) == bool(arguments.queries_from):
         raise UserError("search takes queries, or --queries-from FILE")
     queries = arguments.queries or read_sentences(arguments.queries_from)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.commands.common import STANDARD, json_line
+from simcse_pl.cli.common import STANDARD, json_line
 from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 

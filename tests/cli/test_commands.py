@@ -60,7 +60,7 @@ def read_vectors(path):
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 @pytest.mark.parametrize("at_a_time", [2, 4096])
 def test_vectors_of_a_file(name, at_a_time, command, encoder, expected, sentences, tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_pl.commands.common.AT_A_TIME", at_a_time)
+    monkeypatch.setattr("simcse_pl.cli.common.AT_A_TIME", at_a_time)
     (tmp_path / name).write_text("what was here before")
     done = command("encode", *encoder, sentences, "--out", tmp_path / name)
     torch.testing.assert_close(read_vectors(tmp_path / name), expected, atol=1e-5, rtol=0)
@@ -90,7 +90,7 @@ def test_a_column_by_name_or_position(command, encoder, expected, tmp_path):
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 def test_a_bad_row_far_down_leaves_what_was_there(name, command, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_pl.commands.common.AT_A_TIME", 2)
+    monkeypatch.setattr("simcse_pl.cli.common.AT_A_TIME", 2)
     (tmp_path / "in.txt").write_bytes(b"one\ntwo\nthree\nf\xffour\n")
     (tmp_path / name).write_text("what was here before")
     done = command("encode", *encoder, tmp_path / "in.txt", "--out", tmp_path / name, status=2)

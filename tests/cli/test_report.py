@@ -1,17 +1,17 @@
-"""`python -m simcse_pl.report`, from the folders to the files."""
+"""`simcse report`, from the folders to the files."""
 
 import json
 
 import pytest
 
-from simcse_pl.report import __main__ as command
+from simcse_pl.__main__ import main
 
 
 def test_tables_are_printed_and_everything_is_saved(run_command, write_results, write_run, make_report, bert, tmp_path):
     one = write_results("one", make_report("one", **bert))
     two = write_results("two", make_report("two", seed=2))
     output = tmp_path / "report"
-    done = run_command("-m", "simcse_pl.report", one, two / "results.json", write_run(), "--output", output)
+    done = run_command("-m", "simcse_pl", "report", one, two / "results.json", write_run(), "--output", output)
     for expected in ("STS, test: Spearman x 100", "paper, Table 5: BERT-base", "39.70", "59.00", "61.00", "Transfer"):
         assert expected in done.stdout
     assert done.stderr == ""
@@ -23,7 +23,7 @@ def test_tables_are_printed_and_everything_is_saved(run_command, write_results, 
 
 
 def test_a_mistake_is_one_line_and_status_2(run_command, tmp_path):
-    done = run_command("-m", "simcse_pl.report", tmp_path / "missing", status=2)
+    done = run_command("-m", "simcse_pl", "report", tmp_path / "missing", status=2)
     assert done.stdout == ""
     assert done.stderr.startswith("error: no file or folder ")
     assert done.stderr.count("\n") == 1
@@ -35,9 +35,9 @@ def run(monkeypatch, capsys, tmp_path):
 
     def run(*arguments):
         output = tmp_path / "report"
-        monkeypatch.setattr("sys.argv", ["report", *map(str, arguments), "--output", str(output)])
+        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--output", str(output)])
         try:
-            command.main()
+            main()
         except SystemExit as error:
             assert not output.exists()
             return error.code, capsys.readouterr().err
