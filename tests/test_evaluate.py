@@ -137,7 +137,7 @@ def test_the_sample_where_there_is_no_bundle(evaluate, tmp_path, make_model):
     assert not done.stderr.strip() and f"results  {folder}\n" in done.stdout
     results = results_of(folder)
     assert_same(results, measured(partial(encoder.encode, bf16=True), load_suite(["sts", "geometry"], None, "dev")))
-    assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev")
+    assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev and test")
     assert (results["label"], results["encoder"]) == ("mine", f"{tmp_path}/encoder")
     assert (results["paper"], results["retrieval"]) == (None, None)
     assert (results["settings"]["split"], results["settings"]["bf16"]) == ("dev", True)

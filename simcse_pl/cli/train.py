@@ -70,7 +70,7 @@ def train(config: DictConfig) -> float:
     data = instantiate(config.data, tokenizer=encoder.tokenizer)
     module = build_module(config, encoder)
     options: Any = OmegaConf.to_container(config, resolve=True)
-    suite = load_suite(config.test_tasks, config.senteval_dir)
+    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()  # data that cannot be used is told before anything is logged
     module.objective.check_rows(data.views, bool(data.labels))
     with closing_run():

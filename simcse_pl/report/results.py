@@ -70,6 +70,7 @@ class TransferScores(_Shape):
     f1: float | None = None
     rows: int | None = None
     protocol: str | None = None
+    classifier: str = "scikit-learn"
 
 
 class Geometry(_Shape):
