@@ -38,7 +38,7 @@ def lines_of(page):
     whole = [
         line
         for line in inline
-        if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|\w+\.py)$|^simcse \w+( nli)?$", line)
+        if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|\w+\.py)$|^simcse \w+( nli| wikipedia)?$", line)
     ]
     return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
 
@@ -140,6 +140,12 @@ def test_links_lead_somewhere(page):
         assert target.exists(), link
         headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE) if heading else []
         assert not heading or heading in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def test_the_page_of_options_is_that_of_the_configs():
+    """Write it anew with `python docs/options.py`."""
+    page = runpy.run_path(str(ROOT / "docs" / "options.py"))["page"]
+    assert (ROOT / "docs" / "options.md").read_text() == page()
 
 
 def section(title):
