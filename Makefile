@@ -1,25 +1,34 @@
-# make run: train on the project's sample.  make test: the tests.
-# make claims: train what the README gives scores of, and check them (10 minutes).  make check: style and types.
-# Each sets up what it needs: an activated environment is used as it is, else .venv is made with $(PYTHON).
+# Each target installs what it needs: into the activated environment if there is one, else into .venv, made with $(PYTHON).
 PYTHON ?= python3
-ENV := $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
+ENV ?= $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
 BIN := $(ENV)/bin
-READY := $(ENV)/.simcse_pl-requirements
-CHECKS_READY := $(ENV)/.simcse_pl-checks
+PIP := $(BIN)/python -m pip install --quiet -r requirements.txt
+INSTALLED := $(ENV)/.simcse_pl-installed
+TEST_READY := $(ENV)/.simcse_pl-test
+DEV_READY := $(ENV)/.simcse_pl-dev
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: run test claims check
+.PHONY: help install run test claims browser check
 
-run: $(READY)
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+install: $(INSTALLED)  ## install the packages of requirements.txt, and simcse_pl as an editable package
+
+run: $(INSTALLED)  ## train on the project's sample
 	$(BIN)/python train.py
 
-test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+test: $(TEST_READY)  ## run the tests
+	$(PYTEST)
 
-claims: $(READY)
+claims: $(TEST_READY)  ## train what the README gives scores of, and check the scores (needs SENTEVAL_DIR)
 	@test -n "$$SENTEVAL_DIR" || { echo "error: set SENTEVAL_DIR to the folder data/downstream of a SentEval bundle"; exit 2; }
-	$(BIN)/python -m pytest -n auto --dist worksteal -m 'slow and not by_hand'
+	$(PYTEST) -m 'slow and not by_hand'
 
-check: $(CHECKS_READY)
+browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
+	$(PYTEST) -m browser
+
+check: $(DEV_READY)  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -28,10 +37,14 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(ENV)
 
-$(READY): requirements.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -r requirements.txt
+$(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
 	@touch $@
 
-$(CHECKS_READY): pyproject.toml $(READY)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(TEST_READY): $(INSTALLED)
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(DEV_READY): $(INSTALLED)
+	$(PIP) --editable '.[dev]'
 	@touch $@

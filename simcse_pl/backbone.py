@@ -297,8 +297,6 @@ def _one_line_errors(name: str) -> Iterator[None]:
         source = resolve(name)
         if Path(source).exists():
             raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error
-        if damaged := hub.remove_damaged(source):
-            raise UserError(f"model {name}: {damaged}") from error
         if why := hub.unavailable(source):
             raise UserError(
                 f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"

@@ -193,6 +193,7 @@ class SentenceEncoder(nn.Module):
         normalize: bool = False,
         progress: bool = False,
         bf16: bool = False,
+        max_length: int | None = None,
     ) -> Tensor:
         """Vectors for sentences, in their order, each the same whatever it is batched with.
 
@@ -204,19 +205,21 @@ class SentenceEncoder(nn.Module):
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, nearly twice as fast where the hardware has it; vectors then have two to three
                 digits.
+            max_length: in place of the encoder's own.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size out of
-                range.
+            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size or length
+                out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
+        max_length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
-        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, self.max_length)
+        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, max_length)
         total = math.ceil(len(sentences) / batch_size)
         bar = tracked(batches, "encoding", total, shown=progress)
         was_training = self.training
@@ -270,6 +273,7 @@ class SentenceEncoder(nn.Module):
         attention_dropout: float | None = None,
         normalize: bool | None = None,
         pretrained: bool = True,
+        pooler: str | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder, sentence-transformers' or the paper's, or make one of any Hugging Face checkpoint.
 
@@ -280,6 +284,7 @@ class SentenceEncoder(nn.Module):
             head: `none` where neither this nor the folder says; a head that the folder has no weights for is fresh.
             max_length, num_layers, dropout, attention_dropout, normalize: in place of the folder's own, where given.
             pretrained: false leaves all weights aside and draws random ones.
+            pooler: `cls` or `cls_before_pooler`, of a checkpoint of the paper's released code; see released.py.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
@@ -290,7 +295,7 @@ class SentenceEncoder(nn.Module):
         if not str(name):
             raise UserError("the name of the model is empty: give a folder, a hub name or package:NAME")
         source = resolve(str(name))
-        saved = read_saved(source)
+        saved = read_released(source, pooler) if pooler else read_saved(source)
         if saved is None and pooling is None:
             saved = read_sentence_transformers(source) or read_released(source)
         saved = saved or Saved()

@@ -59,9 +59,9 @@ class SimCSEModule(LightningModule):
         on_bad_step: `error` to stop at a loss or gradient that is not finite, or `skip` (see bad_steps).
 
     Raises:
-        UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, with gradient
-            checkpointing or compiled, a queue for two encoders or for an objective without negatives, a chunk without
-            rows, more frozen layers than can be, or an unknown on_bad_step.
+        UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, a queue for two
+            encoders or for an objective without negatives, a chunk without rows, more frozen layers than can be, or an
+            unknown on_bad_step.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SimCSEModule(LightningModule):
     ) -> None:
         super().__init__()
         self.bad_steps = BadSteps(on_bad_step)
-        _check_options(objective, positive_encoder, fixed_dropout, queue, chunk_size, gradient_checkpointing, compile)
+        _check_options(objective, positive_encoder, fixed_dropout, queue, chunk_size)
         encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in encoders:
             _make_ready(trained, gradient_checkpointing, freeze_layers)
@@ -240,8 +240,6 @@ def _check_options(
     fixed_dropout: bool,
     queue: MomentumQueue | None,
     chunk_size: int | None,
-    gradient_checkpointing: bool,
-    compile: bool,
 ) -> None:
     """Refuse a value out of range, and options that cannot go together."""
     if chunk_size is not None and chunk_size < 1:
@@ -252,10 +250,6 @@ def _check_options(
         raise UserError("queue: the objective has no negatives, and no use for a queue of them: set queue=null")
     if fixed_dropout and positive_encoder:
         raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
-    if fixed_dropout and gradient_checkpointing:
-        raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
-    if fixed_dropout and compile:
-        raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
 
 
 def _make_ready(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:

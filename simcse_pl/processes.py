@@ -20,6 +20,7 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, su
 
 from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line, origins
 
+_ROOT = str(Path(__file__).parents[1])  # of the package, which may lie in a clone that is not installed
 _EVERY = 0.2  # seconds between looks at another process
 _GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
 _GRACE_OF_TORCH = 10.0  # which looks after those that prepare batches every 5
@@ -64,22 +65,23 @@ def starts_ranks(trainer: Trainer) -> bool:
     return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
 
 
-def run_job(script: str | Path, arguments: Sequence[str]) -> None:
-    """Run a script, and wait for it; what stops this process stops that one first.
+def run_job(module: str, arguments: Sequence[str]) -> None:
+    """Run a module in a process of its own, and wait for it; what stops this process stops that one first.
 
     A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
     process of its own it does not matter. By submitit's signal it is told to write a checkpoint, before submitit is.
 
     Args:
-        script: a Python file.
+        module: run as `python -m module`.
         arguments: of the command line.
 
     Raises:
-        Stopped: this process was told to stop, and the script has ended.
+        Stopped: this process was told to stop, and the module has ended.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_JOBS}
     environment[_STARTED_BY] = str(os.getpid())
-    process = subprocess.Popen([sys.executable, str(script), *arguments], env=environment)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
 
     def stop(number: int, frame: Any) -> None:
         raise Stopped(number)

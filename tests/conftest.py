@@ -152,7 +152,7 @@ def forks_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks
 
 @pytest.fixture
 def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a front door or a module in a process of its own, with its output folders under tmp_path.
+    """Run a script or a module in a process of its own, with its output folders under tmp_path.
 
     The process has the libraries from the start, unless it is to be a `fresh` one, has variables of its own, which
     libraries read when they are imported, or is not a script or a module.
@@ -237,10 +237,8 @@ def composed() -> Iterator[Callable[..., DictConfig]]:
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Any]:
     """A browser without a window, driven by selenium, with a log of what it asks of a network."""
-    pytest.importorskip("selenium")
     driver = shutil.which("chromedriver")
-    if driver is None:
-        pytest.skip("chromedriver is not installed")
+    assert driver, "chromedriver is not installed"
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -264,7 +262,7 @@ def browser(chrome: Any) -> Any:
 
 @contextlib.contextmanager
 def serving(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`python -m simcse_pl serve` in a process of its own, and the address that it says it listens on."""
+    """`simcse serve` in a process of its own, and the address that it says it listens on."""
     command = [sys.executable, "-m", "simcse_pl", "serve", *map(str, arguments), "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr

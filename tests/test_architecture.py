@@ -59,8 +59,14 @@ def test_one_file_alone_knows_of_ranks():
     assert knowing == {"simcse_pl.distributed"}
 
 
-def test_nothing_imports_the_front_doors():
-    assert not [name for name, found in IMPORTS.items() if found & {"train", "evaluate"}]
+def test_only_the_entry_point_imports_the_commands():
+    commands = {name for name, found in IMPORTS.items() if any(one.startswith("simcse_pl.cli") for one in found)}
+    assert all(name.startswith("simcse_pl.cli") for name in commands)
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_commands_register_the_resolvers_without_hydras_callbacks(command):
+    assert "simcse_pl.resolvers" in reached_from(f"simcse_pl.cli.{command}")
 
 
 def test_every_file_and_room_is_on_the_map():

@@ -9,10 +9,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 import simcse_pl.resolvers  # noqa: F401  that the config refers to
+from simcse_pl import CONF
 from simcse_pl.encoder import SentenceEncoder
 from tests.conftest import ROOT
 
-CONF = ROOT / "conf"
 CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name != "sweep"]
 DOORS = {"postprocess": "evaluate"}  # the groups that are not train.py's
 MISSING = {  # what a choice leaves to the user
@@ -70,6 +70,12 @@ def test_recipes_and_settings_are_those_of_table_a1(recipe, how):
     assert config.model.pooling == "cls"
     assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
     assert config.data.train.endswith({"sup": "nli_for_simcse.csv", "unsup": "wiki1m_for_simcse.txt"}[setting])
+    assert config.data.validation == ["senteval", "hub"]  # never the sample in place of STS-B
+
+
+@pytest.mark.parametrize(("setting", "head"), [("unsupervised", "mlp_train_only"), ("supervised", "mlp")])
+def test_a_setting_brings_its_head_for_any_encoder(setting, head):
+    assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
 
 
 def test_the_recipe_for_2_cores():
@@ -121,8 +127,7 @@ def test_pins_satisfy_the_package():
 
 
 def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     options = ["hydra/launcher=submitit_slurm", "trainer=ddp", "trainer.num_nodes=2", "trainer.devices=8"]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher = compose("train", [*options, "hydra.launcher.partition=gpu"], return_hydra_config=True).hydra.launcher
     assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")

@@ -184,7 +184,8 @@ def test_an_evaluation_goes_into_the_run_that_trained_the_encoder(encoder, tmp_p
     assert (run.started.run_id == trained.started.run_id) == belongs and len(own) == (not belongs)
     assert run.started.project == ("mine" if belongs else "other")
     assert run.table("evaluation/sts")["data"] == [["small", 50.0, 75.0, 62.5]]
-    assert run.table("evaluation/transfer") == {"columns": ["encoder", "MR"], "data": [["small", 62.5]]}
+    transfer = {"columns": ["encoder", "classifier", "MR"], "data": [["small", "scikit-learn", 62.5]]}
+    assert run.table("evaluation/transfer") == transfer
     assert {name: run.summary[f"evaluation/{name}"] for name in ("STS12", "STS-B", "MR")} == {
         "STS12": 0.5,
         "STS-B": 0.75,

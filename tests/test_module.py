@@ -345,8 +345,6 @@ def test_whatever_asks_for_a_gradient_gets_one(make_model, architecture, pooling
     [
         ({"chunk_size": 0}, "chunk_size=0: it must be at least 1"),
         ({"freeze_layers": 3}, "freeze_layers=3: the model has 3 layers"),
-        ({"fixed_dropout": True, "compile": True}, "compile=true: it fuses the dropout that fixed_dropout acts on"),
-        ({"fixed_dropout": True, "gradient_checkpointing": True}, "gradient_checkpointing=true: layers computed again"),
     ],
 )
 def test_options_that_do_not_fit_are_told(encoder, options, message):

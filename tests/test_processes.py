@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from simcse_pl.processes import keep_to_rank_0s_folder
 from tests.conftest import ROOT, tiny
 from tests.test_resume import assert_same, everything_of
 
@@ -92,6 +93,7 @@ def given(sentences, make_model):
     return [*common, "data.batch_size=4", "data.validation=[sample]"]
 
 
+@pytest.mark.slow
 def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
     """One that fails when its ranks have met, and one that trains, each with everything in its own folder."""
     sweep = tmp_path / "sweep"
@@ -109,7 +111,6 @@ def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
 
 @pytest.mark.by_hand
 def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
-    pytest.importorskip("optuna")
     search = ["sweep=search", "size=mini", "search.trial=0,1", "trainer.max_steps=3", "val_every=1"]
     status, stderr = start("train.py", "-m", *search, *DDP, *given, f"hydra.sweep.dir={tmp_path}/sweep").end(300)
     assert status == 0, stderr
@@ -120,7 +121,8 @@ def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
         }
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
     """Ctrl-C, which a terminal sends to all of its processes, or the sweep's own process killed."""
     sweep = tmp_path / "sweep"
@@ -187,7 +189,6 @@ def test_two_nodes_of_torchrun_train_what_one_process_does(start, given, tmp_pat
 
 @pytest.mark.slow
 def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1,2", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}"]
     status, stderr = start("train.py", "-m", *options).end(400)
@@ -200,7 +201,6 @@ def test_submitit_runs_a_job_of_two_ranks(start, given, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", [["trainer=cpu"], pytest.param(DDP, marks=pytest.mark.by_hand)])
 def test_a_job_that_submitit_is_told_to_preempt_goes_on(start, given, tmp_path, trainer):
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1", *trainer, *given, f"hydra.sweep.dir={sweep}"]
     run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")
@@ -246,6 +246,10 @@ def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, g
     assert_same(tmp_path / "stopped", everything_of(tmp_path / "whole"))
 
 
-def test_a_sweep_under_torchrun_is_refused(start):
-    status, stderr = start("train.py", "-m", "seed=1,2", RANK="1", WORLD_SIZE="2").end(100)
-    assert status == 2 and stderr == "error: a sweep starts the ranks of its jobs itself: leave torchrun out of it\n"
+def test_a_sweep_under_torchrun_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit, match="2"):
+        keep_to_rank_0s_folder()
+    assert capsys.readouterr().err == "error: a sweep starts the ranks of its jobs itself: leave torchrun out of it\n"

@@ -3,14 +3,13 @@
 import json
 from types import SimpleNamespace
 
+import optuna
 import pandas
 import pytest
 
 from simcse_pl.errors import UserError
 from simcse_pl.search import STUDY_FILE, Search
 from tests.conftest import tiny
-
-optuna = pytest.importorskip("optuna")
 
 SPACE = {
     "optimizer": {"lr": {"low": 1e-5, "high": 1e-3, "log": True}},

@@ -1,6 +1,5 @@
-"""Training rows from SNLI, MultiNLI and ANLI as published: `python -m simcse_pl.data.nli KIND FILE... OUT`."""
+"""Training rows from SNLI, MultiNLI and ANLI as published: `simcse prepare nli`."""
 
-import argparse
 import random
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.command_line import Parser, run
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable, open_table, text_problem
-from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
-from simcse_pl.report.table import show
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -185,35 +181,3 @@ def _problem(row: dict[str, Any]) -> str | None:
         wanted = ", ".join(_MEANINGS)
         return f"{field} is {reprlib.repr(value)}; it should be one of {wanted}, or {_NO_GOLD_LABEL} for none"
     return None
-
-
-def main() -> None:
-    """The command line."""
-    parser = Parser(prog="python -m simcse_pl.data.nli", description=__doc__)
-    parser.add_argument(
-        "kind",
-        choices=KINDS,
-        metavar="KIND",
-        help="triplets (premise, entailment, and a contradiction of the same premise drawn for it); two_hard_negatives "
-        "(a neutral hypothesis besides); entailment, neutral, contradiction or all (pairs of these labels); labelled "
-        "(premise, hypothesis, label)",
-    )
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="snli_1.0_train.jsonl, multinli_1.0_train.jsonl, ANLI's"
-    )
-    parser.add_argument("out", metavar="OUT", help="the csv file to write")
-    parser.add_argument("--seed", type=int, default=42, help="of the hard negatives that are drawn (%(default)s)")
-    parser.add_argument(
-        "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
-    )
-    run(parser, _convert)
-
-
-def _convert(arguments: argparse.Namespace) -> None:
-    account, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_bad_row)
-    show(account.table(arguments.kind).printed())
-    print(f"{written} rows in {arguments.out}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,14 @@
-"""Training pairs of QQP, Flickr30k and ParaNMT as published: `python -m simcse_pl.data.paraphrases CORPUS FILE OUT`."""
+"""Training pairs of QQP, Flickr30k and ParaNMT as published: `simcse prepare paraphrases`."""
 
-import argparse
 import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from simcse_pl.command_line import Parser, run
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Records, Unreadable, open_table, read_lines
-from simcse_pl.data.readers import ON_BAD_ROW
 from simcse_pl.errors import UserError
-from simcse_pl.report.table import show
 
 Pair = tuple[str, str]
 Lines = Iterator[tuple[int, str | Unreadable]]
@@ -211,32 +207,3 @@ def _translation_rows(path: Path) -> Records:
             yield f"line {number}", (cells[0], cells[1])
         elif line.strip():
             yield f"line {number}", Unreadable("not a sentence, a tab and a paraphrase, with a tab and a score at most")
-
-
-def main() -> None:
-    """The command line."""
-    parser = Parser(prog="python -m simcse_pl.data.paraphrases", description=__doc__)
-    parser.add_argument(
-        "corpus",
-        choices=CORPORA,
-        metavar="CORPUS",
-        help="qqp (questions that are duplicates), flickr30k (every two captions of an image) or paranmt",
-    )
-    parser.add_argument(
-        "file", metavar="FILE", help="quora_duplicate_questions.tsv, results_20130124.token, para-nmt-5m-processed.txt"
-    )
-    parser.add_argument("out", metavar="OUT", help="the csv file to write: anchor and positive")
-    parser.add_argument(
-        "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
-    )
-    run(parser, _convert)
-
-
-def _convert(arguments: argparse.Namespace) -> None:
-    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
-    show(account.table(arguments.corpus).printed())
-    print(f"{written} pairs in {arguments.out}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,8 @@
-"""Sentences of a Wikipedia dump of any language: `python -m simcse_pl.data.wikipedia DUMP OUT`."""
+"""Sentences of a Wikipedia dump of any language: `simcse prepare wikipedia`."""
 
-import argparse
 import bz2
 import hashlib
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +15,6 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 
-from simcse_pl.command_line import Parser, run
 from simcse_pl.data.formats import check_is_file
 from simcse_pl.errors import FailureError, UserError, one_line
 from simcse_pl.files import cache_folder, written_whole
@@ -138,22 +135,3 @@ def _articles(dump: Path) -> Iterator[str]:
                     yield markup
         except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
             raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error
-
-
-def main() -> None:
-    """The command line."""
-    parser = Parser(prog="python -m simcse_pl.data.wikipedia", description=__doc__)
-    parser.add_argument("dump", help="a pages-articles dump, .xml or .xml.bz2")
-    parser.add_argument("out", help="the text file to write: a sentence a line, a blank line between articles")
-    parser.add_argument("--language", help="its ISO 639 code; by default as the dump's name begins")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work at it (all cores)")
-    run(parser, _extract)
-
-
-def _extract(arguments: argparse.Namespace) -> None:
-    articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
-    print(f"{sentences} sentences of {articles} articles in {arguments.out}")
-
-
-if __name__ == "__main__":
-    main()

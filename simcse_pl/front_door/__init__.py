@@ -1,4 +1,4 @@
-"""What both front doors share: whatever goes wrong is told in one line, and a config is not trusted."""
+"""What `train` and `evaluate` share: errors are one line, and options are checked before anything is built."""
 
 import functools
 import logging
@@ -26,7 +26,6 @@ from simcse_pl.errors import SweepError, UserError, check_seed, one_line, origin
 from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build
-from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.front_door.types import check_types
 
 T = TypeVar("T")
@@ -58,7 +57,6 @@ def run(main: Callable[[], Any]) -> None:
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     hydra.core.utils._save_config = _save_config  # type: ignore[assignment]
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
-    keep_secrets()
     try:
         _read_command_line()
         main()
@@ -126,7 +124,6 @@ def failures_apart(
         @functools.wraps(task)
         def wrapped(config: DictConfig) -> T | None:
             _ignore_what_is_expected()  # once more, ahead of the filters of what has been imported since
-            keep_secrets()  # in a job that a launcher runs in a process of its own, too
             if not is_first_process():  # what there is to say, rank 0 says
                 logging.getLogger("simcse_pl").setLevel(logging.WARNING)
             try:

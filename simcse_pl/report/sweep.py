@@ -20,7 +20,7 @@ from simcse_pl.run_files import RESULTS_FILE, job_folders
 
 
 class SweepTable(Callback):
-    """Prints what was trained side by side when the last job has ended, as `python -m simcse_pl.report` does.
+    """Prints what was trained side by side when the last job has ended, as `simcse report` does.
 
     The exit status is 1 if a job has no results, or could not measure all it should.
     """
@@ -43,7 +43,7 @@ class SweepTable(Callback):
             for table in sweep_tables(grouped(sweep)):
                 show(table.printed())
         if sweeps:
-            print(f"figure and files: python -m simcse_pl.report {config.hydra.sweep.dir}")
+            print(f"figure and files: simcse report {config.hydra.sweep.dir}")
         exit_if_jobs_failed(folder)
         if any(run.failed for sweep in sweeps for run in sweep.runs):
             raise SystemExit(1)

@@ -288,11 +288,11 @@ def test_the_command(tmp_path, run_command):
     source = snli(tmp_path / "train.jsonl", PAIRS)
     other = anli(tmp_path / "anli.jsonl", [(BOAT, "They sleep.", "contradiction")])
     out = tmp_path / "out.csv"
-    done = run_command("-m", "simcse_pl.data.nli", "triplets", source, other, out, "--seed", "1")
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, out, "--seed", "1")
     assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "8", "1", "9"]
     assert done.stdout.endswith(f"\n3 rows in {out}\n")
     assert done.stderr == ""
     assert len(read_rows(out)) == 3
-    done = run_command("-m", "simcse_pl.data.nli", "triplets", source, other, status=2)
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, status=2)
     assert done.stderr == f"error: {other}: the file to write comes last, and its name should end in .csv\n"
     assert len(read_rows(out)) == 3

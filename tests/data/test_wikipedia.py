@@ -106,9 +106,9 @@ def test_the_sample_is_extracted_once(tmp_path, monkeypatch):
 
 def test_the_command(tmp_path, run_command):
     (tmp_path / "frwiki.xml").write_bytes(dump(("0", FRENCH)))
-    done = run_command("-m", "simcse_pl.data.wikipedia", tmp_path / "frwiki.xml", tmp_path / "out.txt")
+    done = run_command("-m", "simcse_pl", "prepare", "wikipedia", tmp_path / "frwiki.xml", tmp_path / "out.txt")
     assert done.stdout == f"2 sentences of 1 articles in {tmp_path}/out.txt\n"
-    done = run_command("-m", "simcse_pl.data.wikipedia", tmp_path / "no.xml", tmp_path / "out.txt", status=2)
+    done = run_command("-m", "simcse_pl", "prepare", "wikipedia", tmp_path / "no.xml", tmp_path / "out.txt", status=2)
     assert done.stderr == f"error: no file {tmp_path}/no.xml\n"
 
 

@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -13,8 +14,6 @@ from simcse_pl.export.onnx import GRAPH_FILE, INT8_FILE, write_onnx
 from simcse_pl.postprocess.whitening import Whitening
 from tests.conftest import SENTENCES
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
 

@@ -21,7 +21,8 @@ SOME = torch.randn(200, 32, generator=torch.Generator().manual_seed(0)) @ torch.
 
 
 def of_the_library(folder):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers  # takes seconds
+
     model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     assert model.max_seq_length == 20
     return torch.as_tensor(model.encode(TEXTS, show_progress_bar=False))

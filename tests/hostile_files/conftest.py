@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.fuzz.tiny import encoder
+from tests.hostile_files.tiny import encoder
 
 
 @pytest.fixture(scope="session")

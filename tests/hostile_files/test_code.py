@@ -88,8 +88,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
         None,
     ),
     "an index's vectors": (lambda: index("vectors.safetensors", TORCH), "^index/vectors.safetensors is damaged"),
-    "an index's sentences": (lambda: index("sentences.json", PICKLE), "^index/sentences.json is damaged, or no JSON"),
-    "an index's checksums": (lambda: index("retrieval.json", PICKLE), "^index/retrieval.json is damaged, or no JSON"),
+    "an index's sentences": (lambda: index("index.json", PICKLE), "^index/index.json is damaged, or no JSON"),
     "a pickle beside an index": (lambda: index("index.faiss", PICKLE), None),
     "a post-processing": (lambda: postprocess("postprocess.safetensors", TORCH), "^model/postprocess.safetensors is d"),
     "a post-processing, npz": (lambda: postprocess("postprocess.safetensors", NPZ), "^model/postprocess.safetensors"),
@@ -101,7 +100,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     **{
         f"options in YAML, {file}": (
             lambda file=file: run(file, YAML),
-            f"^{file} is damaged: .* could not determine",
+            f"^{file} is damaged: could not determine",
         )
         for file in ("0/config/overrides.yaml", "0/config/hydra.yaml", "0/config/config.yaml", "multirun.yaml")
     },
@@ -109,7 +108,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
         lambda: began_with(YAML),
         "^run/config/config.yaml .* could not determine",
     ),
-    "a config": (lambda: composed(YAML), "/main.yaml is damaged: line 1, column 1: could not determine"),
+    "a config": (lambda: composed(YAML), "^a config file is not valid YAML: could not determine"),
     "a run's config that builds": (
         lambda: began_with("seed: 1\nmodel: {_target_: pathlib.Path.touch, self: touched}"),
         "^run/config/config.yaml: model is no simcse_pl.encoder.SentenceEncoder.from_pretrained but pathlib.Path.touch",
@@ -158,11 +157,3 @@ CARELESS = {
 def test_a_careless_loader_would_run_them(loader, here):
     CARELESS[loader]()
     assert Path("touched").exists()
-
-
-def test_a_runs_config_tells_no_secret(here, monkeypatch):
-    """What it refers to would stand in the line, and on the report's page."""
-    monkeypatch.setenv("HUB_TOKEN", "planted-5ecret")
-    with pytest.raises(UserError, match="a config reads HUB_TOKEN of the environment: it may be a secret") as error:
-        began_with("seed: 1\nmodel: {_target_: x, name: '${oc.env:HUB_TOKEN}'}")
-    assert "5ecret" not in str(error.value)

@@ -22,12 +22,10 @@ from simcse_pl.postprocess.flow import Flow
 from simcse_pl.report.results import read
 from simcse_pl.word_vectors import WordVectors
 from tests.hostile_files.loaders import (
-    composed,
     dense,
     in_file,
     index,
     postprocess,
-    run,
     torch_bytes,
 )
 
@@ -129,8 +127,6 @@ TAKES_MEMORY = {
         lambda: in_file("enwiki.xml", entities().encode(), lambda name: extract(name, "out.txt")),
         "^enwiki.xml is cut short, or no Wikipedia dump: limit on input amplification factor",
     ),
-    "YAML": (lambda: run("multirun.yaml", aliases()), "^multirun.yaml is damaged: .* 10000 values by aliases"),
-    "a config": (lambda: composed(aliases()), "/main.yaml is damaged: .* 10000 values by aliases"),
     "JSON": (
         lambda: in_file("results.json", b"[" * 10**6 + b"]" * 10**6, read),
         "^results.json is damaged, or no JSON: maximum recursion depth",

@@ -128,7 +128,7 @@ def test_a_training_sweep_says_where_it_is_and_what_draws_it(write_sweep, job, c
     told = f"sweep in {folder}; with hydra.sweep.dir={folder} the same command goes on where this one stops\n"
     assert capsys.readouterr().out == told
     SweepTable().on_multirun_end(config)
-    assert capsys.readouterr().out.endswith(f"figure and files: python -m simcse_pl.report {folder}\n")
+    assert capsys.readouterr().out.endswith(f"figure and files: simcse report {folder}\n")
 
 
 def test_a_training_sweep_of_two_tables_has_both(write_sweep, job, capsys):

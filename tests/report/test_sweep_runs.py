@@ -130,7 +130,6 @@ def test_a_sweep_is_a_folder_of_numbered_folders_and_no_run(write_sweep, job, wr
         ),
         ("1/config/overrides.yaml", "- a: [", "1/config/overrides.yaml is damaged: "),
         ("multirun.yaml", "\t- {", "multirun.yaml is damaged: "),
-        ("multirun.yaml", "[" * 100_000, "multirun.yaml is damaged: 50 lists in each other"),
         ("1/config/hydra.yaml", '"0"', "1/config/hydra.yaml is damaged: AssertionError"),
         ("1/config/hydra.yaml", "a: ${", "1/config/hydra.yaml is damaged: "),
     ],

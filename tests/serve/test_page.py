@@ -3,16 +3,14 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("selenium")
-
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from simcse_pl.api import SimCSE
 from tests.conftest import SENTENCES, serving
+
+pytestmark = pytest.mark.browser
 
 HOSTILE = '<img src=x onerror="document.title=1"> & <b>bold</b>'
 CORPUS = [*SENTENCES, HOSTILE, "Ein Hund läuft 🐕"]
@@ -88,9 +86,9 @@ class Page:
 def expected(folders, corpus, query, top_k=10, threshold=None):
     columns = []
     for folder, pooling in zip(folders, ("mean", "cls"), strict=True):
-        simcse = SimCSE(folder, pooling, device="cpu")
+        simcse = SimCSE(folder, pooling=pooling, device="cpu")
         simcse.build_index(corpus)
-        columns.append(simcse.search(query, top_k, threshold))
+        columns.append(simcse.search(query, threshold=threshold, top_k=top_k))
     return columns
 
 

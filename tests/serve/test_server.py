@@ -2,8 +2,6 @@ import socket
 
 import pytest
 
-pytest.importorskip("uvicorn")
-
 from simcse_pl.errors import UserError
 from simcse_pl.serve.server import address, host_names, is_loopback, listen
 

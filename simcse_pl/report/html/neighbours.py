@@ -15,7 +15,6 @@ from simcse_pl.data.readers import read_sentences
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.front_door.trust import keep_secrets
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
@@ -113,7 +112,6 @@ def encoder_before_training(job: Job) -> SentenceEncoder:
         UserError: the config is missing, damaged or of another kind of model, or its checkpoint cannot be loaded.
     """
     file = job.folder / "config" / "config.yaml"
-    keep_secrets()
     try:
         config = with_row(_config(file))
         for name, value in (job.run.trial.values if job.run and job.run.trial else {}).items():

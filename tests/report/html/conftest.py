@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from simcse_pl.cli.report import write_page
 from simcse_pl.loggers import CurvesLogger
-from simcse_pl.report.html.command import write_report
 
 _PATIENCE = 60  # seconds
 
@@ -123,12 +123,11 @@ class Page:
 @pytest.fixture
 def open_page(browser, tmp_path):
     """Write the page of some folders and open it; in the end no script had an error and nothing asked the network."""
-    pytest.importorskip("plotly")
     pages = []
 
     def open_(*folders, labels=None, sentences=None):
         file = tmp_path / "page.html"
-        write_report([str(folder) for folder in folders], labels, str(file), sentences)
+        write_page([str(folder) for folder in folders], labels, str(file), sentences)
         pages.append(Page(browser, file))
         return pages[-1]
 

@@ -12,7 +12,7 @@ from simcse_pl.report.html.runs import read_runs
 from simcse_pl.sentence_index import Neighbour
 from tests.report.html.conftest import Page, loss
 
-pytest.importorskip("plotly")
+pytestmark = pytest.mark.browser
 
 
 def traces(page, metric):

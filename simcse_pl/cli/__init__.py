@@ -1,0 +1,1 @@
+"""The `simcse` command: each module adds its arguments to a parser, and `run` takes what was parsed."""

