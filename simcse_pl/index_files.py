@@ -1,7 +1,9 @@
-"""The folder that an index of sentences is kept in: its sentences, its vectors, and their checksums."""
+"""Save an index of sentences in a folder, and read it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -10,81 +12,52 @@ from torch import Tensor
 from simcse_pl.encoder_files import read_weights
 from simcse_pl.errors import UserError
 from simcse_pl.files import read_json, sha256_of, written_whole
-from simcse_pl.vector_index import VectorIndex, exact, of_clusters, parts
 
 VECTORS_FILE = "vectors.safetensors"
-SENTENCES_FILE = "sentences.json"
-SETTINGS_FILE = "retrieval.json"
+SETTINGS_FILE = "index.json"
 
 
-def write_index(folder: str | Path, sentences: list[str], index: VectorIndex) -> None:
-    """Write all files, each whole before it is moved to its place, the checksums last.
-
-    An inverted file is kept as its vectors and centroids, and put together again by `read_index`: what FAISS writes, it
-    reads without asking whether it is so, and a folder may come from a stranger.
+def write_index(folder: str | Path, sentences: list[str], vectors: Tensor, settings: Mapping[str, Any]) -> None:
+    """Write both files atomically, the settings last.
 
     Args:
-        folder: made if it is not there; an index that is in it gives way.
-        sentences: vector i of the index is sentence i's.
-        index: one of `vector_index`.
+        folder: created if it does not exist; an index in it is replaced.
+        sentences: one for each row of `vectors`.
+        vectors: [n, dim] float32.
+        settings: of the encoder.
     """
     with written_whole(folder, last=SETTINGS_FILE) as new:
-        save_file({name: torch.from_numpy(part) for name, part in parts(index).items()}, new / VECTORS_FILE)
-        (new / SENTENCES_FILE).write_text(json.dumps(sentences, ensure_ascii=False), encoding="utf-8")
-        checksums = {path.name: sha256_of(path) for path in sorted(new.iterdir())}
-        (new / SETTINGS_FILE).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
+        save_file({"vectors": vectors}, new / VECTORS_FILE)
+        index = {"encoder": settings, "vectors_sha256": sha256_of(new / VECTORS_FILE), "sentences": sentences}
+        (new / SETTINGS_FILE).write_text(json.dumps(index, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def read_index(folder: str | Path) -> tuple[list[str], VectorIndex]:
-    """The sentences and the index of a folder.
+def read_index(folder: str | Path) -> tuple[list[str], Tensor, dict[str, Any]]:
+    """Return the sentences, their vectors and the encoder's settings.
 
     Raises:
-        UserError: files that are missing, damaged or from different savings; an inverted file where FAISS is not
-            installed.
+        UserError: a file is missing or damaged, or the two files come from different indexes.
     """
-    folder = Path(folder)
-    checksums = _checksums(folder)
-    for file, checksum in checksums.items():
-        if not (folder / file).is_file():
-            raise UserError(f"{folder}: {file} is missing; build the index again")
-        if sha256_of(folder / file) != checksum:
-            raise UserError(f"{folder}: {file} is damaged or of another index; build the index again")
-    sentences, index = read_json(folder / SENTENCES_FILE), _read_vectors(folder)
-    texts = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
-    if not texts or not sentences or index.ntotal != len(sentences):
-        raise UserError(f"{folder} is damaged: its vectors and {SENTENCES_FILE} do not belong together")
-    return sentences, index
-
-
-def _read_vectors(folder: Path) -> VectorIndex:
-    tensors = read_weights(folder / VECTORS_FILE)
-    match tensors:
-        case {"vectors": vectors} if _is_table(vectors) and len(tensors) == 1:
-            return exact(vectors.numpy())
-        case {"vectors": vectors, "centroids": centroids, "probes": probes} if (
-            _is_table(vectors)
-            and _is_table(centroids)
-            and centroids.shape[1] == vectors.shape[1]
-            and probes.shape == (1,)
-            and probes.dtype == torch.int64
-            and 1 <= probes.item() <= len(centroids)
+    path, settings_path = Path(folder) / VECTORS_FILE, Path(folder) / SETTINGS_FILE
+    if not settings_path.is_file():
+        raise UserError(f"{folder} holds no index: {SETTINGS_FILE} is missing")
+    match read_json(settings_path):
+        case {"encoder": dict(settings), "vectors_sha256": str(checksum), "sentences": [_, *_] as sentences} if all(
+            isinstance(sentence, str) for sentence in sentences
         ):
-            return of_clusters(vectors.numpy(), centroids.numpy(), int(probes))
+            if not path.is_file():
+                raise UserError(f"{folder}: {VECTORS_FILE} is missing; build the index again")
+            vectors = read_weights(path).get("vectors", torch.empty(0))
+            if sha256_of(path) != checksum:
+                raise UserError(f"{path} is damaged or of another index; build the index again")
+            if _are_rows(vectors, len(sentences)):
+                return sentences, vectors, settings
+            raise UserError(f"{path} is damaged: it must hold `vectors` [{len(sentences)}, dim] float32")
     raise UserError(
-        f"{folder} is damaged: {VECTORS_FILE} must hold `vectors`, [n, dim] float32, "
-        "and of an inverted file `centroids` [lists, dim] and `probes`"
+        f"{settings_path} is damaged: it must hold encoder, vectors_sha256 and sentences; build the index again"
     )
 
 
-def _is_table(tensor: Tensor) -> bool:
-    return tensor.dim() == 2 and tensor.numel() > 0 and tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    path = folder / SETTINGS_FILE
-    if not path.is_file():
-        raise UserError(f"{folder} holds no index: {SETTINGS_FILE} is missing")
-    checksums = read_json(path)
-    if not isinstance(checksums, dict) or checksums.keys() != {VECTORS_FILE, SENTENCES_FILE}:
-        raise UserError(f"{path} is damaged: it must hold the checksums of an index's files; build the index again")
-    return checksums
+def _are_rows(vectors: Tensor, count: int) -> bool:
+    rows = vectors.dim() == 2 and len(vectors) == count and vectors.dtype == torch.float32
+    return rows and bool(vectors.isfinite().all())

@@ -11,22 +11,27 @@ _NAME = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(
 _POOLER = ("pooler.dense.weight", "pooler.dense.bias")
 
 
-def read_released(source: str) -> Saved | None:
-    """How a released checkpoint encodes; None where the name is none of theirs.
+def read_released(source: str, pooler: str | None = None) -> Saved | None:
+    """Return how a checkpoint of the released code encodes; None for another name, unless `pooler` is given.
 
     The unsupervised ones leave their projection head aside at test time; the supervised ones keep it, and have it where
     BERT has its pooler (section 6.3 and Table 6 of the paper).
 
     Args:
         source: a hub repository, such as `princeton-nlp/sup-simcse-roberta-large`, or a folder of that name.
+        pooler: `cls` (with BERT's pooler) or `cls_before_pooler`, the released code's names; None to tell by the name.
 
     Raises:
-        UserError: the weights of the head are missing or damaged.
+        UserError: an unknown pooler, or the weights of the head are missing or damaged.
     """
-    released = _NAME.fullmatch(source)
-    if released is None or find_file(source, "config.json") is None:
-        return None
-    if released[1] == "unsup":
+    if pooler is None:
+        released = _NAME.fullmatch(source)
+        if released is None or find_file(source, "config.json") is None:
+            return None
+        pooler = "cls_before_pooler" if released[1] == "unsup" else "cls"
+    if pooler not in ("cls", "cls_before_pooler"):
+        raise UserError(f"pooler={pooler}: choose cls or cls_before_pooler")
+    if pooler == "cls_before_pooler":
         return Saved(Settings("cls"))
     return Saved(Settings("cls", "mlp"), _head_weights(source))
 

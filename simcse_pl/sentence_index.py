@@ -1,8 +1,8 @@
-"""An index of sentences, searched for those nearest to a query by cosine similarity."""
+"""Search sentences by the cosine similarity of their vectors with a query's."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,32 +11,31 @@ from simcse_pl.directions import directions
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.index_files import read_index, write_index
-from simcse_pl.vector_index import VectorIndex, exact, inverted_file, need_faiss
 
-KINDS = ("exact", "ivf")
 _SENTENCES_AT_A_TIME = 16384
-_SAME = 0.999  # cosine of a sentence's vector with itself, with room for half precision
-_DIGITS = 6  # of the similarities that put neighbours in order: further ones are rounding
+_NUMBERS_AT_A_TIME = 1 << 26  # 256 MB in float32
+_SAME = 0.05  # distance of a sentence's two vectors, in float32 and in half precision: a cosine above 0.998
+_DIGITS = 6  # of a similarity: float32 rounds the seventh
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    """A sentence of the corpus, and its cosine similarity with the query, in [-1, 1]."""
+class Neighbour(NamedTuple):
+    """A sentence of the corpus and its cosine similarity with the query, rounded to 6 digits."""
 
     sentence: str
     similarity: float
 
-    def __iter__(self) -> Iterator[str | float]:
-        return iter((self.sentence, self.similarity))
-
 
 class SentenceIndex:
-    """Distinct sentences and an index of their normalized vectors, in the same order.
+    """Distinct sentences and their normalized vectors.
+
+    Exact search is a product of matrices in torch, with or without FAISS, so that ties have one order.
 
     Args:
-        encode: sentences to vectors [n, dim]; for queries, the one that made the index.
+        encode: returns vectors [n, dim] of sentences; the queries are encoded with it.
         sentences: distinct.
-        index: by inner product; vector i of it is sentence i's, of length 1.
+        vectors: [n, dim] float32 on the CPU, of length 1; row i is the vector of sentence i.
+        cells: where given, FAISS clusters the vectors into `cells[0]` cells, and a query is compared with the vectors
+            of the nearest `cells[1]` cells only, which is faster and may miss neighbours.
 
     Example:
         >>> index = SentenceIndex.build(encode, captions)
@@ -44,76 +43,50 @@ class SentenceIndex:
         >>> index.save("captions")
     """
 
-    def __init__(self, encode: Encode, sentences: Sequence[str], index: VectorIndex) -> None:
+    def __init__(
+        self, encode: Encode, sentences: Sequence[str], vectors: Tensor, cells: tuple[int, int] | None = None
+    ) -> None:
         self.encode = encode
         self.sentences = list(sentences)
-        self.index = index
+        self.vectors = vectors
+        self.cells = cells
+        self._faiss: Any = None  # made by the first search: FAISS brings an OpenMP of its own
 
     def __len__(self) -> int:
         return len(self.sentences)
 
-    @property
-    def kind(self) -> str:
-        """`exact` or `ivf`."""
-        return "ivf" if hasattr(self.index, "nlist") else "exact"
-
     @classmethod
-    def build(
-        cls,
-        encode: Encode,
-        sentences: Sequence[str],
-        kind: str = "exact",
-        lists: int | None = None,
-        probes: int | None = None,
-    ) -> "SentenceIndex":
-        """Encode every distinct sentence once, and index it. The same vectors give the same index.
+    def build(cls, encode: Encode, sentences: Sequence[str], cells: tuple[int, int] | None = None) -> "SentenceIndex":
+        """Encode every distinct sentence once.
 
         Args:
-            encode: sentences to vectors [n, dim], each vector its sentence's alone: it is called with some
-                thousands of sentences at a time, and later with the queries.
-            sentences: the corpus, with or without repetitions.
-            kind: `exact` compares a query with every sentence; `ivf` (an inverted file, for which FAISS must be
-                installed) with the sentences of the `probes` clusters nearest to it, which is faster and may miss
-                neighbours.
-            lists: clusters of `ivf`, found by k-means, no more than there are sentences; the square root of
-                the number of sentences where None.
-            probes: clusters that `ivf` searches for a query; a quarter of them where None.
+            encode: is called with at most 16,384 sentences at a time.
+            sentences: the corpus; repetitions are ignored.
+            cells: see the class.
 
         Raises:
-            UserError: no sentences, an unknown kind or one that needs FAISS, lists or probes out of range, or vectors
-                that are not finite.
+            UserError: there are no sentences, or a vector is not finite.
         """
-        if kind not in KINDS:
-            raise UserError(f"retrieval index {kind}: choose one of {', '.join(KINDS)}")
-        if kind == "ivf":
-            need_faiss()
-        for name, value in (("lists", lists), ("probes", probes)):
-            if value is not None and value < 1:
-                raise UserError(f"retrieval {name}={value}: it must be at least 1")
         distinct = list(dict.fromkeys(_texts(sentences)))
         if not distinct:
             raise UserError("retrieval: the corpus has no sentences")
-        vectors = _unit_vectors(encode, distinct).numpy()
-        index: VectorIndex = exact(vectors) if kind == "exact" else inverted_file(vectors, lists, probes)
-        return cls(encode, distinct, index)
+        return cls(encode, distinct, _unit_vectors(encode, distinct), cells)
 
     def add(self, sentences: Sequence[str]) -> int:
-        """Encode and index what is not there yet; an inverted file keeps the clusters that it was built with.
-
-        Args:
-            sentences: with or without repetitions, and with or without what is there.
+        """Encode and append the sentences that the index does not have.
 
         Returns:
-            How many were new.
+            The number of new sentences.
 
         Raises:
-            UserError: as from `build`, or vectors that do not fit the index.
+            UserError: a vector is not finite, or does not have the width of the index.
         """
         known = set(self.sentences)
         new = [sentence for sentence in dict.fromkeys(_texts(sentences)) if sentence not in known]
         if new:
-            self.index.add(self._fitting(_unit_vectors(self.encode, new)).numpy())
+            self.vectors = torch.cat([self.vectors, self._encoded(new)])
             self.sentences += new
+            self._faiss = None
         return len(new)
 
     def search(
@@ -123,19 +96,19 @@ class SentenceIndex:
         threshold: float | None = None,
         leave_out_equal: bool = False,
     ) -> list[list[Neighbour]]:
-        """The nearest sentences to every query, the nearest first, equally near ones in the order of the corpus.
+        """Return the nearest sentences of every query, ordered by similarity and then by their place in the corpus.
 
         A zero vector has similarity 0 with everything.
 
         Args:
-            queries: any number of sentences, none included.
-            count: the most neighbours of a query; fewer where the corpus, or the clusters searched, hold no more.
-            threshold: the least similarity that a neighbour has; any where None.
-            leave_out_equal: leave out a sentence that is equal to the query, as in Table 8.
+            queries: a list, which may be empty.
+            count: neighbours of a query at most.
+            threshold: the lowest similarity to return; None for any.
+            leave_out_equal: omit a sentence that equals the query, as Table 8 does.
 
         Raises:
-            UserError: `queries` is one string, `count` is below 1, `threshold` is no cosine, or the queries' vectors do
-                not fit the index.
+            UserError: `queries` is a string, `count` is below 1, `threshold` is not in [-1, 1], or the encoder's
+                vectors do not have the width of the index.
         """
         if count < 1:
             raise UserError(f"retrieval count={count}: it must be at least 1")
@@ -143,63 +116,101 @@ class SentenceIndex:
             raise UserError(f"threshold={threshold}: it must be from -1 to 1, as cosines are")
         if not _texts(queries):
             return []
-        vectors = self._fitting(_unit_vectors(self.encode, list(queries)))
+        vectors = self._encoded(list(queries))
         most = min(count + leave_out_equal, len(self))
-        found = (part.tolist() for part in self.index.search(vectors.numpy(), most))
+        candidates = self._in_cells(vectors, most) if self.cells else self._nearest(vectors, most)
         return [
             [
                 neighbour
-                for neighbour in self._neighbours(similarities, places)
+                for neighbour in self._ordered(vector, places)
                 if (threshold is None or neighbour.similarity >= threshold)
                 and not (leave_out_equal and neighbour.sentence == query)
             ][:count]
-            for query, similarities, places in zip(queries, *found, strict=True)
+            for query, vector, places in zip(queries, vectors, candidates, strict=True)
         ]
 
-    def _neighbours(self, similarities: list[float], places: list[int]) -> list[Neighbour]:
-        near = [one for one in zip(similarities, places, strict=True) if one[1] >= 0]  # -1: the clusters hold no more
-        near.sort(key=lambda one: (-round(one[0], _DIGITS), one[1]))
-        return [Neighbour(self.sentences[place], min(max(similarity, -1.0), 1.0)) for similarity, place in near]
+    def _nearest(self, queries: Tensor, count: int) -> Iterator[Tensor]:
+        """Yield the places of a query's nearest sentences, with all that tie with the last of them."""
+        for part in queries.split(max(1, _NUMBERS_AT_A_TIME // len(self))):
+            similarities = part @ self.vectors.T
+            least = similarities.topk(count).values[:, -1:] - 2 * 10**-_DIGITS
+            yield from (near.nonzero()[:, 0] for near in similarities >= least)
 
-    def _fitting(self, vectors: Tensor) -> Tensor:
-        if vectors.shape[1] != self.index.d:
+    def _in_cells(self, queries: Tensor, count: int) -> Iterator[Tensor]:
+        if self._faiss is None:
+            import faiss
+
+            assert self.cells
+            (n, dim), (cells, searched) = self.vectors.shape, self.cells
+            index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, min(cells, n), faiss.METRIC_INNER_PRODUCT)
+            index.cp.min_points_per_centroid = 1  # or FAISS warns of small cells
+            index.train(self.vectors.numpy())
+            index.add(self.vectors.numpy())
+            index.nprobe = searched
+            self._faiss = index
+        for places in torch.from_numpy(self._faiss.search(queries.numpy(), count)[1]):
+            yield places[places >= 0].sort().values  # -1: the cells hold fewer
+
+    def _ordered(self, query: Tensor, places: Tensor) -> Iterator[Neighbour]:
+        """Yield the sentences at ascending places, the most similar first.
+
+        Float64 makes ties of equal vectors, which a product of matrices in float32 may round differently.
+        """
+        parts = places.split(max(1, _NUMBERS_AT_A_TIME // len(query)))
+        products = torch.cat([(self.vectors[part].double() * query.double()).sum(dim=1) for part in parts])
+        similarities = products.round(decimals=_DIGITS).clamp(-1, 1)
+        order = similarities.argsort(descending=True, stable=True)
+        for place, similarity in zip(places[order].tolist(), similarities[order].tolist(), strict=True):
+            yield Neighbour(self.sentences[place], similarity)
+
+    def _encoded(self, sentences: list[str]) -> Tensor:
+        vectors = _unit_vectors(self.encode, sentences)
+        if vectors.shape[1] != self.vectors.shape[1]:
             raise UserError(
-                f"the index holds vectors of {self.index.d} dimensions and the encoder gives {vectors.shape[1]}: "
-                "use the encoder that made it"
+                f"the index holds vectors of {self.vectors.shape[1]} dimensions and the encoder gives "
+                f"{vectors.shape[1]}: use the encoder that made it"
             )
         return vectors
 
-    def save(self, folder: str | Path) -> None:
-        """Write everything but the encoder, each file whole before it is moved to its place."""
-        write_index(folder, self.sentences, self.index)
+    def save(self, folder: str | Path, settings: Mapping[str, Any] | None = None) -> None:
+        """Write the sentences, the vectors and the encoder's settings; `cells` are not saved.
+
+        Args:
+            folder: created if it does not exist; an index in it is replaced.
+            settings: of the encoder, which `load` compares.
+        """
+        write_index(folder, self.sentences, self.vectors, settings or {})
 
     @classmethod
-    def load(cls, folder: str | Path, encode: Encode) -> "SentenceIndex":
-        """What `save` wrote, without encoding its sentences anew.
+    def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any] | None = None) -> "SentenceIndex":
+        """Read what `save` wrote.
 
         Args:
             folder: as given to `save`.
-            encode: the encoder that made the index; its vector of the first sentence is compared.
+            encode: the encoder that made the index; it encodes the first and the longest sentence again.
+            settings: of this encoder; the name that it was loaded by may differ.
 
         Raises:
-            UserError: files that are missing, damaged or from different savings, an inverted file where FAISS is not
-                installed, or another encoder.
+            UserError: a file is missing or damaged, or the encoder or its settings differ from those of the index.
         """
-        loaded = cls(encode, *read_index(folder))
-        loaded._check_encoder(folder)
-        return loaded
-
-    def _check_encoder(self, folder: str | Path) -> None:
-        """An index and an encoder that did not make it give neighbours that mean nothing."""
-        vector = _unit_vectors(self.encode, self.sentences[:1])
-        if vector.shape[1] != self.index.d:
-            raise UserError(
-                f"{folder} holds vectors of {self.index.d} dimensions and the encoder gives {vector.shape[1]}: "
-                "it was made with another encoder"
-            )
-        similarities, _ = self.index.search(vector.numpy(), 1)
-        if vector.any() and float(similarities[0, 0]) < _SAME:
-            raise UserError(f"{folder} was made with another encoder: its first sentence has another vector")
+        sentences, vectors, made_with = read_index(folder)
+        settings = settings or made_with
+        for name, value in made_with.items():
+            if name != "encoder" and settings.get(name) != value:
+                raise UserError(
+                    f"{folder} was made with {name}={value}, and the encoder has {name}={settings.get(name)}: "
+                    "load the encoder with the same settings, or build the index again"
+                )
+        index = cls(encode, sentences, vectors)
+        places = [0, max(range(len(sentences)), key=lambda place: len(sentences[place]))]
+        again = index._encoded([sentences[place] for place in places])
+        for place, distance in zip(places, torch.linalg.vector_norm(again - vectors[places], dim=1), strict=True):
+            if distance > _SAME:
+                raise UserError(
+                    f"{folder} was made with another encoder or other settings: the vector of "
+                    f"{sentences[place][:40]!r} differs; build the index again"
+                )
+        return index
 
 
 def _texts(sentences: Sequence[str]) -> Sequence[str]:
@@ -209,7 +220,7 @@ def _texts(sentences: Sequence[str]) -> Sequence[str]:
 
 
 def _unit_vectors(encode: Encode, sentences: list[str]) -> Tensor:
-    """[n, dim] float32 on the CPU, filled part by part so that the vectors are in memory once."""
+    """Return [n, dim] float32 on the CPU, filled part by part so that the vectors are in memory once."""
     vectors = torch.empty(0)
     for start in range(0, len(sentences), _SENTENCES_AT_A_TIME):
         part = directions(encode(sentences[start : start + _SENTENCES_AT_A_TIME]).float().cpu())

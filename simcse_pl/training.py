@@ -106,13 +106,17 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
 
 
 def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
-    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`."""
+    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`.
+
+    The classifier of `transfer` is there only where a transfer task is.
+    """
     asked = [task.name for task in suite.sts]
     return {
         "sts": {task.task: task.all.spearman for task in measured.sts if task.task in asked},
         "transfer": {task.task: task.accuracy for task in measured.transfer},
         "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
         "failed": measured.failed,
+        **({"transfer_classifier": suite.classifier} if measured.transfer else {}),
     }
 
 

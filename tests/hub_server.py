@@ -32,7 +32,7 @@ class _Requests(BaseHTTPRequestHandler):
         hub.asked.append((self.command, path, self.headers.get("Authorization")))
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = hub.fault if hub.where in path and path != "/" else ""
-        if fault == "never" or hub.fault == "dead":
+        if hub.fault == "dead":
             hub.over.wait()
         elif fault.isdigit():
             self._send(int(fault), b"{}", body)
@@ -79,8 +79,6 @@ class _Requests(BaseHTTPRequestHandler):
             return
         content = place.read_bytes()
         headers = _file_headers(content)
-        if fault == "wrong":
-            content = bytes(len(content))
         self._send(200, content, body, cut=fault == "cut", **headers)
 
     def _send(self, status: int, content: bytes, body: bool, cut: bool = False, **headers: str) -> None:
@@ -106,8 +104,8 @@ class Hub(ThreadingHTTPServer):
 
     Attributes:
         repositories: by their names.
-        fault: what it does in the place of an answer: a status; `never` answer, `dead` not even for its own address;
-            `loop` of redirects; `html` for a file; `cut` half-way; `wrong` content; nothing where empty.
+        fault: what it does in the place of an answer: a status; `dead` does not answer; `loop` of redirects; `html` for
+            a file; `cut` half-way; nothing where empty.
         where: what is in the path that it does so for.
         asked: for each request its method, path and authorization.
     """

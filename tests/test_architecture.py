@@ -64,6 +64,11 @@ def test_only_the_entry_point_imports_the_commands():
     assert all(name.startswith("simcse_pl.cli") for name in commands)
 
 
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_commands_register_the_resolvers_without_hydras_callbacks(command):
+    assert "simcse_pl.resolvers" in reached_from(f"simcse_pl.cli.{command}")
+
+
 def test_every_file_and_room_is_on_the_map():
     page = (ROOT / "docs" / "architecture.md").read_text()
     rooms = page.partition("## The rooms")[2].partition("\n## ")[0]

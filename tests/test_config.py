@@ -70,6 +70,12 @@ def test_recipes_and_settings_are_those_of_table_a1(recipe, how):
     assert config.model.pooling == "cls"
     assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
     assert config.data.train.endswith({"sup": "nli_for_simcse.csv", "unsup": "wiki1m_for_simcse.txt"}[setting])
+    assert config.data.validation == ["senteval", "hub"]  # never the sample in place of STS-B
+
+
+@pytest.mark.parametrize(("setting", "head"), [("unsupervised", "mlp_train_only"), ("supervised", "mlp")])
+def test_a_setting_brings_its_head_for_any_encoder(setting, head):
+    assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
 
 
 def test_the_recipe_for_2_cores():
@@ -99,7 +105,7 @@ def test_every_file_says_what_it_is():
 def test_model_options_are_the_encoders_arguments():
     own = yaml.safe_load((CONF / "model" / "checkpoint.yaml").read_text()).keys() - {"_target_"}
     code = SentenceEncoder.from_pretrained.__func__.__code__
-    assert own == set(code.co_varnames[1 : code.co_argcount])
+    assert own == set(code.co_varnames[1 : code.co_argcount]) - {"pooler"}  # for the released tool's interface
 
 
 def test_pins_satisfy_the_package():

@@ -184,8 +184,9 @@ def test_an_evaluation_goes_into_the_run_that_trained_the_encoder(encoder, tmp_p
     assert (run.started.run_id == trained.started.run_id) == belongs and len(own) == (not belongs)
     assert run.started.project == ("mine" if belongs else "other")
     assert run.table("evaluation/sts")["data"] == [["small", 50.0, 75.0, 62.5]]
-    assert run.table("evaluation/transfer") == {"columns": ["encoder", "MR"], "data": [["small", 62.5]]}
-    scores = {"evaluation/STS12 test": 0.5, "evaluation/STS-B test": 0.75, "evaluation/MR": 0.625}
+    transfer = {"columns": ["encoder", "classifier", "MR"], "data": [["small", "scikit-learn", 62.5]]}
+    assert run.table("evaluation/transfer") == transfer
+    scores = {"evaluation/STS12 test": 0.5, "evaluation/STS-B test": 0.75, "evaluation/MR (scikit-learn)": 0.625}
     assert {name: run.summary[name] for name in scores} == scores
     assert run.config["evaluation"] == {"encoder": encoder, "pooling": "cls"}
     folder = tmp_path / ("run" if belongs else "evaluation")
@@ -205,8 +206,8 @@ def test_the_summary_tells_splits_and_post_processings_apart(tmp_path):
         "evaluation/STS-B test": 0.75,
         "evaluation/STS-B dev": 0.8,
         "evaluation/STS-B test, whitening (target)": 0.6,
-        "evaluation/MR": 0.8,
-        "evaluation/MR, whitening (target)": 0.6,
+        "evaluation/MR (scikit-learn)": 0.8,
+        "evaluation/MR (scikit-learn), whitening (target)": 0.6,
     }
 
 

@@ -25,17 +25,20 @@ from tests.conftest import ROOT
 from tests.test_config import composed
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-OTHERS = ("wandb", "curl", "coverage", "printf", "mkdir", "mutmut")  # programs that are not the project's
-PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join(('python', 'make', 'pip', 'torchrun', 'sbatch', *OTHERS))}) ")
+OWN = ("python", "simcse", "make", "pip", "torchrun", "sbatch")
+OTHERS = ("wandb", "curl", "mutmut")  # programs that are not the project's
+PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join((*OWN, *OTHERS))}) (?!=)")
 GIVEN_TO = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,)}
 
 
 def lines_of(page):
     """Its indented lines, each with what goes on after a backslash, and the whole commands within its sentences."""
     text = page.read_text().replace("\\\n", " ")
-    inline = [line.replace("\n", " ") for line in re.findall(r"(?<!`)`(python [^`]*)`", text)]
+    inline = [line.replace("\n", " ") for line in re.findall(r"(?<!`)`((?:python|simcse) [^`]*)`", text)]
     whole = [
-        line for line in inline if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python -m( simcse_pl \w+)?$", line)
+        line
+        for line in inline
+        if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|\w+\.py)$|^simcse \w+( nli| wikipedia)?$", line)
     ]
     return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
 
@@ -52,7 +55,16 @@ def commands_of(page):
             yield ["python", *words[words.index("train.py") :]] if "train.py" in words else words
 
 
-COMMANDS = [pytest.param(words, id=f"{page.name}: {' '.join(words)}") for page in PAGES for words in commands_of(page)]
+def marks_of(words):
+    """Ray is too large for the tests' environment."""
+    return [pytest.mark.by_hand] if any("launcher=ray" in word for word in words) else []
+
+
+COMMANDS = [
+    pytest.param(words, id=f"{page.name}: {' '.join(words)}", marks=marks_of(words))
+    for page in PAGES
+    for words in commands_of(page)
+]
 
 
 def jobs_of(overrides):
@@ -87,12 +99,14 @@ def parses(module, arguments, monkeypatch):
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_is_taken(words, monkeypatch):
     match words:
-        case ["python", ("train.py" | "evaluate.py") as door, *options]:
-            if any("ray" in option for option in options):
-                pytest.importorskip("hydra_plugins.hydra_ray_launcher")
-            if any("submitit" in option for option in options):
-                pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-            name = door.removesuffix(".py")
+        case ["python", ("train.py" | "evaluate.py") as name, *options] | [
+            "simcse",
+            ("train" | "evaluate") as name,
+            *options,
+        ]:
+            name = name.removesuffix(".py")
+            if "--config-dir" in options:
+                return  # the user's own configs
             sweeps = "-m" in options
             options = [option for option in options if option != "-m"]
             for job in jobs_of(options) if sweeps else [options]:
@@ -101,17 +115,17 @@ def test_a_command_is_taken(words, monkeypatch):
             paths = [argument for argument in arguments if argument.startswith("tests")]
             assert all((ROOT / path).exists() for path in paths)
         case ["python", "-m", module, *arguments]:
-            if module.startswith("benchmarks"):
-                pytest.importorskip("sentence_transformers")
-            if module == "tests.fuzz":
-                pytest.importorskip("atheris")
             parses(module, arguments, monkeypatch)
+        case ["simcse", *arguments]:
+            parses("simcse_pl", arguments, monkeypatch)
         case ["make", target]:
             assert target in re.search(r"\.PHONY: (.*)", (ROOT / "Makefile").read_text())[1].split()
         case ["pip", "install", *what]:
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             for extra in filter(None, (re.fullmatch(r"\.\[(\w+)\]", one) for one in what)):
                 assert extra[1] in extras
+        case ["pip", "wheel", *_]:
+            return  # .ci/run builds it
         case _:
             assert words[0] in OTHERS
 
@@ -138,6 +152,12 @@ def test_links_lead_somewhere(page):
         assert target.exists(), link
         headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE) if heading else []
         assert not heading or heading in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def test_the_page_of_options_is_that_of_the_configs():
+    """Write it anew with `python docs/options.py`."""
+    page = runpy.run_path(str(ROOT / "docs" / "options.py"))["page"]
+    assert (ROOT / "docs" / "options.md").read_text() == page()
 
 
 def section(title):
@@ -171,7 +191,7 @@ def in_folder(tmp_path):
 
     def put(words):
         words = [names.sub(lambda found: f"{tmp_path}/{found[0]}", word) for word in words]
-        if not words[0].endswith(".py"):
+        if not words[0].endswith(".py"):  # of the others only train and evaluate take Hydra's options
             return words
         words += ["trainer.max_steps=2", "logger=csv", "data.limit=40", "model.num_layers=1"] * (words[0] == "train.py")
         given = any(word.startswith("hydra.run.dir=") for word in words) or "-m" in words
@@ -185,12 +205,15 @@ def test_recipes_run_as_they_stand(in_folder, run_command, tmp_path, monkeypatch
     """One behind the other, as they use what those before have trained; two steps of each training."""
     ran = 0
     for title in re.findall(r"^## (.*)$", (ROOT / "docs" / "recipes.md").read_text(), flags=re.MULTILINE):
-        for line in re.findall(r"^    (python .*)$", section(title).replace("\\\n", " "), flags=re.MULTILINE):
+        text = section(title).replace("\\\n", " ")
+        for line in re.findall(r"^    ((?:python|simcse) (?!=).*)$", text, flags=re.MULTILINE):
             if not ELSEWHERE.search(line):
-                run_command(*in_folder(shlex.split(line, comments=True)[1:]))
+                program, *words = shlex.split(line, comments=True)
+                run_command(*["-m", "simcse_pl"] * (program == "simcse"), *in_folder(words))
                 ran += 1
     assert ran >= 15
-    snippet = "\n".join(re.findall(r"^    ((?:from|simcse).*)$", section("Use what was trained"), flags=re.MULTILINE))
+    text = section("Use what was trained")
+    snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", text, flags=re.MULTILINE))
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(snippet, names)

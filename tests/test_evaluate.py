@@ -138,7 +138,7 @@ def test_the_sample_where_there_is_no_bundle(evaluate, tmp_path, make_model):
     assert not done.stderr.strip() and f"results  {folder}\n" in done.stdout
     results = results_of(folder)
     assert_same(results, measured(partial(encoder.encode, bf16=True), load_suite(["sts", "geometry"], None, "dev")))
-    assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev")
+    assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev and test")
     assert (results["label"], results["encoder"]) == ("mine", f"{tmp_path}/encoder")
     assert (results["paper"], results["retrieval"]) == (None, None)
     assert (results["settings"]["split"], results["settings"]["bf16"]) == ("dev", True)
@@ -299,7 +299,7 @@ def test_what_retrieval_cannot_do_costs_no_other_score(mistake_in, word_vectors,
     Search(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
     search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
     stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
-    why = f"retrieval.folder: {folder} holds an index of another corpus or kind"
+    why = f"retrieval.folder: {folder} holds an index of another corpus"
     assert f"error: retrieval: {why}\n" in stderr and stderr.endswith("error: not measured: retrieval; all else was\n")
     results = results_of(tmp_path / "run")
     assert results["failed"] == {"retrieval": why} and results["retrieval"] is None

@@ -112,8 +112,11 @@ def some(places, count):
     return sorted({len(places) - round(k * len(places) / count) for k in range(count)} - {0})
 
 
+SLOW = ("encode npy", "encode jsonl", "index", "export")  # they write as the others do
+
+
 @pytest.mark.parametrize(
-    "name", ["train", "evaluate", "encode npy", "encode parquet", "encode jsonl", "index", "export"]
+    "name", ["train", "evaluate", "encode parquet", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 )
 def test_a_place_that_cannot_be_written_to_is_named_and_nothing_half_is_left(name, run, places, tmp_path):
     for number, place in enumerate(some(places(name), AT_A_TIME if name != "train" else 8)):

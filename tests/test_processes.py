@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from simcse_pl.processes import keep_to_rank_0s_folder
 from tests.conftest import ROOT, tiny
 from tests.test_resume import assert_same, everything_of
 
@@ -92,6 +93,7 @@ def given(sentences, make_model):
     return [*common, "data.batch_size=4", "data.validation=[sample]"]
 
 
+@pytest.mark.slow
 def test_a_sweep_on_two_processes_a_job_runs_them_all(start, given, tmp_path):
     """One that fails when its ranks have met, and one that trains, each with everything in its own folder."""
     sweep = tmp_path / "sweep"
@@ -119,7 +121,8 @@ def test_optuna_searches_on_two_processes_a_job(start, given, tmp_path):
         }
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
     """Ctrl-C, which a terminal sends to all of its processes, or the sweep's own process killed."""
     sweep = tmp_path / "sweep"
@@ -243,6 +246,10 @@ def test_two_ranks_that_are_told_and_killed_end_as_if_they_had_not_been(start, g
     assert_same(tmp_path / "stopped", everything_of(tmp_path / "whole"))
 
 
-def test_a_sweep_under_torchrun_is_refused(start):
-    status, stderr = start("train.py", "-m", "seed=1,2", RANK="1", WORLD_SIZE="2").end(100)
-    assert status == 2 and stderr == "error: a sweep starts the ranks of its jobs itself: leave torchrun out of it\n"
+def test_a_sweep_under_torchrun_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit, match="2"):
+        keep_to_rank_0s_folder()
+    assert capsys.readouterr().err == "error: a sweep starts the ranks of its jobs itself: leave torchrun out of it\n"

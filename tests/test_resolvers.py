@@ -1,22 +1,9 @@
 """What configs ask of the run itself; that the rows are the table's is in test_sweep.py."""
 
-import subprocess
-import sys
-
-import pytest
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from simcse_pl.resolvers import in_sweep, job_name, sweep_group
-from tests.conftest import ROOT
-
-
-@pytest.mark.parametrize("door", ["train", "evaluate"])
-def test_a_front_door_brings_them_by_itself(door):
-    """Not by Hydra's callbacks, which a user can leave out; the tests' own process has them already."""
-    names = ("job_name", "row_names", "sweep_group")
-    code = f"import {door}; from omegaconf import OmegaConf; assert all(map(OmegaConf.has_resolver, {names}))"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_run_alone_is_in_no_sweep(composed):

@@ -90,6 +90,7 @@ def test_told_to_stop_it_ends_as_if_it_had_not_been(forked, tmp_path):
         assert_same(tmp_path / folder, everything_of(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_in_wandb_it_goes_on_in_the_same_run(forked, tmp_path):
     """Killed after a checkpoint, told to stop, and then left alone; and once more in another folder."""
     first, other = ["resume=auto", "logger=wandb"], ["logger=wandb", f"resume={tmp_path}/run/checkpoints/last.ckpt"]

@@ -72,6 +72,7 @@ def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed):
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on_where_it_was(run_command, sentences, make_model, tmp_path):
     """After its first job, in the middle of its second; the rows that it ends with are the table's."""
     folder = tmp_path / "sweep"

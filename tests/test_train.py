@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from pathlib import Path
 
 import pandas
 import pytest
@@ -144,6 +143,7 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
     assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_does(train, sentences, make_model):
     """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
     common = ["data=text", f"data.train={sentences}", "model.dropout=0.0", "trainer.precision=32-true"]
@@ -213,9 +213,3 @@ def test_help_shows_groups_and_options(run_command):
         "seed: 42",
     ):
         assert expected in text
-
-
-def test_the_front_doors_stay_short():
-    root = Path(__file__).parent.parent
-    for door in ("train.py", "evaluate.py"):
-        assert len((root / door).read_text().splitlines()) < 120

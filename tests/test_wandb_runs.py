@@ -118,6 +118,7 @@ def test_a_run_that_is_told_to_stop_is_preempted_and_another_has_failed(tmp_path
     assert wandb.run is None, "the next job starts one of its own"
 
 
+@pytest.mark.slow
 def test_from_wandb_offline_to_the_dashboard(tmp_path):
     """With the real commands: a run that was killed and went on is one run on the server that it is synced to."""
     address_of_nobody, key = "http://127.0.0.1:9", "a" * 40
@@ -151,6 +152,7 @@ def test_from_wandb_offline_to_the_dashboard(tmp_path):
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.synced"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [False, True])
 def test_a_server_that_does_not_answer_or_no_more_does_not_lose_the_run(tmp_path, answers):
     """By variables that W&B has, its patience is two seconds and not thirty, and at the end not ten minutes."""

@@ -36,4 +36,4 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = encoder_of(arguments)
     with vector_writer(arguments.out, simcse.encoder.dim) as write:
         for part in in_parts(rows, "sentences encoded"):
-            write(part, simcse.encode(part, normalize=not arguments.no_normalize).numpy())
+            write(part, simcse.encode(part, return_numpy=True, normalize_to_unit=not arguments.no_normalize))

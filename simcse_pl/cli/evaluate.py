@@ -77,7 +77,8 @@ def read_suite(config: DictConfig) -> Suite:
     if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
         asked = "retrieval.queries are given" if config.retrieval.queries else "tasks is empty"
         raise UserError(f"{asked}, and there is no retrieval.corpus to search")
-    suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor)
+    how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
+    suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
     suite.search = instantiate(config.retrieval) if config.retrieval.corpus else None
     return suite
 

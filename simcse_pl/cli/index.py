@@ -7,7 +7,6 @@ from simcse_pl.cli.common import add_column, add_encoder, encoder_of
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.index_files import SETTINGS_FILE
-from simcse_pl.sentence_index import KINDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sentences", metavar="FILE", help=".txt, .csv, .tsv, .jsonl or .parquet; - is standard input")
     parser.add_argument("folder", metavar="FOLDER", help="where the index is kept")
     add_column(parser)
-    parser.add_argument("--kind", choices=KINDS, help="of a new index: ivf is faster and approximate (exact)")
     parser.add_argument("--add", action="store_true", help="to the index that is in the folder")
 
 
@@ -27,15 +25,13 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{folder} is a file: name a folder to keep the index in")
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{arguments.folder} holds an index: say --add to add to it, or name another folder")
-    if arguments.kind and arguments.add:
-        raise UserError("--kind: an index that is added to keeps its own")
     sentences = read_sentences(arguments.sentences, arguments.column)
     simcse = encoder_of(arguments)
     if arguments.add:
         simcse.load_index(arguments.folder)
         new = simcse.add_to_index(sentences)
     else:
-        simcse.build_index(sentences, kind=arguments.kind or "exact")
+        simcse.build_index(sentences)
     simcse.save_index(arguments.folder)
     count = len(simcse.index or ())
     if arguments.add:

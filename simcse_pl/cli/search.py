@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(arguments.corpus)
     else:
         simcse.build_index(corpus)
-    found = simcse.search(queries, arguments.top_k, arguments.threshold)
+    found = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
     rows = [
         {"query": query, "sentence": one.sentence, "similarity": round(one.similarity, 4)}
         for query, neighbours in zip(queries, found, strict=True)

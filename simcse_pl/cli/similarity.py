@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows = iterate_rows(arguments.pairs, columns)
     simcse = encoder_of(arguments)
     for part in in_parts((row for row, _ in with_warning(rows)), "pairs compared"):
-        first, second = (simcse.encode(list(side), normalize=False) for side in zip(*part, strict=True))
+        first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*part, strict=True))
         similarities = (directions(first.double()) * directions(second.double())).sum(dim=-1)
         for pair, similarity in zip(part, similarities.tolist(), strict=True):
             sys.stdout.write(json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))

@@ -75,7 +75,7 @@ def train(config: DictConfig) -> float:
         with written_whole(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(options)), encoding="utf-8")
-    suite = load_suite(config.test_tasks, config.senteval_dir)
+    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()  # data that cannot be used is told before anything is logged
     module.objective.check_rows(data.views, bool(data.labels))
     with closing_run():

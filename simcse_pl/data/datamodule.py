@@ -19,7 +19,7 @@ from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.distributed import rank, world_size
+from simcse_pl.distributed import is_first_process, rank, world_size
 from simcse_pl.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class SentenceDataModule(LightningDataModule):
         train: str | Path,
         columns: Sequence[int | str] | None = None,
         on_bad_row: str = "error",
-        header: bool = True,
+        header: bool | None = None,
         split: str = "train",
         label_column: int | str | None = None,
         limit: int | None = None,
@@ -97,11 +97,21 @@ class SentenceDataModule(LightningDataModule):
         self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
-        """Read everything, once; the trainer calls this on every rank."""
-        if self.rows is not None:
-            return
-        self.tasks = {split: load_stsb(self.validation, self.senteval_dir, split) for split in ("dev", "test")}
-        self.pairs = {split: self._tokenized(task.pairs) for split, task in self.tasks.items()}
+        """Read everything once; the trainer calls this on every rank.
+
+        Rank 0 loads STS-B. The other ranks receive it when the trainer calls, so that all of them validate on the same
+        pairs wherever these come from.
+        """
+        if not self.tasks and is_first_process():
+            self.tasks = load_stsb(self.validation, self.senteval_dir)
+        if self.trainer is not None:
+            self.tasks = self.trainer.strategy.broadcast(self.tasks)
+        if not self.pairs:
+            self.pairs = {split: self._tokenized(task.pairs) for split, task in self.tasks.items()}
+        if self.rows is None:
+            self._read_rows()
+
+    def _read_rows(self) -> None:
         self.rows = self._training_rows()
         width = len(self.rows.rows[0])
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)

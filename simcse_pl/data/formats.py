@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import re
 import reprlib
 import sys
 import zlib
@@ -21,6 +22,9 @@ from simcse_pl.errors import HALF_A_CHARACTER, UserError, one_line
 
 STANDARD_INPUT = "-"
 _LONGEST_UNPACKED = 1 << 26  # bytes of a line: a few packed ones may be any number of them
+_NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
+_WORDS_OF_A_NAME = 3  # at most
+_ENDS_OF_A_SENTENCE = (".", "!", "?", "。", "！", "？")
 _MOST_TIMES_UNPACKED = 100  # the size of a parquet file that is packed: it is packed in itself
 
 
@@ -47,15 +51,16 @@ class OpenedTable:
     documents: Records | None = None
 
 
-def open_table(path: Path, header: bool = True) -> OpenedTable:
+def open_table(path: Path, header: bool | None = True) -> OpenedTable:
     """Open a file in the format that its name ends in, gzipped or not.
 
     Args:
         path: ends in .txt, .csv, .tsv, .jsonl or .parquet, and perhaps .gz after that; or `-`, standard input as text.
-        header: whether csv and tsv begin with a row of names.
+        header: whether csv and tsv begin with a row of names; where None they do, and the row is checked.
 
     Raises:
-        UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too).
+        UserError: no such file, an unknown format, a file that cannot be read (when its rows are read, too), or a
+            checked first row with a cell that does not look like a name.
     """
     if str(path) == STANDARD_INPUT:
         return OpenedTable(None, _txt(path, packed=False))
@@ -83,6 +88,11 @@ def text_problem(cell: Any) -> str | None:
     if not cell.isascii() and HALF_A_CHARACTER.search(cell):  # the first is known without looking
         return f"holds half a character ({cell[:20]!a})"
     return None
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is a number in decimal digits."""
+    return bool(_NUMBER.fullmatch(cell.strip()))
 
 
 def check_is_file(path: Path) -> None:
@@ -150,13 +160,23 @@ def _documents(path: Path, packed: bool) -> Records:
             document = str(number)
 
 
-def _delimited(path: Path, records: Records, header: bool) -> OpenedTable:
-    if not header:
+def _delimited(path: Path, records: Records, header: bool | None) -> OpenedTable:
+    if header is False:
         return OpenedTable(None, records)
     place, names = next(records, ("", []))
     if isinstance(names, Unreadable):
         raise UserError(f"{path}, {place}: {names.problem}")
+    for name in names if header is None else ():
+        if not _looks_like_a_name(name):
+            advice = "set data.header=false if the file has no header, data.header=true if this is the header"
+            raise UserError(f"{path}, {place}: {reprlib.repr(name)} does not look like a column name; {advice}")
     return OpenedTable([name.strip() for name in names], records)
+
+
+def _looks_like_a_name(cell: str) -> bool:
+    """Return whether a cell may name a column: neither a number nor a sentence."""
+    sentence = cell.rstrip().rstrip("\"'”’)").endswith(_ENDS_OF_A_SENTENCE) or len(cell.split()) > _WORDS_OF_A_NAME
+    return not sentence and not is_number(cell)
 
 
 def _tsv_records(lines: Iterator[str | Unreadable]) -> Records:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcse_pl import hub
-from simcse_pl.data.formats import Cells, OpenedTable, Unreadable, check_is_file, open_table, text_problem
+from simcse_pl.data.formats import Cells, OpenedTable, Unreadable, check_is_file, is_number, open_table, text_problem
 from simcse_pl.errors import UserError
 from simcse_pl.files import sha256_of
 
@@ -21,14 +21,15 @@ ReadRows = Generator[
     tuple[Row, str | None], None, str | None
 ]  # rows with what stands beside; what to warn of at the end
 HUB = "hf://datasets/"
-ON_BAD_ROW = ("error", "drop")
+ON_BAD_ROW = ("error", "drop", "blank")
+_ROWS_TO_JUDGE_BY = 100  # whether a column holds numbers
 
 
 def read_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,
     on_bad_row: str = "error",
-    header: bool = True,
+    header: bool | None = True,
     split: str = "train",
 ) -> list[Row]:
     """Rows of sentences: one column of plain sentences, or an anchor, its positive and any hard negatives.
@@ -38,12 +39,14 @@ def read_rows(
             dataset, or `hf://datasets/OWNER/NAME` for the dataset itself.
         columns: which columns, by name or by position from 0; all of them where None.
         on_bad_row: `error`, or `drop` to leave out rows with empty cells, a wrong number of columns or text
-            that is not UTF-8, and count them in one warning.
-        header: whether csv and tsv begin with a row of names.
+            that is not UTF-8, and count them in one warning. `blank` keeps an empty cell as an empty sentence where
+            another cell of its row has text, and raises an error for other bad rows.
+        header: whether csv and tsv begin with a row of names; where None they do, and the row is checked.
         split: which split of a hub dataset.
 
     Raises:
-        UserError: no such file, format or column, no rows, or a bad row; it names the file and the line.
+        UserError: no such file, format or column, no rows, a bad row (it names the file and the line), a column of
+            numbers beside others, or a checked header that does not look like names.
     """
     return [row for row, _ in with_warning(iterate_rows(source, columns, on_bad_row, header, split))]
 
@@ -80,7 +83,7 @@ def iterate_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,
     on_bad_row: str = "error",
-    header: bool = True,
+    header: bool | None = True,
     split: str = "train",
 ) -> ReadRows:
     """Rows of sentences one by one, each with None; the arguments and errors are those of `read_rows`."""
@@ -93,7 +96,7 @@ def iterate_labeled_rows(
     label_column: int | str,
     columns: Sequence[int | str] | None = None,
     on_bad_row: str = "error",
-    header: bool = True,
+    header: bool | None = True,
     split: str = "train",
 ) -> ReadRows:
     """Rows of sentences as `read_rows` reads them, each with its label.
@@ -148,26 +151,44 @@ def _read(
     if on_bad_row not in ON_BAD_ROW:
         raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
     width = None if table.header is None else len(table.header)
-    rows = dropped = 0
+    rows = dropped = blank = 0
     first = ""
+    numbers: set[int] | None = None  # the columns of sentences that have held numbers alone
     for place, cells in table.records:
         if width is None and not isinstance(cells, Unreadable):
             width = len(cells)
         sentences = positions or [i for i in range(width or 0) if i != label]
-        problem = _problem(cells, sentences if label is None else [*sentences, label], width, table.header)
+        blanks = _blanks(cells, sentences) if on_bad_row == "blank" else []
+        wanted = [i for i in sentences if i not in blanks] if blanks else sentences
+        problem = _problem(cells, wanted if label is None else [*wanted, label], width, table.header)
         if problem is None:
             assert not isinstance(cells, Unreadable)
             if not sentences:
                 raise UserError(f"{source} has no column of sentences beside data.label_column={label}")
-            yield tuple(cells[i].strip() for i in sentences), None if label is None else cells[label].strip()
+            row = tuple("" if i in blanks else cells[i].strip() for i in sentences)
+            yield row, None if label is None else cells[label].strip()
             rows += 1
-        elif on_bad_row == "error":
-            raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
-        else:
+            blank += len(blanks)
+            if numbers is None:
+                numbers = set(sentences) if len(cells) > 1 else set()
+            if numbers:
+                numbers = {i for i in numbers if i not in blanks and is_number(cells[i])}
+            if numbers and rows == _ROWS_TO_JUDGE_BY:
+                break
+        elif on_bad_row == "drop":
             first = first or f"{place}: {problem}"
             dropped += 1
+        else:
+            raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
+    if numbers:
+        column = min(numbers)
+        advice = "data.columns=[...] chooses the columns of sentences, data.label_column a column of classes"
+        name = table.header[column] if table.header else column
+        raise UserError(f"{source}: column {name} holds numbers, not sentences (in training, {advice})")
     if not rows:
         raise UserError(f"{source} has no rows{' that could be used' if dropped else ''}")
+    if blank:
+        return f"{source}: {blank} empty cells are read as empty sentences"
     return f"{source}: {dropped} bad rows dropped, the first at {first}" if dropped else None
 
 
@@ -189,6 +210,14 @@ def _with_text_label(cells: Cells, label: int) -> Cells:
     if isinstance(cells, Unreadable) or label >= len(cells) or not isinstance(cells[label], int):
         return cells
     return [*cells[:label], str(cells[label]), *cells[label + 1 :]]
+
+
+def _blanks(cells: Cells, sentences: Sequence[int]) -> list[int]:
+    """Return the empty sentences of a row that has another one."""
+    if isinstance(cells, Unreadable):
+        return []
+    empty = [i for i in sentences if i < len(cells) and (cells[i] is None or not str(cells[i]).strip())]
+    return empty if len(empty) < len(sentences) else []
 
 
 def _problem(cells: Cells, positions: Sequence[int], width: int | None, header: list[str] | None) -> str | None:
@@ -221,7 +250,7 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     return sha256_of(found)
 
 
-def _open_source(name: str, header: bool, split: str) -> OpenedTable:
+def _open_source(name: str, header: bool | None, split: str) -> OpenedTable:
     found = _locate(name)
     return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
 
@@ -261,10 +290,7 @@ def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
         with hub.quiet("huggingface_hub", "datasets"):
             return datasets.load_dataset(repository, split=split)
     except Exception as error:  # the library has dozens of kinds
-        if unavailable:
-            why = f"it is not in the local cache and {unavailable}"
-        else:
-            why = hub.remove_damaged(repository, "dataset") or hub.reason(error)
+        why = f"it is not in the local cache and {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
     finally:
         datasets.config.HF_HUB_OFFLINE = offline

@@ -54,6 +54,13 @@ class StsTask:
         return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
 
 
+def joined(tasks: Sequence[StsTask]) -> StsTask:
+    """Return several splits of a task as one, a subset each."""
+    splits = [task.split for task in tasks]
+    name = f"{', '.join(splits[:-1])} and {splits[-1]}"
+    return StsTask(tasks[0].name, name, {task.split: task.pairs for task in tasks})
+
+
 def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
     """One of `STS_TASKS` from a SentEval bundle (its data/downstream).
 
@@ -81,14 +88,13 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
     return task
 
 
-def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: str) -> StsTask:
-    """STS-B from the first of `sources` that has it; one line in the log says which.
+def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[str, StsTask]:
+    """Load STS-B's `dev` and `test` from the first of `sources` that has both, and log which one that is.
 
     Args:
-        sources: of `senteval` (passed over where `senteval_dir` is None or empty), `hub` (where it can be reached) and
-            `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
+        sources: of `senteval` (skipped where `senteval_dir` is None or empty), `hub` (skipped with a warning where it
+            fails) and `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
         senteval_dir: see `load_sts_task`.
-        split: `dev` or `test`.
 
     Raises:
         UserError: an unknown source, none that has the data, or a `senteval_dir` without it.
@@ -104,15 +110,18 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None, split: st
             missed.append("senteval_dir is not set")
             continue
         try:
-            task, where = _STSB_SOURCES[source](senteval_dir, split)
+            loaded = {split: _STSB_SOURCES[source](senteval_dir, split) for split in SPLITS}
         except UserError as error:
             if source != "hub":
                 raise
             missed.append(str(error))
+            if source != sources[-1]:
+                log.warning("data.validation: STS-B from the hub is not available: %s", error)
             continue
-        log.info("%s: %d scored pairs from %s", split, len(task.pairs), where)
-        return task
-    raise UserError(f"data.validation: no {split} pairs ({'; '.join(missed)})")
+        for split, (task, where) in loaded.items():
+            log.info("%s: %d scored pairs from %s", split, len(task.pairs), where)
+        return {split: task for split, (task, _) in loaded.items()}
+    raise UserError(f"data.validation: no STS-B ({'; '.join(missed)})")
 
 
 def load_sample(split: str) -> StsTask:

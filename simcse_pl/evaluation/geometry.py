@@ -55,7 +55,7 @@ class GeometryResult(GramBound):
 
 
 def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
-    """Alignment, uniformity, isotropy and the distribution of cosines on a task's pairs (the paper: STS-B).
+    """Alignment, uniformity, isotropy and the distribution of cosines on a task's pairs (the paper: all of STS-B).
 
     Args:
         encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.

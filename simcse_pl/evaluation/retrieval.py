@@ -3,20 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.index_files import SETTINGS_FILE
-from simcse_pl.sentence_index import KINDS, Neighbour, SentenceIndex
+from simcse_pl.sentence_index import SentenceIndex
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """A query and its nearest neighbours, the nearest first."""
+    """A query and its nearest neighbours (sentence, similarity), the nearest first."""
 
     query: str
-    neighbours: list[Neighbour]
+    neighbours: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,11 @@ class RetrievalResult:
     Args:
         corpus: what the corpus is called.
         sentences: how many distinct ones it has.
-        index: `exact` or `ivf`.
         queries: one after the other, as asked.
     """
 
     corpus: str
     sentences: int
-    index: str
     queries: list[Retrieved]
 
 
@@ -44,7 +43,6 @@ class Search:
         queries: the sentences to search for, or a file of them.
         column: of the corpus, where it has several: its name, or its position from 0.
         count: the most neighbours of a query.
-        index: `exact` or `ivf` (see SentenceIndex.build).
         folder: keeps the index; where it is there already, only the queries are encoded.
 
     Raises:
@@ -58,11 +56,8 @@ class Search:
         queries: Sequence[str] | str,
         column: int | str | None = None,
         count: int = 3,
-        index: str = "exact",
         folder: str | Path | None = None,
     ) -> None:
-        if index not in KINDS:
-            raise UserError(f"retrieval.index={index}: choose one of {', '.join(KINDS)}")
         if count < 1:
             raise UserError(f"retrieval.count={count}: it must be at least 1")
         if folder and Path(folder).exists() and not Path(folder).is_dir():
@@ -73,7 +68,6 @@ class Search:
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
         self._count = count
-        self._kind = index
         self._folder = folder
 
     def __call__(self, encode: Encode) -> RetrievalResult:
@@ -84,16 +78,19 @@ class Search:
         """
         index = self._index(encode)
         found = index.search(self._queries, self._count, leave_out_equal=True)
-        queries = [Retrieved(query, neighbours) for query, neighbours in zip(self._queries, found, strict=True)]
-        return RetrievalResult(self._name, len(index), index.kind, queries)
+        queries = [
+            Retrieved(query, [one._asdict() for one in neighbours])
+            for query, neighbours in zip(self._queries, found, strict=True)
+        ]
+        return RetrievalResult(self._name, len(index), queries)
 
     def _index(self, encode: Encode) -> SentenceIndex:
         if self._folder and (Path(self._folder) / SETTINGS_FILE).is_file():
             index = SentenceIndex.load(self._folder, encode)
-            if index.sentences != self._corpus or index.kind != self._kind:
-                raise UserError(f"retrieval.folder: {self._folder} holds an index of another corpus or kind")
+            if index.sentences != self._corpus:
+                raise UserError(f"retrieval.folder: {self._folder} holds an index of another corpus")
             return index
-        index = SentenceIndex.build(encode, self._corpus, self._kind)
+        index = SentenceIndex.build(encode, self._corpus)
         if self._folder:
             index.save(self._folder)
         return index

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from simcse_pl.data.senteval import NotInBundleError
-from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, load_sample, load_sts_task
+from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, joined, load_sample, load_sts_task
 from simcse_pl.data.transfer import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.evaluation import Encode
@@ -18,12 +18,13 @@ from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.retrieval import RetrievalResult, Search
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
-from simcse_pl.evaluation.transfer import TransferResult, evaluate_transfer
+from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
 from simcse_pl.progress import tracked
 
 log = logging.getLogger(__name__)
 
 GEOMETRY, RETRIEVAL = "geometry", "retrieval"
+WHOLE = "all"  # splits of STS-B, for geometry
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Suite:
         geometry: the pairs that geometry is measured on; None where it was not asked for.
         search: the queries of retrieval and their corpus; None where it was not asked for.
         failed: the tasks that could not be read (`STS-B regressor`, too), and why.
+        classifier: of the transfer tasks (see transfer.evaluate_transfer).
     """
 
     sts: list[StsTask] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Suite:
     geometry: StsTask | None = None
     search: Search | None = None
     failed: dict[str, str] = field(default_factory=dict)
+    classifier: str = SCIKIT_LEARN
 
     def sentences(self) -> list[str]:
         """The distinct sentences of all tasks; a corpus to search is none of them."""
@@ -66,7 +69,12 @@ class SuiteResults:
 
 
 def load_suite(
-    names: Sequence[str] | str, senteval_dir: str | Path | None, split: str = "test", regressor: bool = False
+    names: Sequence[str] | str,
+    senteval_dir: str | Path | None,
+    split: str = "test",
+    regressor: bool = False,
+    classifier: str = SCIKIT_LEARN,
+    geometry_split: str = WHOLE,
 ) -> Suite:
     """Read the data of the tasks that are asked for; one that cannot be read keeps no other from being read.
 
@@ -76,10 +84,12 @@ def load_suite(
         senteval_dir: a SentEval bundle; where None, the project's own sample stands in for STS.
         split: `test`, or `dev`, which STS-B and SICK-R have.
         regressor: for STS-B and SICK-R, read what SentEval's regressor is trained on, too.
+        classifier: of the transfer tasks (see transfer.evaluate_transfer).
+        geometry_split: of STS-B, for geometry: `dev`, `test`, or `all` for train, dev and test, as the paper's authors.
 
     Raises:
-        UserError: an unknown task or split, no such folder, or no task that could be read; a task of a bundle, or the
-            regressor, where there is no bundle; a regressor without a task that has one.
+        UserError: an unknown task, split or classifier, no such folder, or no task that could be read; a task of a
+            bundle, or the regressor, where there is no bundle; a regressor without a task that has one.
     """
     groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
     known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
@@ -91,18 +101,22 @@ def load_suite(
             raise UserError(f"tasks: no task {name}; choose among {', '.join(known)}")
     if split not in SPLITS:
         raise UserError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    if geometry_split not in (WHOLE, *SPLITS):
+        raise UserError(f"geometry.split={geometry_split}: choose one of {', '.join((WHOLE, *SPLITS))}")
+    if classifier not in CLASSIFIERS:
+        raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
     if regressor and split != "test":
         raise UserError("regressor=true: it is trained with the dev split, so it needs split=test")
     if regressor and not {"sts", *STS_TASKS_WITH_DEV}.intersection(names):
         raise UserError(f"regressor=true: it is for {' and '.join(STS_TASKS_WITH_DEV)}; add one to tasks")
     if not senteval_dir:
-        return _sample_suite(names, split, regressor)
+        return _sample_suite(names, split, regressor, geometry_split)
     if not Path(senteval_dir).is_dir():
         raise UserError(f"senteval_dir: no folder {senteval_dir}")
-    suite = Suite()
+    suite = Suite(classifier=classifier)
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
         try:
-            _read(suite, task, senteval_dir, split)
+            _read(suite, task, senteval_dir, geometry_split if task == GEOMETRY else split)
         except UserError as error:
             if isinstance(error, NotInBundleError) and task not in names:
                 log.warning("%s is left out: %s", task, one_line(error))
@@ -116,7 +130,7 @@ def load_suite(
     return suite
 
 
-def _sample_suite(names: Sequence[str], split: str, regressor: bool) -> Suite:
+def _sample_suite(names: Sequence[str], split: str, regressor: bool, geometry_split: str) -> Suite:
     others = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
     if regressor:
         others.append("regressor=true")
@@ -124,13 +138,20 @@ def _sample_suite(names: Sequence[str], split: str, regressor: bool) -> Suite:
         raise UserError(f"{others[0]} needs a SentEval bundle, and senteval_dir is not set")
     if names:
         log.info("senteval_dir is not set: measuring on the project's own sample")
-    sample = load_sample(split)
-    return Suite(sts=[sample] if "sts" in names else [], geometry=sample if GEOMETRY in names else None)
+    return Suite(
+        sts=[load_sample(split)] if "sts" in names else [],
+        geometry=_pairs_of_geometry(load_sample, SPLITS, geometry_split) if GEOMETRY in names else None,
+    )
+
+
+def _pairs_of_geometry(load: Callable[[str], StsTask], splits: Sequence[str], split: str) -> StsTask:
+    return joined([load(own) for own in splits]) if split == WHOLE else load(split)
 
 
 def _read(suite: Suite, task: str, senteval_dir: str | Path, split: str) -> None:
     if task == GEOMETRY:
-        suite.geometry = load_sts_task(senteval_dir, "STS-B", split)
+        load = partial(load_sts_task, senteval_dir, "STS-B")
+        suite.geometry = _pairs_of_geometry(load, ("train", *SPLITS), split)
     elif task in TRANSFER_TASKS:
         suite.transfer.append(load_transfer_task(senteval_dir, task))
     else:
@@ -174,7 +195,7 @@ def evaluate_suite(
         results.sts = [dataclasses.replace(own, regressor=scores) if own.task == name else own for own in results.sts]
 
     def transfer(task: TransferTask) -> None:
-        results.transfer.append(evaluate_transfer(encode, task, device))
+        results.transfer.append(evaluate_transfer(encode, task, device, suite.classifier))
 
     def geometry(task: StsTask) -> None:
         results.geometry = evaluate_geometry(encode, task)

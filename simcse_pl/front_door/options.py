@@ -13,6 +13,7 @@ class TrainOptions:
 
     encoders: Literal["one", "two"]
     test_tasks: Sequence[str] | str
+    transfer: dict  # type: ignore[type-arg]
     seed: int
     resume: str | None
     senteval_dir: str | None
@@ -27,6 +28,8 @@ class EvaluateOptions:
     tasks: Sequence[str] | str | None
     split: Literal["dev", "test"]
     regressor: bool
+    transfer: dict  # type: ignore[type-arg]
+    geometry: dict  # type: ignore[type-arg]
     aggregation: Aggregation
     senteval_dir: str | None
     retrieval: dict  # type: ignore[type-arg]

@@ -70,6 +70,7 @@ class TransferScores(_Shape):
     f1: float | None = None
     rows: int | None = None
     protocol: str | None = None
+    classifier: str = "scikit-learn"
 
 
 class Geometry(_Shape):
@@ -110,7 +111,6 @@ class Retrieval(_Shape):
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
-    index: str | None = None
     queries: list[Query] = []
 
 

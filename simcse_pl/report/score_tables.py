@@ -19,6 +19,8 @@ _AGGREGATIONS: dict[Aggregation, str] = {
     "wmean": "mean over a task's subsets, weighted by size",
 }
 
+_PAPERS_CLASSIFIER = "pytorch"
+
 Scores = Mapping[str, Mapping[str, float]]  # by label, then by task
 
 
@@ -91,6 +93,8 @@ def subset_table(results: Sequence[Result]) -> Table | None:
 def transfer_table(results: Sequence[Result]) -> Table | None:
     """An encoder a row and a task a column, as the paper's Table E.1; None where nothing was measured.
 
+    A column says which classifier of SentEval a row was measured with, as scores differ by some points between the two.
+
     Raises:
         UserError: a result names a row that the paper does not have.
     """
@@ -104,6 +108,9 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     for task in keys_of(f1.values()):
         values = pd.Series([f1.get(label, {}).get(task) for label in frame["encoder"]], dtype=float)
         frame.insert(list(frame).index(task) + 1, f"{task} F1", values)
+    classifiers = {row.label: _PAPERS_CLASSIFIER for row in paper.values() if row}
+    classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
+    frame.insert(1, "classifier", [classifiers.get(label) for label in frame["encoder"]])
     protocols = {task.task: task.protocol for result in results for task in result.transfer if task.protocol}
     told = [
         f"{', '.join(task for task, own in protocols.items() if own == protocol)}: {protocol}"

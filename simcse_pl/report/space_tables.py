@@ -67,7 +67,7 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
             columns[label] += [query, *sentences, *[None] * (depth - len(sentences))]
     if not columns[""]:
         return None
-    corpora = {label: f"{own.corpus}: {own.sentences} sentences, {own.index} index" for label, own in searched.items()}
+    corpora = {label: f"{own.corpus}: {own.sentences} sentences" for label, own in searched.items()}
     where, notes = _common(corpora, " in ")
     return Table("retrieval", f"The nearest sentences{where}", pd.DataFrame(columns, dtype=object), notes=notes)
 

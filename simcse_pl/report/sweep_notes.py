@@ -23,7 +23,10 @@ def _about_scores(groups: Groups) -> list[str]:
     ]
     if tasks := groups.transfer_tasks:
         few = f" ({len(tasks)} of {len(TRANSFER_TASKS)} tasks)" * (len(tasks) < len(TRANSFER_TASKS))
-        notes.append(f"transfer: mean accuracy x 100 on dev of {', '.join(tasks)}{few}")
+        classifiers = " or ".join(_values(run.transfer_classifier for run in groups.sweep.runs if run.transfer_dev))
+        note = f"transfer: mean accuracy x 100 on dev of {', '.join(tasks)}{few}, {classifiers} classifier"
+        papers = groups.paper is not None and "transfer" in groups.paper.scores
+        notes.append(note + "; the paper's: pytorch classifier" * papers)
     return notes
 
 

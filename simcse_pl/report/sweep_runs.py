@@ -72,6 +72,7 @@ class TrainingRun(_Shape):
     sweep: Place | None = None
     trial: Trial | None = None
     transfer_dev: Mapping[str, float | None] = {}
+    transfer_classifier: str = "scikit-learn"
     failed: Mapping[str, str] = {}
 
 

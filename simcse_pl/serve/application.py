@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +25,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
-}
-_REFUSED = {  # by the middlewares, which would say it in plain text
-    400: "the request's Host is no name of this server",
-    413: "the request is too large",
 }
 _BYTES_A_CHARACTER = 12  # in JSON at most: a pair of surrogates, \ud83d\ude00
 _DIGITS = 4  # as `simcse search` has them
@@ -159,8 +156,9 @@ def _results(name: str, found: Found) -> Results:
 
 async def _with_headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await answer(request)
-    if response.headers.get("Content-Type", "").startswith("text/plain"):
-        response = _line(_REFUSED[response.status_code], response.status_code)
+    if response.headers.get("Content-Type", "").startswith("text/plain"):  # Starlette's own errors
+        text = b"".join([part async for part in response.body_iterator]).decode()  # type: ignore[attr-defined]
+        response = _line(text or HTTPStatus(response.status_code).phrase, response.status_code)
     response.headers.update(_HEADERS)
     return response
 

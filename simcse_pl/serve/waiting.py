@@ -53,10 +53,13 @@ class WaitingSearches:
         queries = [query for search in batch for query in search.queries]
         run = asyncio.get_running_loop().run_in_executor
         try:
-            found = [iter(await run(self._thread, one.search, queries, top_k, threshold)) for one in self._encoders]
+            found = [iter(own) for own in await run(self._thread, self._find, queries, top_k, threshold)]
         except Exception as error:
             for search in batch:
                 search.answer.set_exception(error)
             return
         for search in batch:
             search.answer.set_result([list(islice(neighbours, len(search.queries))) for neighbours in found])
+
+    def _find(self, queries: list[str], top_k: int, threshold: float | None) -> list[Found]:
+        return [one.search(queries, threshold=threshold, top_k=top_k) for one in self._encoders]

@@ -40,10 +40,13 @@ def test_operations_are_those_that_torch_counts(make_model):
 @pytest.mark.parametrize(
     ("benchmark", "options", "ways"),
     [
-        ("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
+        pytest.param(
+            *("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
+            marks=SLOW,
+        ),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
         pytest.param("evaluate", ["--rounds", "1"], 3, marks=SLOW),
-        ("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4),
+        pytest.param("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4, marks=SLOW),
         pytest.param("data", ["--lines", "300"], 4, marks=pytest.mark.by_hand),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
     ],

@@ -45,11 +45,11 @@ def search(address, queries, **options):
 
 
 def test_fifty_clients_at_once_are_answered_as_search_answers(make_model, sentences):
-    simcse = SimCSE(make_model("bert"), "mean", device="cpu")
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
     simcse.build_index(SENTENCES)
     start = threading.Barrier(CLIENTS)
     queries = [[f"{SENTENCES[i % 8]} {i} {turn}" for turn in range(4)] for i in range(CLIENTS)]
-    expected = [[simcse.search(query, 3, None) for query in own] for own in queries]
+    expected = [[simcse.search(query, threshold=None, top_k=3) for query in own] for own in queries]
 
     def ask(own):
         start.wait(60)
@@ -71,7 +71,7 @@ def test_fifty_clients_at_once_are_answered_as_search_answers(make_model, senten
 def test_two_encoders_a_file_an_index_and_everybody_on_the_network(make_model, tmp_path):
     rows = [{"id": str(i), "text": text} for i, text in enumerate(["Why now?", "Two guitars.", "Cold snow!"])]
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    simcse = SimCSE(make_model("bert"), "mean", device="cpu")
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
     simcse.build_index(SENTENCES)
     simcse.save_index(tmp_path / "index")
     encoders = [make_model("bert"), make_model("bert"), "--pooling", "mean,cls", "--device", "cpu"]
@@ -84,7 +84,7 @@ def test_two_encoders_a_file_an_index_and_everybody_on_the_network(make_model, t
         assert told["limits"]["queries"] == 2
         first, second = search(local, [SENTENCES[0], "Cold snow!"], top_k=1)
         assert [one["sentence"] for (one,) in first["results"]] == [
-            near.sentence for (near,) in simcse.search([SENTENCES[0], "Cold snow!"], 1, None)
+            near.sentence for (near,) in simcse.search([SENTENCES[0], "Cold snow!"], threshold=None, top_k=1)
         ]
         assert second["results"][1] == [{"sentence": "Cold snow!", "similarity": 1.0}]
         with pytest.raises(urllib.error.HTTPError, match="422"):

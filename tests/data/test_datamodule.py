@@ -1,6 +1,7 @@
 """The datamodule: who gets which rows in which order, with which views, and what does not fit."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -161,6 +162,18 @@ def test_what_does_not_fit_a_view_or_a_label_is_told(make_read, name, text, opti
     with pytest.raises(UserError, match=message) as error:
         make_read(name, text, **options)
     assert "\n" not in str(error.value)
+
+
+def test_all_ranks_validate_on_the_pairs_of_rank_0(make_data, monkeypatch):
+    first = make_data()
+    monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
+    monkeypatch.setattr(datamodule, "load_stsb", None)  # another rank may find other data, or none
+    other = make_data()
+    assert len(other.rows) == 10 and not other.tasks
+    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.tasks))
+    other.setup("validate")
+    assert other.tasks == first.tasks
+    assert len(other.val_dataloader().dataset) == len(first.val_dataloader().dataset) == len(load_sample("dev").pairs)
 
 
 def test_validation_holds_each_pair_once(make_data):

@@ -71,7 +71,7 @@ def test_no_header(file):
         ("d.csv", "", {}, "d.csv has no rows"),
         ("d.txt", "\n \n", {}, "d.txt has no rows"),
         ("d.jsonl", "", {}, "d.jsonl has no rows"),
-        ("d.txt", "a\n", {"on_bad_row": "skip"}, "data.on_bad_row=skip: choose one of error, drop"),
+        ("d.txt", "a\n", {"on_bad_row": "skip"}, "data.on_bad_row=skip: choose one of error, drop, blank"),
         ("d.csv", "x,y\na,\n", {"on_bad_row": "drop"}, "d.csv has no rows that could be used"),
     ],
 )
@@ -87,6 +87,67 @@ def test_bad_rows_are_dropped_and_counted_in_one_warning(file, caplog):
         assert read_rows(path, on_bad_row="drop") == [("a", "b"), ("e", "f")]
     (record,) = caplog.records
     assert record.getMessage() == f"{path}: 3 bad rows dropped, the first at line 3: column y is empty"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("d.csv", "sent0,sent1,hard_neg\na,b,c\na,b,\n, ,c\n"),
+        ("d.jsonl", '{"x": "a", "y": "b", "z": "c"}\n{"x": "a", "y": "b", "z": null}\n{"x": "", "y": " ", "z": "c"}\n'),
+    ],
+)
+def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(name, text, file, caplog):
+    path = file(name, text)
+    assert read_rows(path, on_bad_row="blank") == [("a", "b", "c"), ("a", "b", ""), ("", "", "c")]
+    assert [record.getMessage() for record in caplog.records] == [f"{path}: 3 empty cells are read as empty sentences"]
+    with pytest.raises(UserError, match="line 2: 2 columns where there should be 3"):
+        read_rows(file("d.csv", "x,y,z\na,\n"), on_bad_row="blank")
+    with pytest.raises(UserError, match="line 2: column x is empty"):
+        read_rows(file("d.csv", "x,y\n,\n"), on_bad_row="blank")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        (
+            "d.csv",
+            "x,y,score\na,b,4.2\nc,d,0\n",
+            {},
+            "d.csv: column score holds numbers, not sentences .in training",
+        ),
+        (
+            "d.tsv",
+            "a\tb\t4,2\n" * 200,
+            {"header": False},
+            r"column 2 .*data.columns=\[.*data.label_column a col",
+        ),
+        ("d.csv", "x,y\na,1\nb,2\n", {"columns": ["y"]}, "column y holds numbers, not sentences"),
+        ("d.csv", "id,x,y\n1,a,b\n2,c,d\n", {}, "column id holds numbers, not sentences"),
+    ],
+)
+def test_scores_are_not_trained_on_as_sentences(name, text, options, message, file):
+    with pytest.raises(UserError, match=message):
+        read_rows(file(name, text), **options)
+    assert read_rows(file(name, text), [0 if name == "d.tsv" else "x"], header=options.get("header", True))
+    assert read_rows(file("some.csv", "x,y\na,1\nb,two\n")) == [("a", "1"), ("b", "two")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("d.tsv", "A\tB\t4.2\nC\tD\t1.0\n"),
+        ("d.csv", 'A man plays.,"Two, three."\nx,y\n'),
+        ("d.csv", "a man plays the guitar,music\nx,y\n"),
+        ("d.tsv", "半年。\t半\nx\ty\n"),
+    ],
+)
+def test_a_first_row_unlike_names_is_no_header(name, text, file):
+    path = file(name, text)
+    with pytest.raises(UserError, match=f"{name}, line 1: '.*' does not look like a column name; set data.header"):
+        read_rows(path, header=None)
+    assert len(read_rows(path, [0, 1], header=False)) == 2
+    assert len(read_rows(path, [0, 1], header=True)) == 1
+    assert read_rows(file("d.csv", "Sentence 1,#2 String,\na,b,c\n"), header=None) == [("a", "b", "c")]
 
 
 def test_a_hub_file_is_downloaded_and_read(monkeypatch, file):

@@ -7,7 +7,7 @@ import pytest
 from simcse_pl.data import sts
 from simcse_pl.data.formats import OpenedTable
 from simcse_pl.data.senteval import NotInBundleError
-from simcse_pl.data.sts import STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
+from simcse_pl.data.sts import SPLITS, STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
 from simcse_pl.errors import UserError
 
 
@@ -102,12 +102,30 @@ def test_sentences_without_their_scores(bundle):
 
 def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     with caplog.at_level(logging.INFO):
-        assert load_stsb(["senteval", "sample"], bundle, "dev").pairs[0].first == 'A "dev.'
-        assert load_stsb(["senteval", "hub", "sample"], None, "dev").name == "sample"
+        assert load_stsb(["senteval", "sample"], bundle)["dev"].pairs[0].first == 'A "dev.'
+        assert load_stsb(["senteval", "sample"], None)["test"].name == "sample"
     assert [record.getMessage() for record in caplog.records if record.levelname == "INFO"] == [
-        f"dev: 1 scored pairs from STS-B in {bundle}",
-        f"dev: {len(load_sample('dev').pairs)} scored pairs from the project's own sample, which is not STS-B",
+        *(f"{split}: 1 scored pairs from STS-B in {bundle}" for split in SPLITS),
+        *(
+            f"{split}: {len(load_sample(split).pairs)} scored pairs from the project's own sample, which is not STS-B"
+            for split in SPLITS
+        ),
     ]
+    assert all("of the original's" in record.getMessage() for record in caplog.records if record.levelname != "INFO")
+
+
+def test_validation_falls_back_to_the_sample_for_both_splits_and_with_a_warning(monkeypatch, caplog):
+    def open_hub_dataset(name, split):
+        if split == "test":
+            raise UserError("error 429")
+        return OpenedTable(["score", "sentence1", "sentence2"], iter([("row 1", [3.0, "A.", "B."])]))
+
+    monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
+    assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning == "data.validation: STS-B from the hub is not available: error 429"
+    with pytest.raises(UserError, match="no STS-B .senteval_dir is not set; error 429.$"):
+        load_stsb(["senteval", "hub"], None)
 
 
 def test_stsb_from_the_hub(monkeypatch):
@@ -119,27 +137,27 @@ def test_stsb_from_the_hub(monkeypatch):
         return OpenedTable(header, iter([("row 1", [3.0, "A.", "B."])]))
 
     monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
-    assert load_stsb(["hub"], None, "dev").pairs == [ScoredPair("A.", "B.", 3.0)]
-    assert asked == [("mteb/stsbenchmark-sts", "validation")]
+    assert load_stsb(["hub"], None)["dev"].pairs == [ScoredPair("A.", "B.", 3.0)]
+    assert asked == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
 
 
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
         (["web"], "unknown source web; choose among senteval, hub, sample"),
-        (["senteval"], "no dev pairs \\(senteval_dir is not set\\)"),
-        (["hub"], "no dev pairs \\(dataset mteb/stsbenchmark-sts"),
+        (["senteval"], "no STS-B \\(senteval_dir is not set\\)"),
+        (["hub"], "no STS-B \\(dataset mteb/stsbenchmark-sts"),
         ([], "data.validation is empty: name some of senteval, hub, sample"),
     ],
 )
 def test_no_stsb_at_all(sources, message):
     with pytest.raises(UserError, match=message):
-        load_stsb(sources, None, "dev")
+        load_stsb(sources, None)
 
 
 def test_a_senteval_dir_that_was_given_must_have_it(tmp_path):
     with pytest.raises(UserError, match="no file .*sts-dev.csv"):
-        load_stsb(["senteval", "sample"], tmp_path, "dev")
+        load_stsb(["senteval", "sample"], tmp_path)
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])

@@ -74,12 +74,29 @@ def test_groups_stand_for_the_tasks_that_the_bundle_has(bundle, caplog):
     suite = load_suite(["transfer", "geometry", "sts"], bundle)
     assert suite.sts == [load_sts_task(bundle, task) for task in ("STS12", "STS13", "STS-B", "SICK-R")]
     assert suite.transfer == [load_transfer_task(bundle, task) for task in ("MR", "SST", "MRPC")]
-    assert suite.geometry == load_sts_task(bundle, "STS-B")
     assert (suite.relatedness, suite.failed) == ({}, {})
     assert [message.partition(": no ")[0] for message in warnings_of(caplog)] == [
         *(f"{task} is left out" for task in ("CR", "SUBJ", "MPQA", "TREC", "STS14", "STS15", "STS16")),
     ]
     assert f"TREC is left out: no folder {bundle}/TREC" in caplog.text
+
+
+def test_geometry_is_measured_on_all_of_stsb_or_on_a_split(bundle):
+    splits = {split: load_sts_task(bundle, "STS-B", split).pairs for split in ("train", "dev", "test")}
+    whole = load_suite("geometry", bundle).geometry
+    assert whole.subsets == splits and len(whole.pairs) == 40 + 16 + 24
+    result = evaluate_geometry(encode, whole)
+    assert (result.data, result.sentences) == ("STS-B train, dev and test", 160)
+    assert load_suite("geometry", bundle, geometry_split="test").geometry == load_sts_task(bundle, "STS-B")
+    assert load_suite("geometry", bundle, geometry_split="dev").geometry.pairs == splits["dev"]
+    assert load_suite("geometry", None).geometry.pairs == load_sample("dev").pairs + load_sample("test").pairs
+
+
+def test_the_classifier_of_transfer_tasks_is_chosen_and_recorded(bundle):
+    suite = load_suite("SST", bundle, classifier="pytorch")
+    (result,) = evaluate_suite(encode, suite).transfer
+    assert result == evaluate_transfer(encode, suite.transfer[0], classifier="pytorch")
+    assert (result.classifier, evaluate_transfer(encode, suite.transfer[0]).classifier) == ("pytorch", "scikit-learn")
 
 
 def test_tasks_by_name_come_in_the_order_asked_for_and_once(bundle):
@@ -152,7 +169,7 @@ def test_the_dev_split(bundle, caplog):
         ("STS-B", "dev", 16),
         ("SICK-R", "dev", 16),
     ]
-    assert suite.geometry.split == "dev" and names(suite.transfer) == ["MR"]
+    assert names(suite.transfer) == ["MR"]
     assert not warnings_of(caplog)
     suite = load_suite(["STS12", "STS-B"], bundle, split="dev")
     assert names(suite.sts) == ["STS-B"]
@@ -185,8 +202,8 @@ def test_a_regressor_that_lacks_a_split_keeps_nothing_else_from_being_read(own_b
 @pytest.mark.parametrize("senteval_dir", [None, ""])
 def test_without_a_bundle_the_sample_stands_in_for_sts(senteval_dir):
     dev = load_sample("dev")
-    assert load_suite(["sts", "geometry"], senteval_dir, "dev") == Suite(sts=[dev], geometry=dev)
-    assert load_suite(["geometry"], senteval_dir) == Suite(geometry=load_sample("test"))
+    assert load_suite(["sts", "geometry"], senteval_dir, "dev", geometry_split="dev") == Suite(sts=[dev], geometry=dev)
+    assert load_suite(["geometry"], senteval_dir, geometry_split="test") == Suite(geometry=load_sample("test"))
     assert load_suite([], senteval_dir) == Suite()
 
 
@@ -195,6 +212,8 @@ def test_without_a_bundle_the_sample_stands_in_for_sts(senteval_dir):
     [
         ({"names": ["sts", "STS17"]}, "^tasks: no task STS17; choose among sts, transfer, geometry, STS12, .*, MRPC$"),
         ({"names": ["sts"], "split": "train"}, "^split=train: choose one of dev, test$"),
+        ({"names": ["sts"], "geometry_split": "x"}, "^geometry.split=x: choose one of all, dev, test$"),
+        ({"names": ["sts"], "classifier": "svm"}, "^transfer.classifier=svm: choose one of scikit-learn, pytorch$"),
         ({"names": ["sts"], "split": "dev", "regressor": True}, "^regressor=true: it is trained with the dev split"),
         ({"names": ["STS12"], "regressor": True}, "^regressor=true: it is for STS-B and SICK-R; add one to tasks$"),
         ({"names": ["sts"], "senteval_dir": "nowhere"}, "^senteval_dir: no folder nowhere$"),

@@ -22,7 +22,7 @@ WHOLE, NUMBER, BOTH = "a whole number", "a number", "true or false"
         (SentenceDataModule, "batch_size", True, WHOLE),
         (SentenceDataModule, "batch_size", None, WHOLE),
         (SentenceDataModule, "limit", "all", f"{WHOLE} or null"),
-        (SentenceDataModule, "header", "no", BOTH),
+        (SentenceDataModule, "header", "no", f"{BOTH} or null"),
         (SentenceDataModule, "columns", "sent0", "a list or null"),
         (SentenceDataModule, "columns", [1.5], "a list or null"),
         (SentenceDataModule, "train", 3, "text (put numbers in quotes) or a path"),

@@ -141,10 +141,8 @@ def resumed(content):
 def index(file, content):
     SentenceIndex.build(encode, ["A dog.", "A cat."]).save("index")
     Path("index", file).write_bytes(content)
-    names = ("sentences.json", "vectors.safetensors")
-    sums = {name: hashlib.sha256(Path("index", name).read_bytes()).hexdigest() for name in names}
-    if file in names:
-        Path("index/retrieval.json").write_text(json.dumps(sums))
+    if file == "vectors.safetensors":
+        change("index/index.json", vectors_sha256=hashlib.sha256(content).hexdigest())
     SentenceIndex.load("index", encode)
 
 

@@ -64,7 +64,6 @@ def _retrieval(label):
     return {
         "corpus": "captions.txt",
         "sentences": 150000,
-        "index": "exact",
         "queries": [{"query": query, "neighbours": own} for query, own in found.items()],
     }
 

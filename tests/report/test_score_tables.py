@@ -139,7 +139,7 @@ def test_subsets_stand_above_what_the_aggregations_make_of_them(make_result):
 
 def test_transfer_has_accuracies_and_f1_beside_its_task(make_result):
     table = transfer_table([make_result("one", transfer=TRANSFER_TASKS)])
-    assert list(table.frame) == ["encoder", *TRANSFER_TASKS, "MRPC F1", "Avg"]
+    assert list(table.frame) == ["encoder", "classifier", *TRANSFER_TASKS, "MRPC F1", "Avg"]
     scores = rows(table)["one"]
     assert scores["MR"] == pytest.approx(70)
     assert scores["MRPC F1"] == pytest.approx(80)
@@ -155,6 +155,19 @@ def test_the_papers_transfer_row_has_no_f1(make_result, bert):
     assert frame.loc[1, "MR":].tolist() == pytest.approx(
         [78.66, 69.54, float("nan"), fmean((78.66, 69.54))], nan_ok=True
     )
+
+
+def test_the_transfer_table_says_which_classifier_each_row_is_of(make_report, bert):
+    mean = bert | {"settings": bert["settings"] | {"pooling": "mean"}}
+    first, second = (make_report(label, transfer=("MR",), **mean) for label in ("first", "second"))
+    first["transfer"][0]["classifier"] = "scikit-learn"
+    second["transfer"][0]["classifier"] = "pytorch"
+    frame = transfer_table([as_result(first, "x"), as_result(second, "y")]).frame
+    assert dict(zip(frame["encoder"], frame["classifier"], strict=True)) == {
+        "first": "scikit-learn",
+        "second": "pytorch",
+        "paper, Table E.1: Avg. BERT embeddings (unsupervised)": "pytorch",
+    }
 
 
 def test_nothing_measured_is_no_table(make_result):

@@ -61,7 +61,7 @@ def test_retrieval_has_queries_and_beneath_each_the_nearest_side_by_side(make_re
     assert table.frame[""].tolist() == ["query", "#1", "#2", "#3"] * 2
     assert table.frame["a"].tolist()[:2] == ["A man rides a boat.", "a A man rides a boat. 0"]
     assert table.frame["b"].tolist()[4:6] == ["A dog runs.", "b A dog runs. 0"]
-    assert table.title == "The nearest sentences in captions.txt: 150000 sentences, exact index"
+    assert table.title == "The nearest sentences in captions.txt: 150000 sentences"
 
 
 def test_different_queries_and_depths_leave_gaps(make_result):

@@ -44,10 +44,14 @@ def test_of_seeds_alone_the_ends_are_told(write_sweep, job, group):
 
 def test_transfer_tasks_are_named_and_counted(write_sweep, job, group):
     few = write_sweep("few", job(0.7, transfer_dev={"CR": 0.8, "MR": 0.7}))
-    assert "transfer: mean accuracy x 100 on dev of MR, CR (2 of 7 tasks)" in sweep_notes(group(few))
+    assert "transfer: mean accuracy x 100 on dev of MR, CR (2 of 7 tasks), scikit-learn classifier" in sweep_notes(
+        group(few)
+    )
     all_ = dict.fromkeys(("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), 0.8)
     notes = sweep_notes(group(write_sweep("all", job(0.7, transfer_dev=all_))))
-    assert "transfer: mean accuracy x 100 on dev of MR, CR, SUBJ, MPQA, SST, TREC, MRPC" in notes
+    assert (
+        "transfer: mean accuracy x 100 on dev of MR, CR, SUBJ, MPQA, SST, TREC, MRPC, scikit-learn classifier" in notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ LIMITS = Limits(queries=3, characters=50, results=4)
 
 @pytest.fixture(scope="module")
 def served(make_model):
-    encoders = [SimCSE(make_model("bert"), "mean", device="cpu"), SimCSE(make_model("roberta"), "cls", device="cpu")]
+    kinds = (("bert", "mean"), ("roberta", "cls"))
+    encoders = [SimCSE(make_model(kind), pooling=pooling, device="cpu") for kind, pooling in kinds]
     for encoder in encoders:
         encoder.build_index(SENTENCES)
     return [Served(name, encoder, {"layers": 3}) for name, encoder in zip("AB", encoders, strict=True)]
@@ -129,14 +130,20 @@ def test_other_paths_and_methods_are_refused(client):
         refusal(client.get(path), 404)
 
 
+@pytest.mark.parametrize(("range_", "status"), [("bytes=999999-", 416), ("bytes=5-2", 400), ("lines=1-2", 400)])
+def test_a_range_that_the_page_does_not_have_is_no_failure(range_, status, client):
+    assert "ange" in refusal(client.get("/script.js", headers={"Range": range_}), status)
+    assert client.get("/script.js", headers={"Range": "bytes=0-3"}).content == client.get("/script.js").content[:4]
+
+
 def test_another_name_that_points_here_is_refused(client):
     for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", ""):
-        assert "Host" in refusal(client.get("/encoders", headers={"Host": host}), 400)
+        assert "host" in refusal(client.get("/encoders", headers={"Host": host}), 400)
     assert client.get("/encoders", headers={"Host": "127.0.0.1:1234"}).status_code == 200
 
 
 def test_a_failure_of_ours_tells_a_client_nothing_of_it(client, served, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise UserError("the vector of 'somebody else’s query' is not finite")
 
     monkeypatch.setattr(served[1].simcse, "search", fail)

@@ -86,9 +86,9 @@ class Page:
 def expected(folders, corpus, query, top_k=10, threshold=None):
     columns = []
     for folder, pooling in zip(folders, ("mean", "cls"), strict=True):
-        simcse = SimCSE(folder, pooling, device="cpu")
+        simcse = SimCSE(folder, pooling=pooling, device="cpu")
         simcse.build_index(corpus)
-        columns.append(simcse.search(query, top_k, threshold))
+        columns.append(simcse.search(query, threshold=threshold, top_k=top_k))
     return columns
 
 

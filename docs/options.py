@@ -1,0 +1,78 @@
+"""Write docs/options.md from the comments in conf/: `python docs/options.py`."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+CONF = DOCS.parent / "conf"
+COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
+LEFT_OUT = ("hydra", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have these
+
+_OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
+
+
+def header(text: str) -> str:
+    """Return the comment that a file begins with."""
+    lines = [line for line in text.splitlines() if not line.startswith("# @package")]
+    comment = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comment.append(line.removeprefix("# "))
+    return " ".join(comment)
+
+
+def options(text: str, prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, value and comment of every option that has a comment, beside it or in the line above."""
+    if package := re.search(r"# @package (\S+)", text):
+        if package[1] == "_global_":
+            return  # it sets options that other files explain
+        prefix = f"{package[1]}."
+    parents: list[str] = []
+    above = ""
+    for line in text.splitlines():
+        if found := _OPTION.fullmatch(line):
+            parents = [*parents[: len(found["indent"]) // 2], found["name"]]
+            comment = found["comment"] or above
+            if comment and found["value"] and parents[0] != "hydra" and not found["name"].startswith("_"):
+                yield prefix + ".".join(parents), found["value"].strip(), comment
+        above = line.removeprefix("# ") if line.startswith("# ") else ""
+
+
+def table(head: str, rows: list[tuple[str, ...]]) -> str:
+    """Return a Markdown table; the first column is code."""
+    names = head.split("|")
+    cells = [[f"`{row[0]}`", *(cell.replace("|", "\\|") for cell in row[1:])] for row in rows]
+    lines = [names, ["---"] * len(names), *cells]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [
+        "# Options\n",
+        "`docs/options.py` writes this page from the comments in [conf](../conf). `simcse train --help` and",
+        "`simcse evaluate --help` print every option with its value.\n",
+    ]
+    for command, called in COMMANDS.items():
+        text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
+        parts += [f"## {called}\n", table("option|default|meaning", [*_as_code(options(text, ""))])]
+    for folder in sorted(path for path in CONF.iterdir() if path.is_dir() and path.name not in LEFT_OUT):
+        texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))}
+        parts += [
+            f"## {folder.name}\n",
+            table("choice|meaning", [(name, header(text)) for name, text in texts.items()]),
+        ]
+        rows = [row for text in texts.values() for row in _as_code(options(text, f"{folder.name}."))]
+        if rows:
+            parts.append(table("option|default|meaning", rows))
+    return "\n".join(parts)
+
+
+def _as_code(rows: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    return ((name, f"`{value}`", comment) for name, value, comment in rows)
+
+
+if __name__ == "__main__":
+    (DOCS / "options.md").write_text(page(), encoding="utf-8")
