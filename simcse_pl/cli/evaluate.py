@@ -19,7 +19,7 @@ from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
-from simcse_pl.fingerprint import fingerprint
+from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import EvaluateOptions
 from simcse_pl.load import Encoder

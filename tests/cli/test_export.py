@@ -17,7 +17,7 @@ from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.sts import evaluate_sts
-from simcse_pl.fingerprint import fingerprint
+from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
