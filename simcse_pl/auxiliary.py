@@ -18,7 +18,6 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     Attributes:
         name: of its curve, train/NAME.
-        reads_last_layer: whether it looks at the backbone's last layer, whatever the pooling reads.
         chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
         group_by_length: whether sequences of like length go through the backbone together (see length_groups).
 
@@ -27,7 +26,6 @@ class AuxiliaryLoss(nn.Module, ABC):
     """
 
     name: ClassVar[str]
-    reads_last_layer: ClassVar[bool] = False
     chunk_size: int | None = None
     group_by_length: bool = False
 
@@ -47,5 +45,6 @@ class AuxiliaryLoss(nn.Module, ABC):
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
         """The term without its weight, a scalar, of tensors [batch, views, tokens].
 
-        Of this device's rows; its mean over devices is the term of the whole batch.
+        Of this device's rows; its mean over devices is the term of the whole batch. SimCSEModule also computes it once
+        when it is made, of 2 rows of 2 views, to find the parameters that are trained.
         """

@@ -8,14 +8,21 @@ from pathlib import Path, PurePosixPath
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from simcse_pl import hub
-from simcse_pl.encoder_files import find_file
+from simcse_pl.encoder_files import check_config, find_file
 from simcse_pl.errors import UserError, failing_as, is_failure, one_line
-from simcse_pl.model_size import check_config, check_size, size_of_files, size_of_tensors
 
 PACKAGE = "package:"
 
@@ -71,20 +78,20 @@ def load_backbone(
         pretrained: false leaves the checkpoint's weights aside and draws random ones.
 
     Raises:
-        UserError: no such checkpoint, weights missing from it, or a value its architecture cannot take.
+        UserError: no such checkpoint, weights missing from it, an architecture that is not a text encoder, or a value
+            that its architecture cannot take.
     """
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers():
         config = _load_config(source, subfolder)
-    if num_layers is not None:
-        _keep_layers(config, num_layers, name)
+        _check_architecture(config, name)
+        if num_layers is not None:
+            _keep_layers(config, num_layers, name)
     _set_dropout(config, dropout, attention_dropout, name)
     with _one_line_errors(name), quiet_transformers():
         model: PreTrainedModel
         if not pretrained:
             return _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
-        if (size := size_of_files(source, subfolder, config)) is not None:
-            check_size(config, size)
         model, info = AutoModel.from_pretrained(
             source,
             config=config,
@@ -120,7 +127,6 @@ def rebuild_backbone(
         torch.random.fork_rng(devices=[]),
         quiet_transformers(),
     ):
-        check_size(config, size_of_tensors(weights))
         model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
     if missing:
@@ -141,8 +147,6 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     source = resolve(name)
     with _one_line_errors(name), quiet_transformers(), torch.random.fork_rng(devices=[]):  # missing ones are drawn
         config = config or _load_config(source)
-        if (size := size_of_files(source, "", config)) is not None:
-            check_size(config, size)
         model: PreTrainedModel
         model, info = AutoModelForMaskedLM.from_pretrained(
             source, config=config, dtype=torch.float32, output_loading_info=True, **_loading(source)
@@ -215,28 +219,6 @@ def longest_input(backbone: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None
 
 
-def freeze(backbone: PreTrainedModel, layers: int) -> None:
-    """Keep the word embeddings, and so many layers from the first, as they are.
-
-    Raises:
-        UserError: no layer would be left to train.
-    """
-    there_are = backbone.config.num_hidden_layers
-    if not 0 <= layers < there_are:
-        raise UserError(f"freeze_layers={layers}: the model has {there_are} layers; choose 0 to {there_are - 1}")
-    trained = {id(p) for layer in transformer_layers(backbone)[layers:] for p in layer.parameters()}
-    for parameter in backbone.parameters():  # in their order from the input to the output
-        if id(parameter) in trained:
-            break
-        parameter.requires_grad_(False)
-
-
-def transformer_layers(backbone: PreTrainedModel) -> nn.ModuleList:
-    """The layers of a backbone in order, whatever its architecture calls them."""
-    count = backbone.config.num_hidden_layers
-    return next(m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-
-
 def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     """What turns token ids into vectors; None where a backbone has no such layer."""
     try:
@@ -287,9 +269,20 @@ def _loading(source: str) -> dict[str, bool]:
     return {"local_files_only": local, "trust_remote_code": False}
 
 
+def _check_architecture(config: PreTrainedConfig, name: str) -> None:
+    if config.is_encoder_decoder:
+        raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
+    classes = MODEL_MAPPING[type(config)]  # some have several: the first is the default
+    model_class = classes[0] if isinstance(classes, list | tuple) else classes
+    takes = inspect.signature(model_class.forward).parameters if model_class else {}
+    for needed in ("input_ids", "attention_mask"):
+        if needed not in takes:
+            raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
+
+
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
     if getattr(model, "pooler", None) is not None:
-        model.register_module("pooler", None)  # our pooling takes its place; unused weights would stall DDP
+        model.pooler = nn.Identity()  # our pooling takes its place; some architectures call it without a check
     return model
 
 
@@ -308,7 +301,9 @@ def _one_line_errors(name: str) -> Iterator[None]:
             raise UserError(
                 f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"
             ) from error
-        raise UserError(f"model {name}: no such folder, and not to be had from the hub: {hub.reason(error)}") from error
+        raise UserError(
+            f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {hub.reason(error)}"
+        ) from error
 
 
 def _keep_layers(config: PreTrainedConfig, num_layers: int, name: str) -> None:

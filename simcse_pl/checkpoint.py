@@ -11,10 +11,9 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
-from simcse_pl.encoder_files import Saved, Settings, check_zip, parse_settings
+from simcse_pl.encoder_files import Saved, Settings, check_config, parse_settings
 from simcse_pl.errors import UserError, failing_as, one_line
 from simcse_pl.files import temporary_folder
-from simcse_pl.model_size import check_config
 
 ENTRY = "simcse_pl.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -83,7 +82,6 @@ def load(path: str | Path) -> Any:
     if not Path(path).is_file():
         raise UserError(f"no file {path}")
     try:
-        check_zip(Path(path))
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # the optimizer's state stays on disk
     except OSError as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error

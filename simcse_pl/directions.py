@@ -9,6 +9,14 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def as_float64(x: Tensor) -> Tensor:
+    """Return the same numbers in float64, on the CPU where the device has no float64 (Apple's MPS)."""
+    try:
+        return x.double()
+    except TypeError:
+        return x.cpu().double()
+
+
 def directions(x: Tensor) -> Tensor:
     """Vectors divided by their lengths.
 

@@ -108,6 +108,14 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return total
 
 
-def mean_over_ranks(values: Tensor) -> Tensor:
-    """The mean of a tensor over all ranks, without gradients."""
-    return sum_over_ranks(values) / world_size()
+def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
+    """Return the mean of a tensor over all ranks, without gradients.
+
+    Args:
+        values: of one shape on all ranks.
+        ignore_nan: take the mean over the ranks on which a value is a number; nan where it is one on no rank.
+    """
+    counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
+    total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
+    mean: Tensor = total / ranks
+    return mean

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,16 +21,16 @@ from simcse_pl.backbone import (
     match_inputs,
     quiet_transformers,
     resolve,
-    transformer_layers,
 )
 from simcse_pl.checkpoint import read_checkpoint
-from simcse_pl.data.batches import batches_of_like_length
+from simcse_pl.data.batches import batches_of_like_length, padded
+from simcse_pl.data.corpus import tokenize
 from simcse_pl.directions import directions
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
 from simcse_pl.errors import UserError, check_sentences, failing_as
 from simcse_pl.export.sentence_transformers import write_modules
 from simcse_pl.files import written_whole
-from simcse_pl.length_groups import in_length_groups
+from simcse_pl.length_groups import in_length_groups, with_word_embeddings
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
@@ -39,7 +39,9 @@ from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
 
 HEADS = ("none", "mlp", "mlp_train_only")
+EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 _LONGEST_BY_DEFAULT = 512
+_PADDING_CHANGES = 1e-3  # of the largest state
 
 
 class SentenceEncoder(nn.Module):
@@ -90,6 +92,7 @@ class SentenceEncoder(nn.Module):
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
+        self.ignores_padding = self._check_states()
 
     def _checked_length(self, max_length: int | None) -> int:
         longest = longest_input(self.backbone) or self.tokenizer.model_max_length
@@ -99,6 +102,32 @@ class SentenceEncoder(nn.Module):
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
         return max_length
+
+    @torch.no_grad()
+    def _check_states(self) -> bool:
+        """Return whether padding leaves a sentence's states as they are.
+
+        It changes them where tokens are convolved (ConvBERT), attention has no mask (FNet), or word embeddings that
+        were looked up beforehand, as length_groups does it, are scaled in another way (ESM).
+
+        Raises:
+            UserError: the backbone does not return a state for every token.
+        """
+        words = EXAMPLE.split()
+        sentences = [" ".join(words[: len(words) // 2]), EXAMPLE]
+        inputs = padded(tokenize(self.tokenizer, sentences, min(self.max_length, 64)), self.tokenizer)
+        both = {name: x.to(self.device) for name, x in inputs.items()}
+        tokens = int(both["attention_mask"][0].sum())
+        was_training = self.backbone.training
+        self.backbone.eval()
+        alone = self.backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
+        if alone is None or alone.shape != (1, tokens, self.hidden_size):
+            model, size = type(self.backbone).__name__, self.hidden_size
+            raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
+        beside = self.backbone(**with_word_embeddings(self.backbone, both)).last_hidden_state[:1, :tokens]
+        self.backbone.train(was_training)
+        difference = (beside - alone).abs().max()
+        return bool(difference <= _PADDING_CHANGES * alone.abs().max())
 
     @property
     def dim(self) -> int:
@@ -120,10 +149,6 @@ class SentenceEncoder(nn.Module):
         """Where the weights are."""
         return self.backbone.device
 
-    def unread_layers(self) -> Iterable[nn.Module]:
-        """The layers of the backbone after the last that the pooling reads."""
-        return transformer_layers(self.backbone)[self._pool.deepest(self.backbone.config.num_hidden_layers) :]
-
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Sentence vectors, through the head in training mode and, with head `mlp`, at test time too.
 
@@ -134,12 +159,30 @@ class SentenceEncoder(nn.Module):
         Returns:
             [batch, dim].
         """
-        last_alone = self._pool.reads_last_layer_alone
-        outputs = self.backbone(**inputs, output_hidden_states=not last_alone)
-        hidden_states = (outputs.last_hidden_state,) if last_alone else outputs.hidden_states
-        vectors = self._pool(hidden_states, inputs["attention_mask"])
+        if self._pool.reads_last_layer_alone:
+            states: tuple[Tensor, ...] = (self.backbone(**inputs).last_hidden_state,)
+        else:
+            states = self.hidden_states(inputs)
+        return self.project(self._pool(states, inputs["attention_mask"]))
+
+    def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        """Return the outputs of the embedding layer and of every layer, each [batch, tokens, dim].
+
+        Raises:
+            UserError: the architecture does not return them.
+        """
+        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+        expected = (*inputs["attention_mask"].shape, self.hidden_size)
+        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
+            model = type(self.backbone).__name__
+            raise UserError(f"{model} does not return the output of each layer: it needs pooling=cls, mean or max")
+        return states
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """Apply the projection head to pooled vectors [batch, dim], where the present mode uses a head."""
         if self.projection is not None and (self.training or self.head == "mlp"):
-            vectors = self.projection(vectors)
+            projected: Tensor = self.projection(vectors)
+            return projected
         return vectors
 
     @torch.no_grad()
@@ -313,8 +356,8 @@ class SentenceEncoder(nn.Module):
         with failing_as(f"{name} cannot encode", users_too=own):
             if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
                 max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
-            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
             check_vocabulary(tokenizer, backbone, name)
+            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
         if encoder.projection is not None and settings.head != "none":
             with failing_as(f"{name}: the weights of its projection head do not fit"):
                 encoder.projection.load_state_dict(saved.head_weights)

@@ -1,6 +1,7 @@
 """What is saved of an encoder beside its backbone and tokenizer: `simcse.json`, and the weights of its head."""
 
-import zipfile
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,8 @@ from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
 
 SETTINGS_FILE = "simcse.json"
 HEAD_FILE = "head.safetensors"
+# "owner/name" for an implementation, or a dict of them by sub-config, in the text that json.dumps writes
+_HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
 
 @dataclass(frozen=True)
@@ -107,26 +110,21 @@ def find_weights(source: str, folder: str = "") -> Path | None:
     return next(filter(None, (find_file(source, name) for name in names)), None)
 
 
-def check_zip(path: Path) -> int:
-    """The number of files in a zip, as torch writes them; what they hold must not be larger than the zip.
+def check_config(path: Path) -> None:
+    """Check a model's config.json before transformers reads it.
 
     Raises:
-        UserError: it is damaged, or packed, so that a few bytes could be any number of them.
+        UserError: the file is not a JSON object, or names attention code in a hub repository.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            files = file.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
-    if sum(own.file_size for own in files) > path.stat().st_size:
-        raise UserError(f"{path} is damaged: it is packed, as torch writes none")
-    return len(files)
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is damaged: it must be a JSON object")
+    if kernel := _HUB_KERNEL.search(json.dumps(config)):
+        raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of such a file; no code in it is run, and what is wrong with it is told by whatever reads it."""
-    if zipfile.is_zipfile(path):
-        check_zip(path)
     weights: dict[str, Tensor] = (
         load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.directions import directions
+from simcse_pl.directions import as_float64, directions
 
 _ROWS_AT_A_TIME = 2048
 
@@ -52,7 +52,7 @@ def singular_spectrum(x: Tensor) -> Tensor:
     Returns:
         [min(n, dim)] in float64, descending from 1; not numbers where all rows are zeros.
     """
-    values: Tensor = torch.linalg.svdvals(directions(x.double()))
+    values: Tensor = torch.linalg.svdvals(directions(as_float64(x)))
     return values / values[0]
 
 
@@ -72,8 +72,8 @@ def effective_rank(spectrum: Tensor) -> Tensor:
 def principal_variances(x: Tensor) -> Tensor:
     """The variance along each principal component, [dim] in float64, descending; not numbers where n is below 2."""
     if len(x) < 2:
-        return x.new_full((x.shape[1],), torch.nan, dtype=torch.float64)
-    variances: Tensor = torch.linalg.eigvalsh(torch.cov(x.double().T).view(x.shape[1], -1))
+        return as_float64(x).new_full((x.shape[1],), torch.nan)
+    variances: Tensor = torch.linalg.eigvalsh(torch.cov(as_float64(x).T).view(x.shape[1], -1))
     return variances.flip(0).clamp(min=0)
 
 
@@ -113,7 +113,7 @@ class GramBound:
 
 def gram_bound(x: Tensor) -> GramBound:
     """Sum(W W^T), the largest eigenvalue and the trace of the embeddings x [n, dim], normalized here."""
-    w = directions(x.double())
+    w = directions(as_float64(x))
     nonnegative = sum(int((rows @ w.T >= 0).sum()) for rows in w.split(_ROWS_AT_A_TIME))
     return GramBound(
         gram_sum=float(w.sum(dim=0).square().sum()),

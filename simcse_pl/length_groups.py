@@ -2,11 +2,12 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
@@ -53,6 +54,9 @@ def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[T
 
     Word embeddings are looked up once for all: every lookup has a gradient as large as the vocabulary.
 
+    Where padding changes a backbone's vectors, all are one group in training. In evaluation a group has sequences of
+    one length, on every device, so that a sentence has the vector that it has alone.
+
     Args:
         encoder: what reads them.
         inputs: tensors [sequences, tokens], padded on the right, `attention_mask` among them.
@@ -61,19 +65,29 @@ def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[T
         The places of a group's sequences in the batch, and its tensors; `inputs_embeds` stands for `input_ids`
         where the backbone takes it.
     """
-    if not inputs["input_ids"].is_cpu:
+    unpadded = not (encoder.ignores_padding or encoder.training)
+    if not unpadded and not (encoder.ignores_padding and inputs["input_ids"].is_cpu):
         yield torch.arange(len(inputs["input_ids"])), dict(inputs)
         return
     lengths = inputs["attention_mask"].sum(dim=1)
-    longest = torch.tensor(longest_of_groups(lengths.tolist()))
+    if unpadded:
+        longest = lengths.unique()
+    else:
+        longest = torch.tensor(longest_of_groups(lengths.tolist()))
+        inputs = with_word_embeddings(encoder.backbone, inputs)
     group = torch.bucketize(lengths, longest)
-    words = word_embedding_layer(encoder.backbone)
-    if words is not None and "inputs_embeds" in inspect.signature(encoder.backbone.forward).parameters:
-        others = {name: x for name, x in inputs.items() if name != "input_ids"}
-        inputs = others | {"inputs_embeds": words(inputs["input_ids"])}
     places = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(places, longest.tolist(), strict=True):
         yield rows, {name: x[rows, :tokens] for name, x in inputs.items()}
+
+
+def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
+    """Replace `input_ids` by `inputs_embeds`, their word embeddings, where the backbone takes these."""
+    words = word_embedding_layer(backbone)
+    if words is None or "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
+        return dict(inputs)
+    others = {name: x for name, x in inputs.items() if name != "input_ids"}
+    return others | {"inputs_embeds": words(inputs["input_ids"])}
 
 
 def in_length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Tensor:

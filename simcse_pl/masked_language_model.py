@@ -40,7 +40,6 @@ class MaskedLanguageModelling(AuxiliaryLoss):
     """
 
     name = "mlm"
-    reads_last_layer = True
     head: VocabularyHead
     special_ids: Tensor
 

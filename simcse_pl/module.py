@@ -9,7 +9,7 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
 from simcse_pl.auxiliary import AuxiliaryLoss
-from simcse_pl.backbone import freeze, recompute_layers
+from simcse_pl.backbone import recompute_layers
 from simcse_pl.bad_steps import BadSteps
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
@@ -21,6 +21,7 @@ from simcse_pl.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.fast_dropout import use_fast_dropout
+from simcse_pl.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.gradient_cache import in_chunks
 from simcse_pl.length_groups import in_length_groups
 from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
@@ -50,9 +51,10 @@ class SimCSEModule(LightningModule):
         queue: embeddings of the batches before, as further negatives.
         chunk_size: rows of a device's batch that are encoded at once (see gradient_cache); all where None.
         gradient_checkpointing: activations inside a layer are not kept, and computed again in backward.
-        freeze_layers: the word embeddings and so many layers from the first stay as they are; all train where None.
+        freeze_layers: freeze the word embeddings and this many layers from the first; all train where None. Parameters
+            that neither the pooling nor an auxiliary term reads are always frozen.
         group_by_length: on a CPU, sequences of like length go through the encoder together, padded to their own longest
-            (see length_groups); vectors are the same.
+            (see length_groups); vectors are the same. No effect where padding changes a backbone's vectors.
         compile: fuse the backbone's operations by torch.compile, once for all lengths and batch sizes.
         on_bad_step: `error` to stop at a loss or gradient that is not finite, or `skip` (see bad_steps).
 
@@ -81,29 +83,45 @@ class SimCSEModule(LightningModule):
         super().__init__()
         self.bad_steps = BadSteps(on_bad_step)
         _check_options(objective, positive_encoder, fixed_dropout, queue, chunk_size)
-        terms = [term for term in auxiliary if term.weight]
-        for trained in filter(None, (encoder, positive_encoder)):
-            _make_ready(trained, gradient_checkpointing, compile, freeze_layers)
-            if trained is positive_encoder or not any(term.reads_last_layer for term in terms):
-                _freeze_unread(trained)
+        encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
+        for trained in encoders:
+            _make_ready(trained, gradient_checkpointing, freeze_layers)
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
         objective.attach(encoder.dim)
+        terms = [term for term in auxiliary if term.weight]
         for term in terms:
             term.attach(encoder)
             term.chunk_size, term.group_by_length = chunk_size, group_by_length
         self.auxiliary = nn.ModuleList(terms)
         self.fixed_dropout = fixed_dropout
+        self.chunk_size = chunk_size
+        self.group_by_length = group_by_length
+        self._freeze_unused(encoders)
         self.queue = queue
         if queue:
             queue.attach(encoder)
-        self.chunk_size = chunk_size
-        self.group_by_length = group_by_length
+        for trained in encoders:
+            if compile:
+                trained.backbone.compile(dynamic=True)
+            else:
+                use_fast_dropout(trained.backbone)
         self.optimizer_settings = optimizer
         self.spearman = SpearmanCorrelation()
         self.alignment = Alignment()
         self.uniformity = Uniformity()
+
+    def _freeze_unused(self, encoders: Sequence[SentenceEncoder]) -> None:
+        """Freeze what neither the pooling nor an auxiliary term reads."""
+        for encoder in encoders:
+            encoder.backbone.eval()  # in training some architectures leave layers out at random
+        batch = example_batch(self.encoder)
+        with torch.random.fork_rng(devices=[]):
+            loss = self.embed(batch).sum() + sum(term(self.encoder, batch) for term in self.auxiliary)
+        freeze_unused(nn.ModuleList([*encoders, self.auxiliary]).parameters(), loss)
+        for encoder in encoders:
+            encoder.backbone.train()
 
     def embed(self, batch: Batch) -> Tensor:
         """The views of a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
@@ -145,12 +163,13 @@ class SimCSEModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
         loss, curves = self.loss(batch)
-        means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
-        self._loss = means[0]
+        self._loss = mean_over_ranks(loss)
+        # a rank with one row has no negatives, and nan for their similarity
+        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True)
         if self.queue and self._loss.isfinite():
             self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
-        self.log("train/loss", means[0], prog_bar=True)
-        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
+        self.log("train/loss", self._loss, prog_bar=True)
+        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means.unbind(), strict=True)})
         self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss
 
@@ -233,26 +252,14 @@ def _check_options(
         raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
 
 
-def _make_ready(
-    encoder: SentenceEncoder, gradient_checkpointing: bool, compile: bool, freeze_layers: int | None
-) -> None:
-    """Have an encoder's backbone computed, and trained, as the options of SimCSEModule say."""
+def _make_ready(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:
+    """Check an encoder, and apply the options of SimCSEModule to its backbone."""
     if encoder.postprocess:
         raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
     if gradient_checkpointing:
         recompute_layers(encoder.backbone)
-    if compile:
-        encoder.backbone.compile(dynamic=True)
-    else:
-        use_fast_dropout(encoder.backbone)
     if freeze_layers is not None:
-        freeze(encoder.backbone, freeze_layers)
-
-
-def _freeze_unread(encoder: SentenceEncoder) -> None:
-    """Have the layers that the pooling does not reach ask for no gradient: DDP would wait for one in vain."""
-    for layer in encoder.unread_layers():
-        layer.requires_grad_(False)
+        freeze_first_layers(encoder, freeze_layers)
 
 
 def embed_views(encoder: SentenceEncoder, batch: Batch, group_by_length: bool = False) -> Tensor:

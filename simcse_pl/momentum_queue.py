@@ -14,11 +14,12 @@ from simcse_pl.gradient_cache import in_chunks
 
 
 class MomentumQueue(nn.Module):
-    """The anchors of the batches before, as a slowly moving copy of the encoder embeds them, without dropout.
+    """The anchors of past batches, embedded without dropout by a moving average of the backbone.
 
-    At every step the copy's weights become momentum * its own + (1 - momentum) * the encoder's, and it embeds the
-    step's anchors, of all devices; the oldest rows give way. It is trained by nothing else, and not measured or saved
-    with the encoder; checkpoints of training hold it.
+    At every step the copy's weights become momentum * its own + (1 - momentum) * the backbone's. The copy then embeds
+    the step's anchors, of all devices, and the encoder's present projection head maps them, as in ESimCSE's released
+    code: a head begins with fresh weights, and an average of them would lag behind. The oldest rows are dropped. The
+    copy gets no gradients. Checkpoints of training hold it; saved encoders do not.
 
     Args:
         size: rows that are kept, at least 1. ESimCSE takes 2.5 times the batch size.
@@ -42,16 +43,17 @@ class MomentumQueue(nn.Module):
         self.momentum = momentum
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Copy the encoder, and begin with an empty queue."""
+        """Copy the encoder without its head, and begin with an empty queue."""
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.encoder.projection = None
         self.register_buffer("rows", torch.zeros(self.size, encoder.dim))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Only the backbone has dropout, and stays without it; the encoder's mode decides about its head."""
+        """Set the mode; the copy stays in evaluation mode, without dropout."""
         super().train(mode)
-        self.encoder.backbone.eval()
+        self.encoder.eval()
         return self
 
     def negatives(self) -> Tensor:
@@ -60,16 +62,17 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
-        """Move the copy towards the encoder, and add a batch's anchors.
+        """Move the copy towards the backbone, and add a batch's anchors.
 
         Args:
             encoder: that of `attach`.
             batch: this device's rows, tensors [batch, views, tokens].
             chunk_size: rows that are embedded at once.
         """
-        for own, new in zip(self.encoder.parameters(), encoder.parameters(), strict=True):
+        for own, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
             own.lerp_(new.to(own.dtype), 1 - self.momentum)
-        anchors = in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size).float()
+        vectors = in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
+        anchors = encoder.project(vectors).float()
         anchors = gather_rows(anchors, shares(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self.filled.copy_((self.filled + len(anchors)).clamp(max=self.size))

@@ -54,10 +54,6 @@ class Pooling:
         """Whether the hidden states of all other layers can be left out."""
         return self.layers == (-1,)
 
-    def deepest(self, num_layers: int) -> int:
-        """The last of so many transformer layers that is read."""
-        return max(layer if layer >= 0 else num_layers + 1 + layer for layer in self.layers)
-
     def __call__(self, hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
         """Vectors of a batch.
 

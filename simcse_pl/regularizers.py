@@ -9,7 +9,7 @@ from torch import Tensor
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
-from simcse_pl.directions import at_least_float32, directions
+from simcse_pl.directions import as_float64, at_least_float32, directions
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, check_amount
 
@@ -81,10 +81,10 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
     with torch.autocast(words.device.type, enabled=False):
         words = at_least_float32(words)
         gram = words.T @ words if words.shape[0] >= words.shape[1] else words @ words.T
-        eigenvalues: Tensor = torch.linalg.eigvalsh(gram.double()).flip(0)
+        eigenvalues: Tensor = torch.linalg.eigvalsh(as_float64(gram)).flip(0)
         rounding = torch.finfo(words.dtype).eps * eigenvalues[0].detach()
         values = eigenvalues.clamp(min=rounding).sqrt()
-        return (values / values[0] - curve.to(values)).square().sum().to(words.dtype)
+        return (values / values[0] - curve.to(values)).square().sum().to(words)
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:

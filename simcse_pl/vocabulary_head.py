@@ -1,6 +1,7 @@
 """The head of a masked language model: from a backbone's hidden states to a score for every token of its vocabulary."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreT
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.backbone import load_masked_language_model
-from simcse_pl.errors import UserError
+from simcse_pl.errors import UserError, failing_as
 
 
 class VocabularyHead(nn.Module):
@@ -21,13 +22,19 @@ class VocabularyHead(nn.Module):
     Args:
         model: a masked language model; its own backbone is given up.
         backbone: of the same architecture and size.
+
+    Raises:
+        UserError: the architecture needs more than hidden states.
     """
 
     def __init__(self, model: PreTrainedModel, backbone: PreTrainedModel) -> None:
         super().__init__()
         _share_weights(model, backbone)
         setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
-        self.model = model.train()  # as a fresh module is, and a loaded one is not
+        self.model = model.eval()
+        with failing_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
+            self(torch.zeros(1, backbone.config.hidden_size))
+        model.train()  # as a fresh module is, and a loaded one is not
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Scores before the softmax: [positions, dim] in, [positions, vocabulary] out."""
@@ -57,11 +64,20 @@ class VocabularyHead(nn.Module):
         return cls(AutoModelForMaskedLM.from_config(_config(backbone), dtype=torch.float32), backbone)
 
 
+@dataclass
+class _LastHiddenState(BaseModelOutput):
+    """The output of a backbone, with None for whatever else an architecture's own output has."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+
 class _HiddenStatesAsGiven(nn.Module):
     """Where a backbone was: what it is given for embeddings is what it returns for its last layer."""
 
     def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
-        return BaseModelOutput(last_hidden_state=inputs_embeds)
+        return _LastHiddenState(last_hidden_state=inputs_embeds)
 
 
 def _config(backbone: PreTrainedModel) -> PreTrainedConfig:
@@ -74,7 +90,8 @@ def _config(backbone: PreTrainedModel) -> PreTrainedConfig:
 def _share_weights(model: PreTrainedModel, backbone: PreTrainedModel) -> None:
     """Put the backbone's weights wherever a masked language model shares one with its own backbone."""
     own_names = {weight: name for name, weight in model.base_model.named_parameters()}
-    for module in model.modules():
+    of_backbone = set(model.base_model.modules())  # among them a pooler, which ours is without
+    for module in set(model.modules()) - of_backbone:
         for name, weight in list(module.named_parameters(recurse=False)):
             if weight in own_names:
                 setattr(module, name, backbone.get_parameter(own_names[weight]))

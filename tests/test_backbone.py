@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from simcse_pl.backbone import (
-    freeze,
     load_backbone,
     load_tokenizer,
     longest_input,
@@ -21,7 +20,6 @@ from simcse_pl.backbone import (
     rebuild_backbone,
     recompute_layers,
     resolve,
-    transformer_layers,
 )
 from simcse_pl.errors import UserError
 from tests.conftest import ARCHITECTURES
@@ -122,13 +120,12 @@ def test_values_out_of_range_are_named(options, message, make_model):
 
 
 def test_an_architecture_without_dropout_says_so(tmp_path):
-    from transformers import FNetConfig, FNetModel
+    from transformers import XLNetConfig, XLNetModel
 
-    config = FNetConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, intermediate_size=64)
-    FNetModel(config).save_pretrained(tmp_path)
+    XLNetModel(XLNetConfig(vocab_size=50, d_model=32, n_layer=1, n_head=2, d_inner=64)).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="^attention_dropout=0.1: .* has no such dropout"):
         load_backbone(str(tmp_path), attention_dropout=0.1)
-    assert load_backbone(str(tmp_path), dropout=0.2).config.hidden_dropout_prob == 0.2
+    assert load_backbone(str(tmp_path), dropout=0.2).config.dropout == 0.2
 
 
 def test_missing_weights_are_told(make_model, tmp_path):
@@ -156,6 +153,15 @@ def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
         shutil.rmtree(folder)
         folder.mkdir()
     with pytest.raises(UserError, match="cannot load the model in") as error:
+        load_backbone(str(folder))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("content", "line"), [("[]", "must be a JSON object$"), ("{", ", or no JSON: ")])
+def test_a_damaged_config_is_one_line(content, line, make_model, tmp_path):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
+    (folder / "config.json").write_text(content)
+    with pytest.raises(UserError, match=f"^{folder}/config.json is damaged.*{line}") as error:
         load_backbone(str(folder))
     assert "\n" not in str(error.value)
 
@@ -240,22 +246,6 @@ def test_code_that_comes_with_a_model_is_not_run(make_model, tmp_path):
     with pytest.raises(UserError, match="cannot load the model in") as error:
         load_backbone(str(folder))
     assert not (tmp_path / "ran").exists() and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("layers", [0, 1, 2])
-def test_frozen_layers_are_the_first_with_the_embeddings(architecture, layers, make_model):
-    backbone = load_backbone(str(make_model(architecture)))
-    freeze(backbone, layers)
-    for number, layer in enumerate(transformer_layers(backbone)):
-        assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
-    assert not backbone.get_input_embeddings().weight.requires_grad
-
-
-@pytest.mark.parametrize("layers", [-1, 3])
-def test_a_model_with_nothing_to_train_is_told(layers, make_model):
-    with pytest.raises(UserError, match=f"freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
-        freeze(load_backbone(str(make_model("bert"))), layers)
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES.keys() - {"mpnet"}))

@@ -1,9 +1,17 @@
 """Vectors of length 1 against the definition, in every precision and at the ends of its range."""
 
+from dataclasses import astuple
+
 import pytest
 import torch
 
 from simcse_pl.directions import at_least_float32, directions
+from simcse_pl.evaluation.logistic_regression import fit_predict
+from simcse_pl.geometry import gram_bound, principal_variances, singular_spectrum
+from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.regularizers import decay_curve, spectrum_control
 
 
 @pytest.mark.parametrize(
@@ -36,3 +44,40 @@ def test_zeros_have_no_direction_and_no_gradient():
     unit.sum().backward()
     assert (x.grad[0] == 0).all()
     torch.autograd.gradcheck(directions, torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
+
+
+class WithoutFloat64(torch.Tensor):
+    """A tensor that lies on a device without float64, as Apple's MPS: plain tensors stand for the CPU's."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if func is torch.Tensor.cpu:
+            return result.as_subclass(torch.Tensor)
+        if isinstance(result, cls) and result.dtype == torch.float64:
+            raise TypeError("the MPS framework doesn't support float64")
+        return result
+
+
+X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + 1
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        singular_spectrum,
+        principal_variances,
+        lambda x: principal_variances(x[:1]),
+        lambda x: torch.tensor(astuple(gram_bound(x))),
+        lambda x: spectrum_control(x, decay_curve("polynomial", 6, 0.2)),
+        lambda x: Whitening(3).fit(x).transform(x),
+        lambda x: RemoveComponents(1).fit(x).transform(x),
+        lambda x: Flow(transforms=1, hidden=4, epochs=1).fit(x).transform(x),
+        lambda x: fit_predict(x, torch.arange(40) % 3, torch.ones(1), torch.ones(1, 40)),
+    ],
+)
+def test_computes_where_the_device_has_no_float64(compute):
+    with pytest.raises(TypeError, match="float64"):
+        X.as_subclass(WithoutFloat64).double()
+    result = compute(X.as_subclass(WithoutFloat64)).as_subclass(torch.Tensor)
+    torch.testing.assert_close(result, compute(X), equal_nan=True)

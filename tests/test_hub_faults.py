@@ -11,6 +11,7 @@ from tests.hub_server import hub_server
 TOKEN = "hf_a_token_that_nobody_may_see"
 NO_COPY = "error: model me/model: no such folder, no copy in the local cache, and {}; give the folder of a checkpoint\n"
 NOT_LOADED = "error: me/model/{} could not be downloaded: {}\n"
+NO_WEIGHTS = "error: cannot load model me/model: not a local folder, and from the Hugging Face Hub: {}\n"
 ODD = "the hub does not answer as it should"
 LOG_IN = "if the name is right, log in with an account that may read it (`hf auth login`, or HF_TOKEN)"
 PORTAL = "what answers at {} is not the hub (a page to log in to this network, perhaps)"
@@ -26,8 +27,8 @@ MODEL_FAULTS = [  # the fault, in what paths, and what is said
     ("html", "", NO_COPY.format(PORTAL)),
     ("html", "config.json", NOT_LOADED.format("config.json", PORTAL)),
     ("403", "config.json", NOT_LOADED.format("config.json", f"the hub does not give it to you (403): {LOG_IN}")),
-    ("loop", "model.safetensors", NOT_LOADED.format("model.safetensors", f"{ODD} (TooManyRedirects)")),
-    ("cut", "model.safetensors", NOT_LOADED.format("model.safetensors", BROKEN_OFF)),
+    ("loop", "model.safetensors", NO_WEIGHTS.format(f"{ODD} (TooManyRedirects)")),
+    ("cut", "model.safetensors", NO_WEIGHTS.format(BROKEN_OFF)),
 ]
 
 

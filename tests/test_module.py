@@ -252,15 +252,32 @@ class Norm(AuxiliaryLoss):
         return self.scale * encoder({name: tensor[:, 0] for name, tensor in batch.items()}).norm()
 
 
-def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
-    terms = [Norm(0.25), Norm(0.0)]
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval()
-    assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
-    logged = {}
+def logging_to(logged, module):
+    """The module, able to take a training step outside of a trainer."""
     module.log = lambda name, value, **options: logged.update({name: float(value)})
     module.log_dict = logged.update
     module._trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     module._trainer.strategy._optimizers = [torch.optim.SGD(module.parameters(), lr=0.1)]
+    return module
+
+
+def test_a_rank_with_one_row_is_left_out_of_the_mean_similarity_of_negatives(module, monkeypatch):
+    def with_another_rank(x):  # 0.25 is each of its values
+        return x.detach() + torch.stack([torch.full_like(x[0], 0.25), torch.ones_like(x[0])])
+
+    logged = {}
+    monkeypatch.setattr("simcse_pl.distributed.sum_over_ranks", with_another_rank)
+    batch = ViewCollator(module.encoder.tokenizer, 16)([(SENTENCES[0],)])
+    loss = logging_to(logged, module).training_step(batch, 0)
+    assert logged["train/negative_similarity"] == 0.25
+    assert logged["train/loss"] == pytest.approx((loss.item() + 0.25) / 2)
+
+
+def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
+    terms = [Norm(0.25), Norm(0.0)]
+    logged = {}
+    module = logging_to(logged, SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval())
+    assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
     embeddings = module.embed(batch)
     norm = 2 * embeddings[:, 0].norm()
@@ -310,10 +327,13 @@ def test_an_objective_that_needs_labels_says_so(encoder, tmp_path):
         trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))
 
 
-@pytest.mark.parametrize("pooling", ["layers_0", "layers_1", "layers_1_2", "layers_3", "first_last", "cls"])
-def test_whatever_asks_for_a_gradient_gets_one(make_model, pooling):
+@pytest.mark.parametrize(
+    ("architecture", "pooling"),
+    [*(("bert", p) for p in ("layers_0", "layers_1", "layers_3", "first_last", "cls")), ("modernbert", "layers_1_2")],
+)
+def test_whatever_asks_for_a_gradient_gets_one(make_model, architecture, pooling):
     """DDP would wait for it for ever."""
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=pooling)
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling)
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
     loss, _ = module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
     loss.backward()

@@ -47,23 +47,29 @@ def test_the_oldest_give_way(encoder):
     torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES[-5:]), atol=1e-5, rtol=1e-4)
 
 
-def test_its_encoder_follows_slowly_and_is_not_trained(encoder):
+def test_its_backbone_follows_slowly_and_is_not_trained(encoder):
     queue = attached(encoder, momentum=0.9)
-    before = [p.clone() for p in queue.encoder.parameters()]
+    before = [p.clone() for p in queue.encoder.backbone.parameters()]
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(1.0)
     queue.update(encoder, batch_of(encoder, SENTENCES))
-    for old, own, new in zip(before, queue.encoder.parameters(), encoder.parameters(), strict=True):
+    for old, own, new in zip(before, queue.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
         torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
-        assert not own.requires_grad
+    assert not any(p.requires_grad for p in queue.parameters())
 
 
-def test_it_stays_without_dropout_and_keeps_the_head_of_training(encoder):
-    queue = attached(encoder)
-    for mode in (False, True):
-        queue.train(mode)
-        assert queue.encoder.training is mode and not any(m.training for m in queue.encoder.backbone.modules())
+def test_the_head_is_the_encoders_present_one_and_not_an_average(encoder):
+    queue = attached(encoder, momentum=0.9)
+    with torch.no_grad():
+        encoder.projection[0].weight.copy_(torch.randn(32, 32))
+    queue.update(encoder, batch_of(encoder, SENTENCES))
+    torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES), atol=1e-5, rtol=1e-4)
+    assert encoder.projection[0].weight.requires_grad
+
+
+def test_it_stays_without_dropout(encoder):
+    assert not any(m.training for m in attached(encoder).train().encoder.modules())
 
 
 def test_a_queue_adds_to_what_is_summed_over():

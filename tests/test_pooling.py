@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.errors import UserError
-from simcse_pl.pooling import POOLINGS, Pooling, find_pooling, first_token
+from simcse_pl.pooling import POOLINGS, find_pooling
 
 
 @pytest.fixture
@@ -92,18 +92,6 @@ def test_top2_needs_two_layers():
     assert find_pooling("top2", 2) == POOLINGS["top2"]
     with pytest.raises(UserError, match="^pooling=top2: the model has one layer only$"):
         find_pooling("top2", 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "deepest"), [("cls", 12), ("first_last", 12), ("layers_0", 0), ("layers_1_2", 2), ("layers_12_3", 12)]
-)
-def test_the_deepest_layer_that_is_read(name, deepest):
-    assert find_pooling(name, 12).deepest(12) == deepest
-
-
-def test_layers_from_the_end_are_counted_with_the_embeddings():
-    assert Pooling(first_token, layers=(-3,)).deepest(12) == 10
-    assert Pooling(first_token, layers=(-13, 0)).deepest(12) == 0
 
 
 @pytest.mark.parametrize("name", ["mean", "max", "first_last", "top2", "layers_0_2"])

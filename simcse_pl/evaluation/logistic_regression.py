@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.directions import as_float64
+
 _GRADIENT_FALLS_TO = 1e-4  # of its norm at weights of zero: there a fit ends
 _NEWTON_STEPS = 50
 _CONJUGATE_STEPS = 50
@@ -43,7 +45,7 @@ def fit_predict(features: Tensor, labels: Tensor, strengths: Tensor, fit_rows: T
 def _principal_axes(features: Tensor) -> Tensor:
     """The features, centered and rotated, and a column of ones for the intercept: [n, dim + 1]."""
     centered = features - features.mean(dim=0)
-    _, axes = torch.linalg.eigh((centered.T @ centered).double())
+    _, axes = torch.linalg.eigh(as_float64(centered.T @ centered))
     return F.pad(centered @ axes.to(centered), (0, 1), value=1.0)
 
 

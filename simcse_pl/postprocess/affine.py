@@ -5,6 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from simcse_pl.directions import as_float64
 from simcse_pl.postprocess.base import PostProcess
 
 
@@ -24,7 +25,7 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
         In float64: the mean [dim], the variances [rank] in falling order, and the directions as columns [dim, rank].
     """
     n, dim = x.shape
-    rows = x.double()
+    rows = as_float64(x)
     mean = rows.mean(dim=0) if center else torch.zeros_like(rows[0])
     covariance = (rows - mean).T @ (rows - mean) / (n - 1)
     variances, directions = torch.linalg.eigh(covariance)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from simcse_pl.directions import as_float64
 from simcse_pl.errors import UserError
 from simcse_pl.files import written_whole
 
@@ -19,7 +20,8 @@ TENSORS_FILE = "postprocess.safetensors"
 class PostProcess(ABC):
     """A map of embeddings that is learned from embeddings, without labels, while the encoder stays as it is.
 
-    The arithmetic is in float64, on the device of the embeddings; what comes out has the type of what went in.
+    The arithmetic is in float64, on the device of the embeddings, or on the CPU where that device has no float64.
+    The result has the type and the device of the input.
 
     Args:
         options: what the subclass was constructed with, as `load` will construct it again.
@@ -64,7 +66,7 @@ class PostProcess(ABC):
                 whose map is out of the range of their type.
         """
         self._check_fitted(x)
-        z = self._transform(x.detach().double()).to(x.dtype)
+        z = self._transform(as_float64(x.detach())).to(x)
         if not torch.isfinite(z).all():
             raise UserError(f"{self.name}: what it makes of the embeddings is out of {x.dtype}'s range; give float64")
         return z

@@ -12,6 +12,7 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
+from simcse_pl.directions import as_float64
 from simcse_pl.errors import UserError, check_amount, check_seed
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.progress import progress_bar
@@ -89,9 +90,10 @@ class Flow(PostProcess):
             UserError: as `transform`.
         """
         self._check_fitted(z)
-        transform = self._density(z.device).transform
+        rows = as_float64(z)
+        transform = self._density(rows.device).transform
         with torch.no_grad():
-            return torch.cat([transform.inv(rows) for rows in z.double().split(_ROWS_AT_A_TIME)]).to(z.dtype)
+            return torch.cat([transform.inv(part) for part in rows.split(_ROWS_AT_A_TIME)]).to(z)
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """log p(f(x)) + log |det df/dx|, in nats, of each of the embeddings `x` [n, dim]: [n].
@@ -102,9 +104,10 @@ class Flow(PostProcess):
         self._check_fitted(x)
         if not len(x):
             return x.new_empty(0)
-        density = self._density(x.device)
+        rows = as_float64(x)
+        density = self._density(rows.device)
         with torch.no_grad():
-            return torch.cat([density.log_prob(rows) for rows in x.double().split(_ROWS_AT_A_TIME)]).to(x.dtype)
+            return torch.cat([density.log_prob(part) for part in rows.split(_ROWS_AT_A_TIME)]).to(x)
 
     def _fit(self, x: Tensor) -> None:
         if x.shape[1] < 2:
@@ -115,7 +118,7 @@ class Flow(PostProcess):
             torch.manual_seed(self.seed)
             flow = self._build(x.shape[1], *_mean_and_scale(x)).to(x.device)
         self._maximize_likelihood(flow, x)
-        self._flow = flow.double()
+        self._flow = flow.cpu().double()
 
     def _build(self, width: int, mean: Tensor, scale: Tensor) -> ZukoFlow:
         """A flow from embeddings to the Gaussian: x to (x - mean) / scale, and couplings that do nothing yet."""
@@ -171,9 +174,9 @@ class Flow(PostProcess):
 
 def _mean_and_scale(x: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the standard deviation of each dimension, 1 for one that is constant, up to rounding."""
-    mean, scale = x.double().mean(dim=0), x.double().std(dim=0)
+    mean, scale = as_float64(x).mean(dim=0), as_float64(x).std(dim=0)
     rounding = torch.finfo(x.dtype).eps * mean.abs()
-    return mean.to(x.dtype), torch.where(scale > rounding, scale, 1.0).to(x.dtype)
+    return mean.to(x), torch.where(scale > rounding, scale, 1.0).to(x)
 
 
 @torch.no_grad()

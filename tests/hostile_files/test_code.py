@@ -68,10 +68,17 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     "settings": (lambda: ours("simcse.json", PICKLE), "^model/simcse.json is damaged, or no JSON"),
     "code beside a known model": (lambda: config(auto_map=MAP), None),
     "code of a new model": (lambda: config(model_type="evil", auto_map=MAP), f"^{NO_MODEL}.* custom code"),
-    "code of the hub for attention": (
-        lambda: config(_attn_implementation="evil/kernel"),
-        "^model/config.json: _attn_implementation is evil/kernel, code of a hub repository, which is not run",
-    ),
+    **{
+        f"code of the hub for attention, {where}": (
+            lambda values=values: config(**values),
+            "^model/config.json: _attn_implementation names code in a hub repository, which is never run: remove this",
+        )
+        for where, values in {
+            "at the top": {"_attn_implementation": "evil/kernel"},
+            "in a config in it": {"text_config": {"_attn_implementation": "evil/kernel"}},
+            "by the config's name": {"_attn_implementation": {"text_config": "evil/kernel"}},
+        }.items()
+    },
     "code of a tokenizer": (
         lambda: tokenizer(tokenizer_class="Evil", auto_map={"AutoTokenizer": ["tokenization_evil.Evil", None]}),
         None,

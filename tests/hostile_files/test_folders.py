@@ -1,12 +1,9 @@
 """No path in a file leads out of its folder."""
 
-import io
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
@@ -17,23 +14,9 @@ from tests.hostile_files.loaders import (
     change,
     checkpoint_with,
     config,
-    plain,
     theirs,
-    torch_bytes,
 )
-from tests.hostile_files.tiny import encode, encoder
-
-
-def sharded(name):
-    """Weights in another folder, which an index of theirs names."""
-    Path("elsewhere/in").mkdir(parents=True)
-    for place in ("elsewhere/a.safetensors", "elsewhere/in/a.safetensors"):
-        shutil.copy("model/model.safetensors", place)
-    plain()
-    tensors = torch.load(io.BytesIO(torch_bytes(encoder().backbone.state_dict())))
-    places = dict.fromkeys(tensors, name)
-    Path("model/model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    SentenceEncoder.from_pretrained("model", pooling="cls")
+from tests.hostile_files.tiny import encode
 
 
 def tokenizer_elsewhere(option):
@@ -49,17 +32,6 @@ def module_elsewhere(path):
 
 
 LEAVES = {
-    **{
-        f"weights in {name}": (
-            lambda name=name: sharded(name),
-            "model.safetensors.index.json is damaged: its weight_map",
-        )
-        for name in ("../elsewhere/a.safetensors", "a/../../elsewhere/a.safetensors", "..", "")
-    },
-    "weights by an absolute path": (
-        lambda: sharded(str(Path("elsewhere/a.safetensors").absolute())),
-        "its weight_map must name files beside it",
-    ),
     "weights that the config names": (
         lambda: config(transformers_weights="../model.safetensors"),
         f"^{NO_MODEL}",

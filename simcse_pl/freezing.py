@@ -1,0 +1,55 @@
+"""Freezing parameters by what depends on them, whatever an architecture calls its parts."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from simcse_pl.data.batches import Batch, ViewCollator
+from simcse_pl.encoder import EXAMPLE, SentenceEncoder
+from simcse_pl.errors import UserError
+
+
+def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
+    """Freeze the word embeddings and the first layers: all parameters that the output of these layers depends on.
+
+    Raises:
+        UserError: no layer would be left to train, or the backbone does not return the output of every layer.
+    """
+    backbone = encoder.backbone
+    there_are = backbone.config.num_hidden_layers
+    if not 0 <= layers < there_are:
+        raise UserError(f"freeze_layers={layers}: the model has {there_are} layers; choose 0 to {there_are - 1}")
+    inputs = {name: x[:, 0] for name, x in example_batch(encoder).items()}
+    was_training = backbone.training
+    backbone.eval()
+    output = encoder.hidden_states(inputs)[layers]
+    backbone.train(was_training)
+    _, used = _split_by_use(backbone.parameters(), output)
+    for parameter in used:
+        parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in backbone.parameters()):
+        raise UserError(f"freeze_layers={layers}: the layers of {type(backbone).__name__} share all their weights")
+
+
+def freeze_unused(parameters: Iterable[Parameter], loss: Tensor) -> None:
+    """Freeze the parameters that a loss does not depend on: DDP would wait for their gradients in vain."""
+    for parameter in _split_by_use(parameters, loss)[0]:
+        parameter.requires_grad_(False)
+
+
+def example_batch(encoder: SentenceEncoder) -> Batch:
+    """Return two rows of two views of a sentence, tensors [2, 2, tokens] on the encoder's device."""
+    batch = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64))([(EXAMPLE,), (EXAMPLE,)])
+    return {name: x.to(encoder.device) for name, x in batch.items()}
+
+
+def _split_by_use(parameters: Iterable[Parameter], output: Tensor) -> tuple[list[Parameter], list[Parameter]]:
+    """Return the trainable parameters that `output` does not depend on, and those that it does, by a backward pass."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    if not output.requires_grad:
+        return trainable, []
+    gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
+    found = list(zip(trainable, gradients, strict=True))
+    return [p for p, gradient in found if gradient is None], [p for p, gradient in found if gradient is not None]

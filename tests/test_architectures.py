@@ -1,0 +1,136 @@
+"""Every text encoder of transformers, tiny and with random weights: trained, frozen, saved and loaded, or refused."""
+
+import pytest
+import torch
+import transformers
+from transformers import MODEL_MAPPING
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from simcse_pl.data.batches import ViewCollator
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.module import SimCSEModule
+from simcse_pl.objective import ContrastiveObjective
+from simcse_pl.optimizer import LinearAdamW
+from tests.conftest import SENTENCES
+
+# What architectures call the same sizes; a config gets those that it has.
+SIZES = {
+    **dict.fromkeys(("hidden_size", "d_model", "dim", "n_embd", "emb_dim", "embedding_size"), 32),
+    **dict.fromkeys(("num_hidden_layers", "n_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers"), 3),
+    **dict.fromkeys(("num_attention_heads", "n_heads", "n_head", "num_heads", "num_key_value_heads"), 4),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
+    **dict.fromkeys(("head_dim", "d_head", "d_kv"), 8),
+    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "d_inner", "encoder_ffn_dim", "decoder_ffn_dim"), 64),
+    **dict.fromkeys(("max_position_embeddings", "n_positions"), 80),
+    **{"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "mask_token_id": 4},
+    "pad_token_id": 0,
+}
+OWN_SIZES = {
+    "lilt": {"hidden_size": 48},
+    "longformer": {"attention_window": [8, 8, 8]},
+    "luke": {"entity_vocab_size": 10, "entity_emb_size": 16},
+    "neomme": {"hidden_size": 64, "head_dim": 16},
+    "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh", "local"], "attention_head_size": 8},
+    "roc_bert": {"pronunciation_vocab_size": 20, "shape_vocab_size": 20},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+}
+SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them frozen
+PADDING_CHANGES_VECTORS = (
+    "convbert",
+    "esm",
+    "mpnet",
+    "nystromformer",
+    "yoso",
+)  # mpnet where the pad token is not its own
+FAST = ("albert", "big_bird", "convbert", "flaubert", "layoutlm", "luke", "roformer", "squeezebert", "xlm")
+WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
+REFUSED = {
+    **dict.fromkeys(("bart", "mbart", "mvp", "t5"), "is an encoder-decoder model; choose an encoder, such as BERT$"),
+    "fnet": "fnet is not a text encoder that masks padding: no attention_mask$",
+    "vit": "vit is not a text encoder that masks padding: no input_ids$",
+    "dpr": "DPRQuestionEncoder does not return one vector of hidden_size=32 for every token$",
+    "canine": "cannot encode: ",  # fewer than 4 tokens
+    "funnel": "cannot encode: ",  # few tokens
+    "reformer": "ReformerModel does not return one vector of hidden_size=32 for every token$",
+}
+NOT_OF_TEXT_ALONE = ("modernvbert", "perceiver", "ultravbert")
+ALL = sorted({*MODEL_FOR_MASKED_LM_MAPPING_NAMES, *WITHOUT_HEAD} - {*REFUSED, *NOT_OF_TEXT_ALONE})
+
+
+@pytest.fixture
+def make_tiny(make_model, tmp_path):
+    """Make a folder with a tiny model of an architecture, and make_model's tokenizer of BERT."""
+
+    def make(architecture):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(make_model("bert"))
+        config_class = CONFIG_MAPPING[architecture]
+        names = {*config_class().to_dict(), *config_class.attribute_map}
+        sizes = SIZES | {"vocab_size": len(tokenizer)} | OWN_SIZES.get(architecture, {})
+        config = config_class(**{name: size for name, size in sizes.items() if name in names})
+        model_class = MODEL_MAPPING[config_class]
+        model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+        model_class(config).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        return tmp_path
+
+    return make
+
+
+def take_two_steps(module):
+    """Train as under DDP: a parameter that waits for a gradient gets one."""
+    optimizer, _ = LinearAdamW(lr=1e-3).build(module.parameters(), 2)
+    losses = []
+    for _ in range(2):
+        loss, _ = module.loss(ViewCollator(module.encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES]))
+        optimizer.zero_grad()
+        loss.backward()
+        waiting = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
+        assert waiting == []
+        optimizer.step()
+        losses.append(loss.item())
+    assert torch.tensor(losses).isfinite().all() and losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(
+    "architecture", [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in ALL]
+)
+def test_an_architecture_is_trained_frozen_saved_and_loaded(architecture, make_tiny, tmp_path):
+    folder = make_tiny(architecture)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
+    assert encoder.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
+    masked = [MaskedLanguageModelling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
+    take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=masked))
+    encoder.eval()
+    vectors = encoder.encode(SENTENCES)
+    alone = torch.cat([encoder.encode([sentence]) for sentence in SENTENCES])
+    torch.testing.assert_close(vectors, alone, atol=1e-4, rtol=0)
+    encoder.save_pretrained(tmp_path / "saved")
+    again = SentenceEncoder.from_pretrained(tmp_path / "saved").encode(SENTENCES)
+    torch.testing.assert_close(again, vectors, atol=1e-4, rtol=0)
+
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_1_2")
+    before = {name: p.clone() for name, p in encoder.backbone.named_parameters()}
+    layers = 0 if architecture in SHARED_LAYERS else 1
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), freeze_layers=layers)
+    inputs = encoder.tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
+    frozen = encoder.eval().hidden_states(inputs)[: layers + 1]
+    take_two_steps(module.train())
+    for own, old in zip(encoder.eval().hidden_states(inputs), frozen, strict=False):
+        torch.testing.assert_close(own, old)
+    assert any(not p.equal(before[name]) for name, p in encoder.backbone.named_parameters())
+
+
+@pytest.mark.parametrize("architecture", REFUSED)
+def test_an_architecture_that_cannot_work_is_refused_in_one_line(architecture, make_tiny):
+    with pytest.raises(UserError, match=REFUSED[architecture]) as error:
+        SentenceEncoder.from_pretrained(make_tiny(architecture), pooling="mean")
+    assert "\n" not in str(error.value)
+
+
+def test_layers_that_share_their_weights_cannot_be_frozen(make_tiny):
+    encoder = SentenceEncoder.from_pretrained(make_tiny("albert"), pooling="mean")
+    with pytest.raises(UserError, match="^freeze_layers=1: the layers of AlbertModel share all their weights$"):
+        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), freeze_layers=1)

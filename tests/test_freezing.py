@@ -1,0 +1,32 @@
+"""Frozen layers, whatever the architecture: the outputs of these layers stay, and all others are trained."""
+
+import pytest
+
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
+from simcse_pl.freezing import freeze_first_layers
+from tests.conftest import ARCHITECTURES
+
+
+def encoder_of(folder):
+    return SentenceEncoder.from_pretrained(folder, pooling="mean")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers"), [("bert", 0), ("bert", 2), *((architecture, 1) for architecture in ARCHITECTURES)]
+)
+def test_frozen_layers_are_the_first_with_the_embeddings(architecture, layers, make_model):
+    encoder = encoder_of(make_model(architecture)).train()
+    backbone = encoder.backbone
+    stacks = [getattr(part, "layers", None) or getattr(part, "layer", None) for part in backbone.modules()]
+    (stack,) = (stack for stack in stacks if stack is not None and len(stack) == 3)
+    freeze_first_layers(encoder, layers)
+    for number, layer in enumerate(stack):
+        assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
+    assert not backbone.get_input_embeddings().weight.requires_grad and backbone.training
+
+
+@pytest.mark.parametrize("layers", [-1, 3])
+def test_a_model_with_nothing_to_train_is_told(layers, make_model):
+    with pytest.raises(UserError, match=f"freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
+        freeze_first_layers(encoder_of(make_model("bert")), layers)
