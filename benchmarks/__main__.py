@@ -18,11 +18,12 @@ from simcse_pl import sample
 
 _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")
-_HEAD = """# How fast, and with how much memory
+_HEAD = """# Speed and memory
 
-What `python -m benchmarks` measured, on {machine}. Every table has the command that makes it
-alone; the ways of a table take turns in one process, and `times the first` is the median over rounds of the ratio
-within a round, as machines are noisy. GFLOP/s count the products that the sentences need, padding left out.
+Measured by `python -m benchmarks` on {machine}.
+Above each table is the command that makes only that table. The methods of a table take turns in
+one process. `times the first` is the median over rounds of the ratio within a round, because
+machines are noisy. GFLOP/s counts the operations that the sentences need, without padding.
 """
 
 

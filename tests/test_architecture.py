@@ -38,9 +38,9 @@ def reached_from(module):
     return reached
 
 
-def modules(*rooms):
-    found = [name for name in IMPORTS for room in rooms if f"{name}.".startswith(f"simcse_pl.{room}.")]
-    assert len(found) >= len(rooms)
+def modules(*packages):
+    found = [name for name in IMPORTS for one in packages if f"{name}.".startswith(f"simcse_pl.{one}.")]
+    assert len(found) >= len(packages)
     return found
 
 
@@ -69,10 +69,10 @@ def test_commands_register_the_resolvers_without_hydras_callbacks(command):
     assert "simcse_pl.resolvers" in reached_from(f"simcse_pl.cli.{command}")
 
 
-def test_every_file_and_room_is_on_the_map():
+def test_the_page_lists_every_file_and_package():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = page.partition("## The rooms")[2].partition("\n## ")[0]
-    named = {name.rstrip("/") for name in re.findall(r"`(?:simcse_pl/)?(\w+(?:\.py|/))`", rooms)}
+    table = page.partition("## Packages and modules")[2].partition("\n## ")[0]
+    named = {name.rstrip("/") for name in re.findall(r"`(?:simcse_pl/)?(\w+(?:\.py|/))`", table)}
     there = {path.name for path in (ROOT / "simcse_pl").glob("[!_]*") if path.suffix == ".py" or path.is_dir()}
     assert there - named == {"sample"}
     assert {name for name in named if name.endswith(".py")} <= there | {"train.py", "evaluate.py"}
