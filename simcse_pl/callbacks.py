@@ -178,13 +178,21 @@ class Speed(Callback):
         assert self._since is not None  # since the batch's start at the latest
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         now = time.perf_counter()
-        pl_module.log("speed/sentences_per_second", sentences / (now - self._since))
-        pl_module.log("speed/waiting_for_data", self._waited / (now - self._since))
+        # as tensors of the host: Lightning would copy floats to the GPU, and wait for the GPU
+        pl_module.log("speed/sentences_per_second", torch.tensor(sentences / (now - self._since)))
+        pl_module.log("speed/waiting_for_data", torch.tensor(self._waited / (now - self._since)))
         self._since = now
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's, without the loggers' version number; where there is no terminal, a line a validation."""
+    """Lightning's progress bar, with the loss of the last logged step; without a terminal, a line per validation.
+
+    Lightning would read the loss from the GPU at every step, and wait for the GPU each time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loss: float | None = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how far training is."""
@@ -196,7 +204,17 @@ class ProgressBar(RichProgressBar):
     def get_metrics(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """What stands at the bar's right."""
+        """Return what the bar shows on its right."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        return metrics
+        every = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if trainer.training and every and trainer.global_step % every == 0:
+            loss = trainer.callback_metrics.get("train/loss")
+            self._loss = self._loss if loss is None else float(loss)
+        return metrics if self._loss is None else metrics | {"train/loss": self._loss}
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        """Leave out the number of epochs where only the number of steps is limited; Lightning would print -2."""
+        if self.trainer.max_epochs == -1:
+            return f"{f'Epoch {current_epoch}':{len(self.validation_description)}}"
+        return super()._get_train_description(current_epoch)

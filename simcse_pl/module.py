@@ -8,6 +8,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
+from simcse_pl.attention_masks import build_masks_without_waiting
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import freeze, recompute_layers
 from simcse_pl.bad_steps import BadSteps
@@ -143,15 +144,14 @@ class SimCSEModule(LightningModule):
         return loss, curves
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
+        """Return the loss of one contrastive batch; log the means over devices."""
         loss, curves = self.loss(batch)
         means = mean_over_ranks(torch.stack([loss, *curves.values()]).detach()).unbind()
-        self._loss = means[0]
-        if self.queue and self._loss.isfinite():
-            self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
-        self.log("train/loss", means[0], prog_bar=True)
+        self._loss, self._views = means[0], _views_of(batch)
+        self.log("train/loss", means[0])
         self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means[1:], strict=True)})
-        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
+        lr = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for the GPU
         return loss
 
     def configure_gradient_clipping(
@@ -160,8 +160,9 @@ class SimCSEModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Log the gradient's norm, and clip; see to it that it is finite, and the loss, which all ranks know.
+        """Log the gradient's norm, check that it and the loss are finite, add the batch to the queue, and clip.
 
+        The check is the only place of a step where the host waits for a GPU.
         In 16-mixed a gradient may be too large at first: its scaler skips the step and tries again with less.
         Lightning's own clipping refuses a fused optimizer in bf16, though only float16's scaler could mind it.
         """
@@ -169,11 +170,14 @@ class SimCSEModule(LightningModule):
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         self.log("train/grad_norm", norm)
         if self.bad_steps.action == "skip":
-            self.log("train/skipped_steps", float(self.bad_steps.skipped))
+            self.log("train/skipped_steps", torch.tensor(float(self.bad_steps.skipped)))
         scaled = self.trainer.precision == "16-mixed"
         if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
             self.bad_steps.handle(self.trainer, float(self._loss), float(norm))
             return
+        if self.queue:
+            with self.trainer.precision_plugin.train_step_context():
+                self.queue.update(self.encoder, self._views, self.chunk_size)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
@@ -247,6 +251,7 @@ def _make_ready(
         raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
     if gradient_checkpointing:
         recompute_layers(encoder.backbone)
+    build_masks_without_waiting()
     if compile:
         encoder.backbone.compile(dynamic=True)
     else:

@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunRecord, resume: Path | None = None
 ) -> dict[str, Any]:
-    """Validate, train, and test the checkpoint that validated best, which `module` holds afterwards.
+    """Validate, train, and test the checkpoint that validated best.
+
+    `module` holds its weights afterwards, and its encoder is on the trainer's device.
 
     Args:
         trainer: its first checkpoint callback is a BestCheckpoint, and `record` is among its callbacks.
@@ -58,6 +60,7 @@ def train_and_test(
     _tell_if_lowered(record.before, best.best_metrics)
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]
+    module.encoder.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
     return {
         "validation": data.tasks["dev"].name,
         "precision": trainer.precision,

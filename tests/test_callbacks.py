@@ -160,8 +160,8 @@ def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatc
             speed.on_validation_end(None, module)
         speed.on_train_batch_start(None, module, batch, 0)
         speed.on_train_batch_end(None, module, None, batch, 0)
-    rates = [value for name, value in logged if name == "speed/sentences_per_second"]
-    waited = [value for name, value in logged if name == "speed/waiting_for_data"]
+    rates = [float(value) for name, value in logged if name == "speed/sentences_per_second"]
+    waited = [float(value) for name, value in logged if name == "speed/waiting_for_data"]
     assert rates == pytest.approx([10 / 3, 10 / 5, 10 / 1])
     assert waited == pytest.approx([0, 1 / 5, 0])
 
