@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader
 from simcse_pl.callbacks import (
     BestCheckpoint,
     GeometryCurves,
+    ProgressBar,
     Speed,
     StepSeeds,
     TellCollapse,
@@ -23,9 +25,12 @@ from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.geometry import uniformity
+from simcse_pl.loggers import CurvesLogger
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.precision import make_trainer
+from simcse_pl.resume import RunRecord
 from tests.conftest import SENTENCES
 
 
@@ -38,6 +43,7 @@ class Scripted(pl.LightningModule):
         self.weight = torch.nn.Parameter(torch.ones(1))
 
     def training_step(self, batch, batch_idx):
+        self.log("train/loss", self.global_step)
         return (self.weight * batch).sum()
 
     def on_validation_epoch_start(self):
@@ -100,6 +106,38 @@ def test_in_another_folder_what_is_reported_is_what_is_there(tmp_path):
     best = fit(tmp_path / "second", [0.3, 0.4], resume=tmp_path / "first" / "last.ckpt", steps=8)
     assert best.best_metrics["val/spearman"] == pytest.approx(0.4)
     assert best.best_step == step_of(tmp_path / "second" / "best.ckpt") == 8
+
+
+def test_the_best_step_is_a_point_of_the_curves_and_steps_are_those_done(tmp_path):
+    """With max_epochs reached long before max_steps: 4 steps make an epoch."""
+    best = BestCheckpoint(tmp_path, "best", "val/spearman", mode="max", enable_version_counter=False)
+    trainer = make_trainer(
+        accelerator="cpu",
+        max_steps=10,
+        max_epochs=1,
+        val_check_interval=4,
+        check_val_every_n_epoch=None,
+        log_every_n_steps=5,
+        callbacks=[ValidateAtEnd(), best, RunRecord([])],
+        logger=CurvesLogger(tmp_path, name="", version=""),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    module, loader = Scripted([0.1, 0.2, 0.5, 0.4]), DataLoader(torch.ones(4))
+    trainer.validate(module, loader, verbose=False)
+    trainer.fit(module, loader, loader)
+    curves = pandas.read_csv(tmp_path / "metrics.csv")
+    validated, trained = (curves.dropna(subset=name)["step"].tolist() for name in ("val/spearman", "train/loss"))
+    assert (validated, trained) == ([0, 4, 8, 10], [5, 10])
+    assert best.best_step == 8 and trainer.global_step == 10
+
+
+@pytest.mark.parametrize(("max_epochs", "text"), [(-1, "Epoch 3"), (5, "Epoch 3/4"), (None, "Epoch 3")])
+def test_the_bar_names_no_last_epoch_where_there_is_none(max_epochs, text):
+    bar = ProgressBar()
+    bar._trainer = SimpleNamespace(max_epochs=max_epochs, sanity_checking=False)
+    assert bar._get_train_description(3).strip() == text
 
 
 def section_5(embeddings):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from simcse_pl.callbacks import OF_VALIDATION
-from simcse_pl.report.run_path import steps_done
 from simcse_pl.report.score_tables import keys_of
 
 _ROWS_ALONE = ("epoch", "step")
@@ -64,7 +63,7 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
         own = rows.dropna(subset=["step"]).dropna(subset=names, how="all")  # one that is no number is among others
         if len(own):
             metrics = {name: [_shown(value) for value in own[name]] for name in names}
-            found[group] = Curves(steps_done(own["step"], _of_validation(group)).tolist(), metrics)
+            found[group] = Curves(own["step"].astype(int).tolist(), metrics)
     return found
 
 
