@@ -68,9 +68,9 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
 
 
 def metric_groups(runs: Iterable[Mapping[str, Curves]]) -> list[MetricGroup]:
-    """What there are charts of: metrics of which a run has two points at least, in the order of their importance."""
+    """Return the metrics to draw, in the order of their importance; test scores are in the table of runs."""
     metrics = keys_of(
-        {name: None for curves in own.values() for name, values in curves.metrics.items() if _points(values) > 1}
+        {name: None for curves in own.values() for name, values in curves.metrics.items() if _is_drawn(name, values)}
         for own in runs
     )
     groups = keys_of({_group(name): None} for name in metrics)
@@ -96,8 +96,8 @@ def _place(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def _points(values: Sequence[float | None]) -> int:
-    return sum(value is not None for value in values)
+def _is_drawn(metric: str, values: Sequence[float | None]) -> bool:
+    return _group(metric) != "test" and any(value is not None for value in values)
 
 
 def _shown(value: float) -> float | None:

@@ -46,16 +46,15 @@ def test_a_file_of_nothing_but_names_or_without_steps_has_no_curves():
     assert of("step,train/loss\n,2\n") == {}
 
 
-def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_no_curve():
+def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_drawn():
     one = of("step,train/b,train/loss,train/a,test/spearman,own,val/uniformity\n0,1,1,1,,1,1\n1,1,1,1,,1,1\n2,,,,1,,\n")
-    two = of("step,val/spearman,val/x,speed/s,geometry/trace\n0,1,1,1,1\n1,1,,1,1\n")
+    two = of("step,val/spearman,val/x,val/nan,geometry/trace\n0,1,1,nan,1\n1,1,,nan,1\n")
     groups = metric_groups([one, two, {}])
     assert [(group.name, group.metrics) for group in groups] == [
-        ("val", ["val/spearman", "val/uniformity"]),
+        ("val", ["val/spearman", "val/uniformity", "val/x"]),
         ("geometry", ["geometry/trace"]),
         ("train", ["train/loss", "train/a", "train/b"]),
-        ("speed", ["speed/s"]),
         ("own", ["own"]),
     ]
-    assert [group.noisy for group in groups] == [False, False, True, True, True]
+    assert [group.noisy for group in groups] == [False, False, True, True]
     assert metric_groups([]) == metric_groups([{}]) == []
