@@ -81,8 +81,11 @@ class BestCheckpoint(ModelCheckpoint):
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
 
 
-class TellDuplicates(Callback):
-    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+class _TellShare(Callback):
+    """Warns once, at a validation, of a curve whose mean over the steps so far is above a limit."""
+
+    curve: str
+    above = 0.0
 
     def __init__(self) -> None:
         self._shares: list[torch.Tensor] = []
@@ -91,22 +94,54 @@ class TellDuplicates(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Keep the step's share, wherever it is."""
-        share = trainer.callback_metrics.get("train/duplicates")
-        if share is not None and not self._told and not getattr(pl_module.objective, "mask_duplicates", False):
+        """Keep the step's share, on its device."""
+        share = trainer.callback_metrics.get(self.curve)
+        if share is not None and not self._told and self.advice(pl_module.objective):
             self._shares.append(share)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Tell the share of the rows so far."""
+        """Warn if the mean share since the last validation is above the limit."""
         share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
         self._shares.clear()
-        if share and not self._told and trainer.is_global_zero:
-            log.warning(
-                "%.2f%% of the rows so far had their own sentence among their negatives, as the data repeats it: "
-                "objective.mask_duplicates=true leaves such negatives out",
-                100 * share,
-            )
-        self._told |= share > 0
+        if share > self.above and not self._told:
+            self._told = True
+            if trainer.is_global_zero:
+                log.warning("%.2f%% of %s", 100 * share, self.advice(pl_module.objective))
+
+    def advice(self, objective: Any) -> str | None:
+        """Return what the share is of, and what to do; None for an objective that needs no warning."""
+        raise NotImplementedError
+
+
+class TellDuplicates(_TellShare):
+    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+
+    curve = "train/duplicates"
+
+    def advice(self, objective: Any) -> str | None:
+        """Name the option, where it is not set."""
+        if getattr(objective, "mask_duplicates", False):
+            return None
+        return (
+            "the rows so far had their own sentence among their negatives, as the data repeats it: "
+            "objective.mask_duplicates=true leaves such negatives out"
+        )
+
+
+class WarnOnMaskedNegatives(_TellShare):
+    """Warns once, at a validation, if most negatives were left out as too near: there is little left to learn from."""
+
+    curve = "train/masked_negatives"
+    above = 0.5
+
+    def advice(self, objective: Any) -> str | None:
+        """Name the options."""
+        threshold = getattr(objective, "false_negative_threshold", None)
+        another = "another" if getattr(objective, "guide", None) else "a fixed encoder as"
+        return (
+            f"the negatives so far were left out of the loss: they are nearer than objective.false_negative_threshold="
+            f"{threshold}. Raise it, or set {another} objective.guide"
+        )
 
 
 class TellCollapse(Callback):

@@ -1,6 +1,7 @@
 """SimCSEModule: wires encoder, objective, metrics and optimizer together for Lightning."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class SimCSEModule(LightningModule):
     It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity, train/duplicates (the share of
     rows that have their own sentence among this device's negatives), train/grad_norm, train/skipped_steps and the
     auxiliary terms by their names in training; {val,test}/spearman, /alignment and /uniformity over all validation
-    or test pairs.
+    or test pairs. Where the objective leaves out near negatives, train/masked_negatives is their share.
 
     Args:
         encoder: what is trained.
@@ -59,8 +60,9 @@ class SimCSEModule(LightningModule):
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, with gradient
-            checkpointing or compiled, a queue for two encoders or for an objective without negatives, a chunk without
-            rows, more frozen layers than can be, or an unknown on_bad_step.
+            checkpointing or compiled, a queue for two encoders, for a guide or for an objective without negatives, a
+            guide of another vocabulary, a chunk without rows, more frozen layers than can be, or an unknown
+            on_bad_step.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class SimCSEModule(LightningModule):
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
+        _check_guide(self.guide, encoder, queue)
         objective.attach(encoder.dim)
         for term in terms:
             term.attach(encoder)
@@ -133,15 +136,29 @@ class SimCSEModule(LightningModule):
         batch = _views_of(batch)
         embeddings = self.embed(batch)
         keys = sentence_keys(batch)
-        loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None, keys)
+        guided = {} if self.guide is None else {"guides": self._embed_by_guide(self.guide, batch)}
+        queue = self.queue.negatives() if self.queue else None
+        loss: Tensor = self.objective(embeddings, labels, queue, keys, **guided)
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
         if self.objective.contrasts:
             curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
+        curves |= self.objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)
             curves[term.name] = term(self.encoder, batch)
             loss = loss + term.weight * curves[term.name]
         return loss, curves
+
+    @property
+    def guide(self) -> SentenceEncoder | None:
+        """The fixed encoder that tells false negatives, where the objective has one."""
+        return getattr(self.objective, "guide", None)
+
+    @torch.no_grad()
+    def _embed_by_guide(self, guide: SentenceEncoder, batch: Batch) -> Tensor:
+        own = {name: batch[name] for name in guide.tokenizer.model_input_names if name in batch}
+        guide.to(batch["input_ids"].device)  # it is no submodule, which Lightning would move
+        return in_chunks(partial(embed_views, guide, group_by_length=self.group_by_length), own, self.chunk_size)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of one contrastive batch; log the means over devices."""
@@ -241,6 +258,15 @@ def _check_options(
         raise UserError("gradient_checkpointing=true: layers computed again do not share fixed_dropout's masks")
     if fixed_dropout and compile:
         raise UserError("compile=true: it fuses the dropout that fixed_dropout acts on")
+
+
+def _check_guide(guide: SentenceEncoder | None, encoder: SentenceEncoder, queue: MomentumQueue | None) -> None:
+    if guide is None:
+        return
+    if queue:
+        raise UserError("objective.guide: the queue keeps none of its vectors: set queue=null")
+    if guide.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+        raise UserError("objective.guide: it must have the vocabulary of the encoder that is trained")
 
 
 def _make_ready(

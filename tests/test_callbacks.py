@@ -19,6 +19,7 @@ from simcse_pl.callbacks import (
     TellCollapse,
     TellDuplicates,
     ValidateAtEnd,
+    WarnOnMaskedNegatives,
 )
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
@@ -241,6 +242,12 @@ def test_duplicates_that_are_masked_are_not_told(caplog):
     callback.on_train_batch_end(trainer, module, None, None, 0)
     callback.on_validation_end(trainer, module)
     assert not caplog.records
+
+
+def test_most_negatives_masked_is_told_once_and_names_a_guide(caplog):
+    shares = [{"train/masked_negatives": share} for share in (0.4, 1.0, 1.0)]
+    (line,) = told(WarnOnMaskedNegatives(), caplog, *shares)
+    assert line.startswith("100.00% of the negatives so far were left out of the loss") and "objective.guide" in line
 
 
 def test_a_collapse_is_told_once_and_not_of_what_was_there_before_training(caplog):

@@ -100,6 +100,7 @@ VARIANTS = {
     "simcse": {},
     "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": triplets},
     "masked": {"objective": ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)},
+    "guide": {"guide": True},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
     "dcl": {"objective": DecoupledContrastiveObjective()},
     "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # it checks the range of labels
@@ -123,7 +124,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model):
+def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_path):
     """Without dropout the loss is the CPU's; only variants that say so wait for the device."""
     options = dict(VARIANTS[variant])
     batch, waits = options.pop("batch", unlabelled), options.pop("waits", 0)
@@ -135,6 +136,9 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model):
         return SentenceEncoder.from_pretrained(folder, pooling, head, num_layers=2, dropout=0.0, attention_dropout=0.0)
 
     objective = options.pop("objective", ContrastiveObjective())
+    if options.pop("guide", False):
+        encoder().save_pretrained(tmp_path)
+        objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
     positive = encoder() if two else None
     module = SimCSEModule(encoder(), objective, LinearAdamW(), positive_encoder=positive, **made, **options)
     views = batch(module.encoder)
