@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.distributed import rank, world_size
-from simcse_pl.errors import check_seed
+from simcse_pl.errors import UserError, check_seed
 from simcse_pl.geometry import gram_bound
 from simcse_pl.metrics import Uniformity
 
@@ -79,6 +79,32 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+
+
+class LastCheckpoint(ModelCheckpoint):
+    """Lightning's checkpoint, written at some validations only, and at the last.
+
+    Args:
+        every_n_validations: 1 or more; a run that is killed repeats the steps since the last that was written.
+        options: of ModelCheckpoint.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    def __init__(self, every_n_validations: int = 1, **options: Any) -> None:
+        super().__init__(**options)
+        if every_n_validations < 1:
+            raise UserError(f"callbacks.last.every_n_validations={every_n_validations}: it must be at least 1")
+        self.every_n_validations = every_n_validations
+        self._since = 0
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the checkpoint if it is due."""
+        self._since += trainer.state.fn == "fit"
+        if self._since >= self.every_n_validations or trainer.should_stop:
+            self._since = 0
+            super().on_validation_end(trainer, pl_module)
 
 
 class _TellShare(Callback):

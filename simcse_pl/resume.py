@@ -103,6 +103,8 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
             "callbacks": {"run": {"options": list(written_with), "before": {"val/spearman": float()}}},
         } if all(isinstance(option, str) for option in written_with):
             pass
+        case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
+            raise UserError(f"resume={checkpoint}: it holds weights without the optimizer's state: give a last.ckpt")
         case _:
             raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")
     if resume == "auto" and written_with != given_options(options):

@@ -1,5 +1,6 @@
 """The best and the last checkpoint of a real run on a made-up model, the curves of geometry, and the speed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,13 @@ import pandas
 import pytest
 import pytorch_lightning as pl
 import torch
+import yaml
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
+from simcse_pl import CONF
 from simcse_pl.callbacks import (
     BestCheckpoint,
     GeometryCurves,
@@ -25,13 +30,14 @@ from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
 from simcse_pl.geometry import uniformity
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.precision import make_trainer
-from simcse_pl.resume import RunRecord
+from simcse_pl.resume import RunRecord, find_checkpoint
 from tests.conftest import SENTENCES
 
 
@@ -88,6 +94,42 @@ def test_best_is_the_highest_and_last_is_the_last(tmp_path, scores, best_step):
     assert best.best_metrics == pytest.approx({"val/spearman": max(scores), "val/alignment": max(scores) / 2})
     assert step_of(tmp_path / "last.ckpt") == 6
     assert {path.name for path in tmp_path.iterdir()} == {"best.ckpt", "last.ckpt"}
+
+
+def test_best_holds_weights_alone_and_last_is_written_at_every_second_validation(tmp_path):
+    callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
+    config = OmegaConf.create({"run_dir": str(tmp_path), "callbacks": callbacks})
+    best = instantiate(config.callbacks.best)
+    last = instantiate(config.callbacks.last, every_n_validations=2)
+    written = []
+    trainer = make_trainer(
+        accelerator="cpu",
+        max_steps=10,
+        val_check_interval=2,
+        check_val_every_n_epoch=None,
+        callbacks=[ValidateAtEnd(), best, last, RunRecord([])],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    save = trainer.save_checkpoint
+
+    def record(path, *more):
+        written.append((Path(path).name, trainer.global_step))
+        save(path, *more)
+
+    trainer.save_checkpoint = record
+    module, loader = Scripted([0.1, 0.2, 0.5, 0.1, 0.1, 0.1]), DataLoader(torch.ones(4))
+    trainer.validate(module, loader, verbose=False)
+    trainer.fit(module, loader, loader)
+    assert [step for name, step in written if name == "last.ckpt"] == [4, 8, 10]
+    assert [step for name, step in written if name == "best.ckpt"] == [2, 4]
+    for name, whole in (("best.ckpt", False), ("last.ckpt", True)):
+        checkpoint = torch.load(tmp_path / "checkpoints" / name, weights_only=True)
+        assert ("optimizer_states" in checkpoint) == whole
+    with pytest.raises(UserError, match="best.ckpt: it holds weights without the optimizer's state: give a last.ckpt"):
+        find_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt"), tmp_path / "another", [])
 
 
 def test_the_last_step_is_validated_whatever_the_interval(tmp_path):
