@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.distributed import rank, world_size
-from simcse_pl.errors import check_seed
+from simcse_pl.errors import UserError, check_seed
 from simcse_pl.geometry import gram_bound
 from simcse_pl.metrics import Uniformity
 
@@ -81,8 +81,37 @@ class BestCheckpoint(ModelCheckpoint):
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
 
 
-class TellDuplicates(Callback):
-    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+class LastCheckpoint(ModelCheckpoint):
+    """Lightning's checkpoint, written at some validations only, and at the last.
+
+    Args:
+        every_n_validations: 1 or more; a run that is killed repeats the steps since the last that was written.
+        options: of ModelCheckpoint.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    def __init__(self, every_n_validations: int = 1, **options: Any) -> None:
+        super().__init__(**options)
+        if every_n_validations < 1:
+            raise UserError(f"callbacks.last.every_n_validations={every_n_validations}: it must be at least 1")
+        self.every_n_validations = every_n_validations
+        self._since = 0
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the checkpoint if it is due."""
+        self._since += trainer.state.fn == "fit"
+        if self._since >= self.every_n_validations or trainer.should_stop:
+            self._since = 0
+            super().on_validation_end(trainer, pl_module)
+
+
+class _TellShare(Callback):
+    """Warns once, at a validation, of a curve whose mean over the steps so far is above a limit."""
+
+    curve: str
+    above = 0.0
 
     def __init__(self) -> None:
         self._shares: list[torch.Tensor] = []
@@ -91,22 +120,54 @@ class TellDuplicates(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Keep the step's share, wherever it is."""
-        share = trainer.callback_metrics.get("train/duplicates")
-        if share is not None and not self._told and not getattr(pl_module.objective, "mask_duplicates", False):
+        """Keep the step's share, on its device."""
+        share = trainer.callback_metrics.get(self.curve)
+        if share is not None and not self._told and self.advice(pl_module.objective):
             self._shares.append(share)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Tell the share of the rows so far."""
+        """Warn if the mean share since the last validation is above the limit."""
         share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
         self._shares.clear()
-        if share and not self._told and trainer.is_global_zero:
-            log.warning(
-                "%.2f%% of the rows so far had their own sentence among their negatives, as the data repeats it: "
-                "objective.mask_duplicates=true leaves such negatives out",
-                100 * share,
-            )
-        self._told |= share > 0
+        if share > self.above and not self._told:
+            self._told = True
+            if trainer.is_global_zero:
+                log.warning("%.2f%% of %s", 100 * share, self.advice(pl_module.objective))
+
+    def advice(self, objective: Any) -> str | None:
+        """Return what the share is of, and what to do; None for an objective that needs no warning."""
+        raise NotImplementedError
+
+
+class TellDuplicates(_TellShare):
+    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+
+    curve = "train/duplicates"
+
+    def advice(self, objective: Any) -> str | None:
+        """Name the option, where it is not set."""
+        if getattr(objective, "mask_duplicates", False):
+            return None
+        return (
+            "the rows so far had their own sentence among their negatives, as the data repeats it: "
+            "objective.mask_duplicates=true leaves such negatives out"
+        )
+
+
+class WarnOnMaskedNegatives(_TellShare):
+    """Warns once, at a validation, if most negatives were left out as too near: there is little left to learn from."""
+
+    curve = "train/masked_negatives"
+    above = 0.5
+
+    def advice(self, objective: Any) -> str | None:
+        """Name the options."""
+        threshold = getattr(objective, "false_negative_threshold", None)
+        another = "another" if getattr(objective, "guide", None) else "a fixed encoder as"
+        return (
+            f"the negatives so far were left out of the loss: they are nearer than objective.false_negative_threshold="
+            f"{threshold}. Raise it, or set {another} objective.guide"
+        )
 
 
 class TellCollapse(Callback):
@@ -178,13 +239,21 @@ class Speed(Callback):
         assert self._since is not None  # since the batch's start at the latest
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         now = time.perf_counter()
-        pl_module.log("speed/sentences_per_second", sentences / (now - self._since))
-        pl_module.log("speed/waiting_for_data", self._waited / (now - self._since))
+        # as tensors of the host: Lightning would copy floats to the GPU, and wait for the GPU
+        pl_module.log("speed/sentences_per_second", torch.tensor(sentences / (now - self._since)))
+        pl_module.log("speed/waiting_for_data", torch.tensor(self._waited / (now - self._since)))
         self._since = now
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's, without the loggers' version number; where there is no terminal, a line a validation."""
+    """Lightning's progress bar, with the loss of the last logged step; without a terminal, a line per validation.
+
+    Lightning would read the loss from the GPU at every step, and wait for the GPU each time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loss: float | None = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how far training is."""
@@ -196,7 +265,17 @@ class ProgressBar(RichProgressBar):
     def get_metrics(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """What stands at the bar's right."""
+        """Return what the bar shows on its right."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        return metrics
+        every = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if trainer.training and every and trainer.global_step % every == 0:
+            loss = trainer.callback_metrics.get("train/loss")
+            self._loss = self._loss if loss is None else float(loss)
+        return metrics if self._loss is None else metrics | {"train/loss": self._loss}
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        """Leave out the number of epochs where only the number of steps is limited; Lightning would print -2."""
+        if self.trainer.max_epochs == -1:
+            return f"{f'Epoch {current_epoch}':{len(self.validation_description)}}"
+        return super()._get_train_description(current_epoch)

@@ -22,6 +22,7 @@ from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import SuiteResults
+from simcse_pl.loggers import steps_done
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, as_result, read, without_nan
 from simcse_pl.report.run_path import RunPath
@@ -74,11 +75,10 @@ class Dashboard(WandbLogger):
         """Add a point to curves, and with a validation the run's path so far through the plane of figure 2."""
         validated = {name: float(value) for name, value in metrics.items() if name.startswith(OF_VALIDATION)}
         if not validated:
-            super().log_metrics(metrics, step)
+            super().log_metrics(metrics, steps_done(metrics, step))
             return
-        steps = (step or 0) + 1 if step or self._path else 0  # counted as results.read does
-        self._validated = validated | {_BEST_STEP: steps}
-        point = [steps, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
+        self._validated = validated | {_BEST_STEP: step or 0}
+        point = [step or 0, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
         if all(map(math.isfinite, point)):
             self._path.append(dict(zip(_PATH, point, strict=True)))
         super().log_metrics({**metrics, **self._plane()}, step)

@@ -19,13 +19,14 @@ def sentence_keys(batch: Batch) -> Tensor:
         [batch, views] int64; other sentences have another number, but for one pair in 2^64.
     """
     ids, mask = batch["input_ids"], batch["attention_mask"]
-    return ((ids + 1) * mask * _factors(ids.shape[-1]).to(ids.device)).sum(dim=-1)
+    return ((ids + 1) * mask * _factors(ids.shape[-1], ids.device)).sum(dim=-1)
 
 
 @cache
-def _factors(tokens: int) -> Tensor:
-    """A random number for each place; a shorter sentence has the first of a longer one's."""
-    return torch.from_numpy(np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64))
+def _factors(tokens: int, device: torch.device) -> Tensor:
+    """Return a random number for each position; a shorter sentence has the first of a longer one's."""
+    numbers = np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64)
+    return torch.from_numpy(numbers).to(device)
 
 
 def duplicate_negatives(keys: Tensor, others: Tensor, first_row: int = 0) -> Tensor:

@@ -92,6 +92,7 @@ def did_you_mean(name: str, names: Collection[str]) -> str:
     same = [own for own in names if own.rpartition(".")[2] == last]
     near = same or difflib.get_close_matches(name, names, n=2, cutoff=0.7)
     near = near or [own for own in names if difflib.get_close_matches(last, [own.rpartition(".")[2]], cutoff=0.8)]
+    near = near or [own for own in names if own.endswith(f"_{last}")]  # max_epochs for epochs
     return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 

@@ -14,7 +14,8 @@ from torch.autograd.function import FunctionCtx
 from torch.overrides import has_torch_function_unary
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+
+from simcse_pl.attention_masks import sdpa_mask_without_waiting
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"
@@ -36,7 +37,7 @@ def use_fast_dropout(backbone: PreTrainedModel) -> None:
                 setattr(module, name, FastDropout(child.p).train(child.training))
     if backbone.config._attn_implementation == "sdpa":
         AttentionInterface.register(_ATTENTION, _attention)
-        AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
+        AttentionMaskInterface.register(_ATTENTION, sdpa_mask_without_waiting)
         backbone.set_attn_implementation(_ATTENTION)
 
 

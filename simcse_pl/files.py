@@ -69,12 +69,20 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
             with refusals_told(new):
                 yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
+            mode = 0o666 & ~_umask()
             for file in files:
+                file.chmod(mode)  # safetensors writes files that others cannot read
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # a machine that goes down must not keep the name without the content
             for file in sorted(files, key=lambda path: path.name == last):  # all that can fail is behind us
                 os.replace(file, folder / file.relative_to(new))
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @contextmanager

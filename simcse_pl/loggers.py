@@ -1,17 +1,29 @@
 """The curves of a run as metrics.csv, which survives a crash. Those in Weights & Biases are in dashboard.py."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.core.saving import save_hparams_to_yaml
-from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.distributed import is_first_process
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.files import written_whole
+
+
+def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:
+    """Return after how many optimizer steps metrics were measured.
+
+    Args:
+        metrics: that Lightning logs together.
+        step: what Lightning gives to a logger; for those of a training step it does not count that step yet.
+    """
+    of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
+    return step + 1 if of_training and step is not None else step
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -48,9 +60,17 @@ class CurvesLogger(CSVLogger):
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         """Keep a row, and write it out where it is of a validation."""
-        super().log_metrics(metrics, step)
+        super().log_metrics(metrics, steps_done(metrics, step))
         if is_first_process() and any(name.startswith("val/") for name in metrics):
             self.save()
+
+
+class TensorBoardCurves(TensorBoardLogger):
+    """Lightning's logger, with the steps of metrics.csv."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a point to curves."""
+        super().log_metrics(metrics, steps_done(metrics, step))
 
 
 class _Curves(ExperimentWriter):

@@ -38,7 +38,6 @@ def contrastive_loss(
     similarity: str = "cosine",
     first_row: int = 0,
     left_out: Tensor | None = None,
-    false_negative_threshold: float | None = None,
     decoupled: bool = False,
 ) -> Tensor:
     """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
@@ -60,11 +59,9 @@ def contrastive_loss(
         hard_negative_weight: alpha, 0 or more; at 0 a row's own hard negatives take no part.
         similarity: `cosine` or `dot`.
         first_row: the index in `positives` of the first anchor's own positive.
-        left_out: [n, m + m k] bool, or None: which positives, and then which hard negatives row by row, take no part in
-            the sum for an anchor; never its own positive. All of the queue does.
-        false_negative_threshold: what is nearer to an anchor than this cosine is no negative of it, and takes no part
-            in its sum (DCLR, Zhou et al. 2022; GISTEmbed, Solatorio 2024); its own positive and hard negatives do,
-            however near. None for no such limit.
+        left_out: [n, up to m + m k + q] bool, or None: which positives, then which hard negatives row by row, then
+            which of the queue take no part in the sum for an anchor; never its own positive. What is beyond the last
+            column does.
         decoupled: leave a row's own positive out of its sum (Yeh et al. 2022); a row without negatives has loss 0.
 
     Returns:
@@ -76,7 +73,6 @@ def contrastive_loss(
     k = 0 if hard_negatives is None else hard_negatives.shape[1]
     rows = torch.arange(m, device=anchors.device)
     own = rows[first_row : first_row + n]
-    positive_of = F.pad(rows, (0, len(keys) - m), value=-1)  # the row that a key is the positive of
     negative_of = F.pad(rows.repeat_interleave(k), (m, len(keys) - m - m * k), value=-1)
     logits = similarity_matrix(anchors, keys, similarity) / temperature
     if hard_negative_weight != 1.0:
@@ -84,11 +80,36 @@ def contrastive_loss(
         logits = torch.where(negative_of == own[:, None], logits + log_alpha, logits)
     if left_out is not None:
         logits = logits.masked_fill(F.pad(left_out, (0, len(keys) - left_out.shape[1])), -math.inf)
-    if false_negative_threshold is not None:
-        near = similarity_matrix(anchors.detach(), keys.detach()) > false_negative_threshold
-        others = (positive_of != own[:, None]) & (negative_of != own[:, None])
-        logits = logits.masked_fill(near & others, -math.inf)
     return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
+
+
+@torch.no_grad()
+def near_negatives(
+    anchors: Tensor,
+    positives: Tensor,
+    hard_negatives: Tensor | None = None,
+    queue: Tensor | None = None,
+    *,
+    threshold: float,
+    first_row: int = 0,
+) -> Tensor:
+    """Return which negatives are too near to be ones (DCLR, Zhou et al. 2022; GISTEmbed, Solatorio 2024).
+
+    Args:
+        anchors, positives, hard_negatives, queue, first_row: see `contrastive_loss`. These may be the vectors of
+            another encoder than the one that is trained.
+        threshold: a cosine; nearer ones are false negatives. An anchor's own positive and hard negatives never are.
+
+    Returns:
+        [n, m + m k + q] bool, a `left_out` of `contrastive_loss`.
+    """
+    m, k = len(positives), 0 if hard_negatives is None else hard_negatives.shape[1]
+    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
+    keys = torch.cat(parts)
+    rows = torch.arange(m, device=anchors.device)
+    row_of = F.pad(torch.cat([rows, rows.repeat_interleave(k)]), (0, len(keys) - m - m * k), value=-1)
+    own = rows[first_row : first_row + len(anchors), None]
+    return (similarity_matrix(anchors, keys) > threshold) & (row_of != own)
 
 
 def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:

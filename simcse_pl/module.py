@@ -1,6 +1,7 @@
 """SimCSEModule: wires encoder, objective, metrics and optimizer together for Lightning."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
+from simcse_pl.attention_masks import build_masks_without_waiting
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import recompute_layers
 from simcse_pl.bad_steps import BadSteps
@@ -38,7 +40,7 @@ class SimCSEModule(LightningModule):
     It logs train/loss, train/lr, train/positive_similarity, train/negative_similarity, train/duplicates (the share of
     rows that have their own sentence among this device's negatives), train/grad_norm, train/skipped_steps and the
     auxiliary terms by their names in training; {val,test}/spearman, /alignment and /uniformity over all validation
-    or test pairs.
+    or test pairs. Where the objective leaves out near negatives, train/masked_negatives is their share.
 
     Args:
         encoder: what is trained.
@@ -60,8 +62,8 @@ class SimCSEModule(LightningModule):
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, a queue for two
-            encoders or for an objective without negatives, a chunk without rows, more frozen layers than can be, or an
-            unknown on_bad_step.
+            encoders, for a guide or for an objective without negatives, a guide of another vocabulary, a chunk without
+            rows, more frozen layers than can be, or an unknown on_bad_step.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class SimCSEModule(LightningModule):
         self.encoder = encoder.train()  # Lightning trains each module in the mode that it finds it in
         self.positive_encoder = positive_encoder.train() if positive_encoder else None
         self.objective = objective
+        _check_guide(self.guide, encoder, queue)
         objective.attach(encoder.dim)
         terms = [term for term in auxiliary if term.weight]
         for term in terms:
@@ -150,27 +153,40 @@ class SimCSEModule(LightningModule):
         batch = _views_of(batch)
         embeddings = self.embed(batch)
         keys = sentence_keys(batch)
-        loss: Tensor = self.objective(embeddings, labels, self.queue.negatives() if self.queue else None, keys)
+        guided = {} if self.guide is None else {"guides": self._embed_by_guide(self.guide, batch)}
+        queue = self.queue.negatives() if self.queue else None
+        loss: Tensor = self.objective(embeddings, labels, queue, keys, **guided)
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
         if self.objective.contrasts:
             curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
+        curves |= self.objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)
             curves[term.name] = term(self.encoder, batch)
             loss = loss + term.weight * curves[term.name]
         return loss, curves
 
+    @property
+    def guide(self) -> SentenceEncoder | None:
+        """The fixed encoder that tells false negatives, where the objective has one."""
+        return getattr(self.objective, "guide", None)
+
+    @torch.no_grad()
+    def _embed_by_guide(self, guide: SentenceEncoder, batch: Batch) -> Tensor:
+        own = {name: batch[name] for name in guide.tokenizer.model_input_names if name in batch}
+        guide.to(batch["input_ids"].device)  # it is no submodule, which Lightning would move
+        return in_chunks(partial(embed_views, guide, group_by_length=self.group_by_length), own, self.chunk_size)
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The loss of one contrastive batch, which the queue takes in then; logs the means over devices."""
+        """Return the loss of one contrastive batch; log the means over devices."""
         loss, curves = self.loss(batch)
-        self._loss = mean_over_ranks(loss)
+        self._loss, self._views = mean_over_ranks(loss.detach()), _views_of(batch)
         # a rank with one row has no negatives, and nan for their similarity
-        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True)
-        if self.queue and self._loss.isfinite():
-            self.queue.update(self.encoder, _views_of(batch), self.chunk_size)
-        self.log("train/loss", self._loss, prog_bar=True)
-        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means.unbind(), strict=True)})
-        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
+        means = mean_over_ranks(torch.stack(list(curves.values())).detach(), ignore_nan=True).unbind()
+        self.log("train/loss", self._loss)
+        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means, strict=True)})
+        lr = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for the GPU
         return loss
 
     def configure_gradient_clipping(
@@ -179,8 +195,9 @@ class SimCSEModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Log the gradient's norm, and clip; see to it that it is finite, and the loss, which all ranks know.
+        """Log the gradient's norm, check that it and the loss are finite, add the batch to the queue, and clip.
 
+        The check is the only place of a step where the host waits for a GPU.
         In 16-mixed a gradient may be too large at first: its scaler skips the step and tries again with less.
         Lightning's own clipping refuses a fused optimizer in bf16, though only float16's scaler could mind it.
         """
@@ -188,11 +205,14 @@ class SimCSEModule(LightningModule):
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         self.log("train/grad_norm", norm)
         if self.bad_steps.action == "skip":
-            self.log("train/skipped_steps", float(self.bad_steps.skipped))
+            self.log("train/skipped_steps", torch.tensor(float(self.bad_steps.skipped)))
         scaled = self.trainer.precision == "16-mixed"
         if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
             self.bad_steps.handle(self.trainer, float(self._loss), float(norm))
             return
+        if self.queue:
+            with self.trainer.precision_plugin.train_step_context():
+                self.queue.update(self.encoder, self._views, self.chunk_size)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
@@ -252,12 +272,22 @@ def _check_options(
         raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
 
 
+def _check_guide(guide: SentenceEncoder | None, encoder: SentenceEncoder, queue: MomentumQueue | None) -> None:
+    if guide is None:
+        return
+    if queue:
+        raise UserError("objective.guide: the queue keeps none of its vectors: set queue=null")
+    if guide.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+        raise UserError("objective.guide: it must have the vocabulary of the encoder that is trained")
+
+
 def _make_ready(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:
     """Check an encoder, and apply the options of SimCSEModule to its backbone."""
     if encoder.postprocess:
         raise UserError("this encoder has a post-processing, which was fitted to the weights that it has now")
     if gradient_checkpointing:
         recompute_layers(encoder.backbone)
+    build_masks_without_waiting()
     if freeze_layers is not None:
         freeze_first_layers(encoder, freeze_layers)
 

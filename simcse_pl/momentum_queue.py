@@ -1,7 +1,7 @@
 """A queue of embeddings of past batches as further negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ class MomentumQueue(nn.Module):
 
     encoder: SentenceEncoder
     rows: Tensor
-    filled: Tensor
 
     def __init__(self, size: int = 160, momentum: float = 0.995) -> None:
         super().__init__()
@@ -41,13 +40,13 @@ class MomentumQueue(nn.Module):
             raise UserError(f"queue.momentum={momentum}: it must be from 0 and below 1")
         self.size = size
         self.momentum = momentum
+        self._filled = 0  # on the host: reading it from a GPU would wait for the GPU
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Copy the encoder without its head, and begin with an empty queue."""
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         self.register_buffer("rows", torch.zeros(self.size, encoder.dim))
-        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:
@@ -58,7 +57,7 @@ class MomentumQueue(nn.Module):
 
     def negatives(self) -> Tensor:
         """[filled, dim], the newest last; a copy, as a loss that was taken of them may outlive an update."""
-        return self.rows[self.size - int(self.filled) :].clone()
+        return self.rows[self.size - self._filled :].clone()
 
     @torch.no_grad()
     def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
@@ -75,4 +74,12 @@ class MomentumQueue(nn.Module):
         anchors = encoder.project(vectors).float()
         anchors = gather_rows(anchors, shares(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
-        self.filled.copy_((self.filled + len(anchors)).clamp(max=self.size))
+        self._filled = min(self.size, self._filled + len(anchors))
+
+    def get_extra_state(self) -> int:
+        """Return how many rows are filled, for a checkpoint."""
+        return self._filled
+
+    def set_extra_state(self, state: Any) -> None:
+        """Restore how many rows are filled."""
+        self._filled = state

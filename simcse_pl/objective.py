@@ -1,16 +1,19 @@
 """Objectives: what is minimized, as modules that hold an objective's settings and check them."""
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.directions import directions
 from simcse_pl.distributed import gather_rows, shares
 from simcse_pl.duplicates import duplicate_negatives
+from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError, check_amount
-from simcse_pl.losses import SIMILARITIES, contrastive_loss, siamese_softmax_loss
+from simcse_pl.losses import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 
 
 class Objective(nn.Module, ABC):
@@ -18,9 +21,14 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
+        curves: scalars of the last batch to log, by name.
     """
 
     contrasts: ClassVar[bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curves: dict[str, Tensor] = {}
 
     def attach(self, dim: int) -> None:
         """Take the dimension of the embeddings, once and before training; may add parameters."""
@@ -68,9 +76,15 @@ class ContrastiveObjective(Objective):
         mask_duplicates: leave negatives of the batch that are a row's own sentences over again out of its loss (see
             duplicates); those of a queue, of which embeddings alone are kept, stay in it.
         false_negative_threshold: leave out, too, what is nearer to the anchor than this cosine, -1 to 1; None for none.
+        guide: the encoder whose cosines the threshold is for, by name (see SentenceEncoder.from_pretrained): a fixed
+            one, as in DCLR and GISTEmbed, which is not saved. It must have the trained encoder's vocabulary. None for
+            the encoder that is trained.
 
     Raises:
-        UserError: a value out of range.
+        UserError: a value out of range, a guide without a threshold, or one that cannot be loaded.
+
+    Attributes:
+        guide: the encoder, or None.
     """
 
     contrasts = True
@@ -83,6 +97,7 @@ class ContrastiveObjective(Objective):
         similarity: str = "cosine",
         mask_duplicates: bool = False,
         false_negative_threshold: float | None = None,
+        guide: str | Path | None = None,
     ) -> None:
         super().__init__()
         check_amount("objective.temperature", temperature, may_be_zero=False)
@@ -92,11 +107,20 @@ class ContrastiveObjective(Objective):
         threshold = false_negative_threshold
         if threshold is not None and not -1 <= threshold <= 1:
             raise UserError(f"objective.false_negative_threshold={threshold}: it must be -1 to 1, or null")
+        if guide is not None and threshold is None:
+            raise UserError(f"objective.guide={guide}: set objective.false_negative_threshold, which it is for")
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.similarity = similarity
         self.mask_duplicates = mask_duplicates
         self.false_negative_threshold = false_negative_threshold
+        # in a list: a submodule would be in checkpoints, and would be trained
+        self._guide = [] if guide is None else [SentenceEncoder.from_pretrained(guide).requires_grad_(False)]
+
+    @property
+    def guide(self) -> SentenceEncoder | None:
+        """The encoder whose cosines the threshold is for; None for the encoder that is trained."""
+        return self._guide[0] if self._guide else None
 
     def check_rows(self, views: int, labeled: bool) -> None:
         """Refuse labels: a contrast has no classes."""
@@ -109,6 +133,7 @@ class ContrastiveObjective(Objective):
         labels: Tensor | None = None,
         queue: Tensor | None = None,
         keys: Tensor | None = None,
+        guides: Tensor | None = None,
     ) -> Tensor:
         """The loss of this device's rows against the rows of all devices; its mean over them is that of the batch.
 
@@ -117,6 +142,7 @@ class ContrastiveObjective(Objective):
             labels: None; a contrast has no classes.
             queue: [any number, dim], further negatives.
             keys: [batch, views], needed to mask duplicates.
+            guides: [batch, views, any dim], the guide's embeddings.
 
         Returns:
             A scalar.
@@ -130,6 +156,21 @@ class ContrastiveObjective(Objective):
         left_out = None
         if self.mask_duplicates and keys is not None:
             left_out = duplicate_negatives(keys, gather_rows(keys, own), own.first_row)
+        if self.false_negative_threshold is not None:
+            anchors, others_seen = embeddings[:, 0], others
+            if guides is not None:
+                anchors, others_seen = guides[:, 0], gather_rows(guides[:, 1:], own)
+            near = near_negatives(
+                anchors,
+                others_seen[:, 0],
+                others_seen[:, 1:],
+                None if guides is not None else queue,
+                threshold=self.false_negative_threshold,
+                first_row=own.first_row,
+            )
+            negatives = near.shape[1] - embeddings.shape[1] + 1  # without a row's own
+            self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
+            left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
         return own.weight * contrastive_loss(
             embeddings[:, 0],
             others[:, 0],
@@ -140,7 +181,6 @@ class ContrastiveObjective(Objective):
             similarity=self.similarity,
             first_row=own.first_row,
             left_out=left_out,
-            false_negative_threshold=self.false_negative_threshold,
             decoupled=self.decoupled,
         )
 

@@ -28,7 +28,7 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
         precision: one of Lightning's; or `auto`: bf16-mixed where the hardware has it (weights, normalization, the
             loss and the optimizer stay in float32), else 32-true.
         accelerator: Lightning's.
-        options: further arguments of Lightning's trainer.
+        options: further arguments of Lightning's trainer; `max_steps` above 0 puts `max_epochs` aside.
 
     Raises:
         UserError: validations that are not so many steps apart, or parts of an epoch; more ranks than a CPU has cores;
@@ -44,6 +44,8 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
         raise UserError(f"trainer.gradient_clip_val={options['gradient_clip_val']}: it must be 0 or more, or null")
     if 0 in (options.get("max_epochs"), options.get("max_steps")):
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+    if (options.get("max_steps") or -1) > 0:
+        options["max_epochs"] = -1  # Lightning would stop at whichever comes first
     devices, cores = options.get("devices", 1), os.cpu_count() or 1
     if _device(accelerator) == "cpu" and type(devices) is int and devices > cores:
         raise UserError(f"trainer.devices={devices}: this machine has {cores} CPU cores, and no other devices")

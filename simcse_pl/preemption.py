@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.distributed import is_first_process, sum_over_ranks
+from simcse_pl.distributed import is_first_process, sum_over_ranks, world_size
 from simcse_pl.errors import Stopped
 from simcse_pl.processes import submitits_signal
 from simcse_pl.wandb_runs import mark_preempted
@@ -72,7 +72,10 @@ class Preemption(Callback):
         Raises:
             Stopped: one was.
         """
-        if not sum_over_ranks(torch.tensor(float(self._told is not None), device=pl_module.device)):
+        stop: bool | torch.Tensor = self._told is not None
+        if world_size() > 1:
+            stop = sum_over_ranks(torch.tensor(float(stop), device=pl_module.device)) > 0
+        if not stop:
             return
         told = self._told or signal.SIGTERM  # another rank was
         progress = trainer.fit_loop.epoch_loop.batch_progress

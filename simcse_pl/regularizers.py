@@ -84,7 +84,7 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
         eigenvalues: Tensor = torch.linalg.eigvalsh(as_float64(gram)).flip(0)
         rounding = torch.finfo(words.dtype).eps * eigenvalues[0].detach()
         values = eigenvalues.clamp(min=rounding).sqrt()
-        return (values / values[0] - curve.to(values)).square().sum().to(words)
+        return (values / values[0] - curve.to(values, non_blocking=True)).square().sum().to(words)
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:

@@ -2,7 +2,7 @@
 
 import csv
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,17 @@ class RunRecord(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Keep the curves' steps right: where a run goes on between two epochs, Lightning counts one twice."""
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+        _count_steps(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count the step that has just been trained, too; Lightning does so after the validation."""
+        _count_steps(trainer)
+
+    on_test_start = on_validation_start
+
+
+def _count_steps(trainer: Trainer) -> None:
+    trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
 
 def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:
@@ -85,7 +95,7 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     if not own and is_first_process():
         (folder / WANDB_FILE).unlink(missing_ok=True)
     if checkpoint is None:
-        _cut_curves(folder, steps=0)
+        _cut_curves(folder, steps=-1)
         return None
     match load(checkpoint):
         case {
@@ -93,6 +103,8 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
             "callbacks": {"run": {"options": list(written_with), "before": {"val/spearman": float()}}},
         } if all(isinstance(option, str) for option in written_with):
             pass
+        case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
+            raise UserError(f"resume={checkpoint}: it holds weights without the optimizer's state: give a last.ckpt")
         case _:
             raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")
     if resume == "auto" and written_with != given_options(options):
@@ -118,7 +130,7 @@ def given_options(options: Sequence[str]) -> list[str]:
 
 
 def _cut_curves(folder: Path, steps: int) -> None:
-    """Leave out of the curves what was measured after so many steps: it will be measured again."""
+    """Remove from the curves what is measured again: all later than `steps`, and the test at the end."""
     path = folder / CURVES_FILE
     if not is_first_process() or not path.exists():
         return
@@ -126,4 +138,8 @@ def _cut_curves(folder: Path, steps: int) -> None:
     with written_whole(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0] if rows else [])
         writer.writeheader()
-        writer.writerows(row for row in rows if int(row["step"]) < steps)
+        writer.writerows(row for row in rows if int(row["step"]) <= steps and not _is_last_test(row))
+
+
+def _is_last_test(row: Mapping[str, str]) -> bool:
+    return int(row["step"]) > 0 and any(value for name, value in row.items() if name.startswith("test/"))

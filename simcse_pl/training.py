@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from simcse_pl.callbacks import BestCheckpoint
+from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.sts import StsTask
 from simcse_pl.distributed import is_first_process
@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunRecord, resume: Path | None = None
 ) -> dict[str, Any]:
-    """Validate, train, and test the checkpoint that validated best, which `module` holds afterwards.
+    """Validate, train, and test the checkpoint that validated best.
+
+    `module` holds its weights afterwards, and its encoder is on the trainer's device.
 
     Args:
         trainer: its first checkpoint callback is a BestCheckpoint, and `record` is among its callbacks.
@@ -38,8 +40,8 @@ def train_and_test(
         resume: a checkpoint to go on from.
 
     Returns:
-        What was validated on, the precision, the steps, and the metrics `before` training, at the `best` step, and
-        of its `test`.
+        What was validated on, the precision, the steps, and the metrics: `before` training, at the `best` step, and of
+        their tests, `test_before` and `test`.
 
     Raises:
         UserError: what `best_checkpoint` refuses, no such metric to choose the best by, or no step to train.
@@ -47,10 +49,11 @@ def train_and_test(
     """
     best = best_checkpoint(trainer)
     if not resume:
-        record.before = {name: float(score) for name, score in trainer.validate(module, data, verbose=False)[0].items()}
-        if best.monitor not in record.before:
-            metrics = ", ".join(record.before)
-            raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {metrics}")
+        validated = trainer.validate(module, data, verbose=False)[0]
+        if best.monitor not in validated:
+            raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {', '.join(validated)}")
+        tested = trainer.test(module, data, verbose=False)[0]
+        record.before = {name: float(score) for name, score in {**validated, **tested}.items()}
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
@@ -58,14 +61,47 @@ def train_and_test(
     _tell_if_lowered(record.before, best.best_metrics)
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]
+    module.encoder.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
     return {
         "validation": data.tasks["dev"].name,
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": _without_stage(record.before),
+        "before": _without_stage({k: v for k, v in record.before.items() if k.startswith(OF_VALIDATION)}),
+        "test_before": _without_stage({k: v for k, v in record.before.items() if k.startswith("test/")}),
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),
+    }
+
+
+def run_settings(
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return what a run is about to do, by what it is called, to be printed.
+
+    Args:
+        trainer: its number of epochs or steps is set.
+        module: that it trains.
+        data: that has been read.
+        choices: of Hydra's groups.
+    """
+    encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
+    assert rows is not None
+    steps = trainer.max_steps
+    if steps == -1:
+        steps = (trainer.max_epochs or 0) * len(data.train_dataloader())
+    parts = [choices.get("objective"), *(str(term.name) for term in module.auxiliary), choices.get("queue")]
+    return {
+        "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
+        "pooling": encoder.pooling,
+        "head": encoder.head,
+        "objective": ", ".join(part for part in parts if part),
+        "data": f"{data.train}, {len(rows)} rows of {len(rows.rows[0])}",
+        "batch size": str(data.batch_size),
+        "learning rate": f"{module.optimizer_settings.lr:g}",
+        "precision": str(trainer.precision),
+        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "until it is stopped",
+        "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
     }
 
 

@@ -22,6 +22,7 @@ Mode = Literal["auto", "online", "offline"]
 _PLACE = ("id", "project", "entity")  # what tells W&B which run is meant
 # What W&B may take, where WANDB_INIT_TIMEOUT and WANDB_FINISH_TIMEOUT do not say it; all stays in the folder, too.
 _SECONDS = {"init_timeout": 30.0, "finish_timeout": 600.0}
+_LONGEST_NAME = 128  # characters; W&B's server rejects longer ones
 _FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
 
 
@@ -42,7 +43,7 @@ def start_run(
         folder: gets the folder `wandb`, and the file that remembers.
         mode: `online`, `offline`, or `auto`: what WANDB_MODE or `wandb offline` say, else online for a user who is
             logged in (a key in the environment or in netrc), else offline.
-        project, name, group, job_type, tags: of a new run, as W&B has them.
+        project, name, group, job_type, tags: of a new run, as W&B has them; a name longer than W&B takes is cut.
 
     Raises:
         UserError: an unknown mode, `online` for nobody who is logged in or a key that is refused, or a file that is
@@ -51,7 +52,13 @@ def start_run(
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
-    new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
+    new = {
+        "project": project,
+        "name": name and _shortened(name),
+        "group": group,
+        "job_type": job_type,
+        "tags": list(tags),
+    }
     settings = wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY)
     for setting, seconds in _SECONDS.items():
         if f"WANDB_{setting.upper()}" not in os.environ:
@@ -74,6 +81,10 @@ def start_run(
         run.summary.update(before["summary"])  # of which `wandb sync` keeps the last part's alone
     remember(run)
     return run
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def remember(run: wandb.Run) -> None:

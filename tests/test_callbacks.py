@@ -1,31 +1,43 @@
 """The best and the last checkpoint of a real run on a made-up model, the curves of geometry, and the speed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 import pytorch_lightning as pl
 import torch
+import yaml
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
+from simcse_pl import CONF
 from simcse_pl.callbacks import (
     BestCheckpoint,
     GeometryCurves,
+    ProgressBar,
     Speed,
     StepSeeds,
     TellCollapse,
     TellDuplicates,
     ValidateAtEnd,
+    WarnOnMaskedNegatives,
 )
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.errors import UserError
 from simcse_pl.geometry import uniformity
+from simcse_pl.loggers import CurvesLogger
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.precision import make_trainer
+from simcse_pl.resume import RunRecord, find_checkpoint
 from tests.conftest import SENTENCES
 
 
@@ -38,6 +50,7 @@ class Scripted(pl.LightningModule):
         self.weight = torch.nn.Parameter(torch.ones(1))
 
     def training_step(self, batch, batch_idx):
+        self.log("train/loss", self.global_step)
         return (self.weight * batch).sum()
 
     def on_validation_epoch_start(self):
@@ -83,6 +96,42 @@ def test_best_is_the_highest_and_last_is_the_last(tmp_path, scores, best_step):
     assert {path.name for path in tmp_path.iterdir()} == {"best.ckpt", "last.ckpt"}
 
 
+def test_best_holds_weights_alone_and_last_is_written_at_every_second_validation(tmp_path):
+    callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
+    config = OmegaConf.create({"run_dir": str(tmp_path), "callbacks": callbacks})
+    best = instantiate(config.callbacks.best)
+    last = instantiate(config.callbacks.last, every_n_validations=2)
+    written = []
+    trainer = make_trainer(
+        accelerator="cpu",
+        max_steps=10,
+        val_check_interval=2,
+        check_val_every_n_epoch=None,
+        callbacks=[ValidateAtEnd(), best, last, RunRecord([])],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    save = trainer.save_checkpoint
+
+    def record(path, *more):
+        written.append((Path(path).name, trainer.global_step))
+        save(path, *more)
+
+    trainer.save_checkpoint = record
+    module, loader = Scripted([0.1, 0.2, 0.5, 0.1, 0.1, 0.1]), DataLoader(torch.ones(4))
+    trainer.validate(module, loader, verbose=False)
+    trainer.fit(module, loader, loader)
+    assert [step for name, step in written if name == "last.ckpt"] == [4, 8, 10]
+    assert [step for name, step in written if name == "best.ckpt"] == [2, 4]
+    for name, whole in (("best.ckpt", False), ("last.ckpt", True)):
+        checkpoint = torch.load(tmp_path / "checkpoints" / name, weights_only=True)
+        assert ("optimizer_states" in checkpoint) == whole
+    with pytest.raises(UserError, match="best.ckpt: it holds weights without the optimizer's state: give a last.ckpt"):
+        find_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt"), tmp_path / "another", [])
+
+
 def test_the_last_step_is_validated_whatever_the_interval(tmp_path):
     assert fit(tmp_path, [0.1, 0.2, 0.3], steps=5).best_step == 5
 
@@ -100,6 +149,38 @@ def test_in_another_folder_what_is_reported_is_what_is_there(tmp_path):
     best = fit(tmp_path / "second", [0.3, 0.4], resume=tmp_path / "first" / "last.ckpt", steps=8)
     assert best.best_metrics["val/spearman"] == pytest.approx(0.4)
     assert best.best_step == step_of(tmp_path / "second" / "best.ckpt") == 8
+
+
+def test_the_best_step_is_a_point_of_the_curves_and_steps_are_those_done(tmp_path):
+    """With max_epochs reached long before max_steps: 4 steps make an epoch."""
+    best = BestCheckpoint(tmp_path, "best", "val/spearman", mode="max", enable_version_counter=False)
+    trainer = make_trainer(
+        accelerator="cpu",
+        max_steps=10,
+        max_epochs=1,
+        val_check_interval=4,
+        check_val_every_n_epoch=None,
+        log_every_n_steps=5,
+        callbacks=[ValidateAtEnd(), best, RunRecord([])],
+        logger=CurvesLogger(tmp_path, name="", version=""),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    module, loader = Scripted([0.1, 0.2, 0.5, 0.4]), DataLoader(torch.ones(4))
+    trainer.validate(module, loader, verbose=False)
+    trainer.fit(module, loader, loader)
+    curves = pandas.read_csv(tmp_path / "metrics.csv")
+    validated, trained = (curves.dropna(subset=name)["step"].tolist() for name in ("val/spearman", "train/loss"))
+    assert (validated, trained) == ([0, 4, 8, 10], [5, 10])
+    assert best.best_step == 8 and trainer.global_step == 10
+
+
+@pytest.mark.parametrize(("max_epochs", "text"), [(-1, "Epoch 3"), (5, "Epoch 3/4"), (None, "Epoch 3")])
+def test_the_bar_names_no_last_epoch_where_there_is_none(max_epochs, text):
+    bar = ProgressBar()
+    bar._trainer = SimpleNamespace(max_epochs=max_epochs, sanity_checking=False)
+    assert bar._get_train_description(3).strip() == text
 
 
 def section_5(embeddings):
@@ -160,8 +241,8 @@ def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatc
             speed.on_validation_end(None, module)
         speed.on_train_batch_start(None, module, batch, 0)
         speed.on_train_batch_end(None, module, None, batch, 0)
-    rates = [value for name, value in logged if name == "speed/sentences_per_second"]
-    waited = [value for name, value in logged if name == "speed/waiting_for_data"]
+    rates = [float(value) for name, value in logged if name == "speed/sentences_per_second"]
+    waited = [float(value) for name, value in logged if name == "speed/waiting_for_data"]
     assert rates == pytest.approx([10 / 3, 10 / 5, 10 / 1])
     assert waited == pytest.approx([0, 1 / 5, 0])
 
@@ -203,6 +284,12 @@ def test_duplicates_that_are_masked_are_not_told(caplog):
     callback.on_train_batch_end(trainer, module, None, None, 0)
     callback.on_validation_end(trainer, module)
     assert not caplog.records
+
+
+def test_most_negatives_masked_is_told_once_and_names_a_guide(caplog):
+    shares = [{"train/masked_negatives": share} for share in (0.4, 1.0, 1.0)]
+    (line,) = told(WarnOnMaskedNegatives(), caplog, *shares)
+    assert line.startswith("100.00% of the negatives so far were left out of the loss") and "objective.guide" in line
 
 
 def test_a_collapse_is_told_once_and_not_of_what_was_there_before_training(caplog):

@@ -48,15 +48,15 @@ def test_every_metric_is_over_steps_and_in_its_group_and_the_best_is_the_summary
     validate(logger, 0, 0.25)
     for step in (0, 1):
         logger.log_metrics({"train/loss": 1.0 - step, SPEED: 100.0 + step, "epoch": 0}, step)
-    validate(logger, 1, 0.75, best=True)
-    validate(logger, 3, 0.5)
+    validate(logger, 2, 0.75, best=True)
+    validate(logger, 4, 0.5)
     wandb.finish()
     (run,) = offline_runs(tmp_path)
     assert run.started.job_type == "train" and run.started.display_name == "my run"
     assert run.config["seed"] == 3 and run.config["model"] == {"dropout": 0.1, "name": "bert"}
     assert run.curve("val/spearman") == [0.25, 0.75, 0.5] and run.curve("train/loss") == [1.0, 0.0]
-    assert run.curve("trainer/global_step") == [0, 0, 1, 1, 3]
-    best = {"val/spearman": 0.75, "val/alignment": 0.375, "val/uniformity": -0.75, "geometry/trace": 11, "best_step": 2}
+    assert run.curve("trainer/global_step") == [0, 1, 2, 2, 4]
+    best = {"val/spearman": 0.75, "val/alignment": 0.375, "val/uniformity": -0.75, "geometry/trace": 12, "best_step": 2}
     assert best.items() <= run.summary.items()
     assert run.summary[SPEED] == {"mean": 100.5} and run.summary["train/loss"] == 0
     assert run.metrics["*"].step_metric == run.metrics[SPEED].step_metric == "trainer/global_step"
@@ -71,14 +71,14 @@ def test_every_metric_is_over_steps_and_in_its_group_and_the_best_is_the_summary
 
 def test_a_run_that_goes_on_knows_its_path_and_keeps_its_best(tmp_path):
     columns = "step,train/loss,val/spearman,val/alignment,val/uniformity\n"
-    (tmp_path / "metrics.csv").write_text(f"{columns}0,,0.25,0.125,-0.25\n0,1.5,,,\n1,,0.75,0.375,-0.75\n")
+    (tmp_path / "metrics.csv").write_text(f"{columns}0,,0.25,0.125,-0.25\n1,1.5,,,\n2,,0.75,0.375,-0.75\n")
     logger = start(tmp_path)
     logger.experiment.summary.update({"val/spearman": 0.75, "geometry/trace": 11.0, "best_step": 2, "test/x": 1.0})
     with closing_run():
         pass
     offline_runs(tmp_path)
     logger = start(tmp_path)
-    validate(logger, 3, 0.5)
+    validate(logger, 4, 0.5)
     wandb.finish()
     _, run = offline_runs(tmp_path)
     assert [row[0] for row in run.table(PLANE)["data"]] == [0, 2, 4]

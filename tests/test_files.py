@@ -26,6 +26,17 @@ def test_files_are_moved_into_place_and_replace_those_before(tmp_path):
     assert contents(folder) == {"one": "1", "two": "new"}
 
 
+def test_files_have_the_mode_that_the_umask_leaves(tmp_path):
+    """As safetensors does, whose files only the owner can read."""
+    before = os.umask(0o027)
+    try:
+        with written_whole(tmp_path) as new:
+            (new / "weights").touch(mode=0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o640
+
+
 def test_nothing_changes_where_writing_fails(tmp_path):
     (tmp_path / "one").write_text("old")
     with contextlib.suppress(OSError), written_whole(tmp_path) as new:

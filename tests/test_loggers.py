@@ -19,7 +19,7 @@ def test_curves_go_on_where_the_file_ends(tmp_path):
     second.log_metrics({"train/loss": 0.25, "train/new": 1.0}, step=1)
     second.finalize("success")
     rows = pandas.read_csv(tmp_path / "metrics.csv")
-    assert rows["step"].tolist() == [0, 1] and rows["train/loss"].tolist() == [0.1 + 0.2, 0.25]
+    assert rows["step"].tolist() == [1, 2] and rows["train/loss"].tolist() == [0.1 + 0.2, 0.25]
     assert rows["train/new"].isna().tolist() == [True, False]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 

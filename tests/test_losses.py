@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from simcse_pl.losses import contrastive_loss, siamese_softmax_loss, similarity_matrix
+from simcse_pl.losses import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
 
 
 def similarity(a: list[float], b: list[float], kind: str) -> float:
@@ -56,7 +56,11 @@ def assert_loss(below, anchors, positives, hard, queue, **options):
     rows = [math.log(own) - similarity(h, p, options["similarity"]) / options["temperature"] for own, h, p in pairs]
     expected = pytest.approx(math.fsum(rows) / len(rows))
     assert contrastive_loss(anchors, positives, hard, queue, **options).item() == expected
-    halves = [contrastive_loss(anchors[i : i + 3], positives, hard, queue, first_row=i, **options) for i in (0, 3)]
+    left_out = options.pop("left_out", torch.zeros(6, 0, dtype=torch.bool))
+    halves = [
+        contrastive_loss(anchors[own], positives, hard, queue, first_row=own.start, left_out=left_out[own], **options)
+        for own in (slice(0, 3), slice(3, 6))
+    ]
     assert torch.stack(halves).mean().item() == expected
 
 
@@ -86,13 +90,15 @@ def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kin
         kept = [own for own in others_of(i, positives, hard, queue) if similarity(h, own, "cosine") <= threshold]
         kept += [positives[i].tolist(), *hard[i].tolist()]
         below.append(math.fsum(math.exp(similarity(h, own, kind) / 0.5) for own in kept))
-    options = {"temperature": 0.5, "similarity": kind, "false_negative_threshold": threshold}
-    assert_loss(below, anchors, positives, hard, queue, **options)
+    near = near_negatives(anchors, positives, hard, queue, threshold=threshold)
+    assert_loss(below, anchors, positives, hard, queue, temperature=0.5, similarity=kind, left_out=near)
+    half = near_negatives(anchors[3:], positives, hard, queue, threshold=threshold, first_row=3)
+    assert half.equal(near[3:])
 
 
 def test_what_is_as_near_as_the_threshold_is_a_negative():
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert contrastive_loss(same, same, false_negative_threshold=1.0).item() == pytest.approx(math.log(2))
+    assert not near_negatives(same, same, threshold=1.0).any()
 
 
 def test_what_is_left_out_is_in_no_sum_and_the_queue_beside_it_is():
@@ -120,7 +126,9 @@ def test_where_nothing_is_a_negative_there_is_nothing_to_lose():
     """All is nearer than -1, and has no gradient from the threshold either."""
     for decoupled in (False, True):
         anchors = torch.randn(4, 3, requires_grad=True)
-        loss = contrastive_loss(anchors, torch.randn(4, 3), false_negative_threshold=-1.0, decoupled=decoupled)
+        positives = torch.randn(4, 3)
+        near = near_negatives(anchors, positives, threshold=-1.0)
+        loss = contrastive_loss(anchors, positives, left_out=near, decoupled=decoupled)
         loss.backward()
         assert loss.item() == 0 and not anchors.grad.any()
 

@@ -15,6 +15,7 @@ from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.errors import UserError
 from simcse_pl.geometry import alignment, uniformity
+from simcse_pl.losses import contrastive_loss
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
@@ -286,6 +287,31 @@ def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
     assert logged["train/norm"] == pytest.approx(float(norm), rel=1e-5)
     loss.backward()
     assert terms[0].scale.grad is not None
+
+
+def test_a_guide_says_which_negatives_are_false_and_is_not_saved(encoder, make_model, tmp_path):
+    guide = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    torch.nn.init.normal_(guide.backbone.embeddings.word_embeddings.weight)
+    guide.save_pretrained(tmp_path)
+    vectors = guide.encode(SENTENCES, normalize=True)
+    cosines = vectors @ vectors.T
+    near = cosines > cosines.median()
+    near.fill_diagonal_(False)
+    objective = ContrastiveObjective(false_negative_threshold=float(cosines.median()), guide=tmp_path)
+    module = SimCSEModule(encoder, objective, LinearAdamW()).eval()
+    batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
+    loss, curves = module.loss(batch)
+    anchors, positives = module.embed(batch).unbind(dim=1)
+    torch.testing.assert_close(loss, contrastive_loss(anchors, positives, left_out=near))
+    assert float(curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
+    plain = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    assert module.state_dict().keys() == plain.state_dict().keys()
+    assert len(list(module.parameters())) == len(list(plain.parameters()))
+    with pytest.raises(UserError, match="^objective.guide: the queue keeps none of its vectors"):
+        SimCSEModule(encoder, objective, LinearAdamW(), queue=MomentumQueue(size=2))
+    other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
+    with pytest.raises(UserError, match="^objective.guide: it must have the vocabulary"):
+        SimCSEModule(other, objective, LinearAdamW())
 
 
 def test_labels_go_to_the_objective_and_its_classifier_is_trained(encoder, tmp_path):

@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.errors import UserError
-from simcse_pl.losses import contrastive_loss, siamese_softmax_loss
+from simcse_pl.losses import contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective, mean_similarities
 from tests.conftest import ROOT
 
@@ -33,6 +33,7 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
         ({"similarity": "euclid"}, "cosine, dot"),
         ({"false_negative_threshold": 90}, "^objective.false_negative_threshold=90: it must be -1 to 1, or null$"),
         ({"false_negative_threshold": float("nan")}, "false_negative_threshold"),
+        ({"guide": "x"}, "^objective.guide=x: set objective.false_negative_threshold"),
     ],
 )
 def test_values_out_of_range_are_named(settings, name):
@@ -55,7 +56,7 @@ def test_dcl_is_simcse_with_its_settings_but_decoupled():
 def test_a_threshold_leaves_out_what_is_nearer():
     embeddings = torch.randn(6, 3, 4)
     views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
-    expected = contrastive_loss(*views, false_negative_threshold=0.5)
+    expected = contrastive_loss(*views, left_out=near_negatives(*views, threshold=0.5))
     assert ContrastiveObjective(false_negative_threshold=0.5)(embeddings) == expected != contrastive_loss(*views)
 
 

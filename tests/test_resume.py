@@ -102,7 +102,7 @@ def test_in_wandb_it_goes_on_in_the_same_run(forked, tmp_path):
     assert [(run.exit, run.preempting) for run in (killed, told, last)] == [(None, False), (1, True), (0, False)]
     curves = pandas.read_csv(tmp_path / "run" / "metrics.csv")
     for name in ("train/loss", "val/spearman"):
-        expected = curves.loc[curves["step"] >= 4, ["step", name]].dropna()  # where the checkpoint was written
+        expected = curves.loc[curves["step"] > 4, ["step", name]].dropna()  # where the checkpoint was written
         points = [[row["trainer/global_step"], row[name]] for row in told.history + last.history if name in row]
         assert points == expected.to_numpy().tolist(), name
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -134,7 +134,7 @@ def test_a_checkpoint_may_be_gone_on_from_in_another_folder(forked, tmp_path):
     assert [status for status, _ in statuses] == [0, 0, 0, 2], statuses
     assert statuses[-1][1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
     curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
-    assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2
+    assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2 + 1
     assert pandas.read_csv(tmp_path / "first" / "metrics.csv")["train/loss"].count() == STEPS
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
@@ -146,14 +146,14 @@ def write_run(folder, options=(), steps=4):
     (folder / "checkpoints").mkdir(parents=True)
     content = {"global_step": steps, "callbacks": {record.state_key: record.state_dict()}}
     torch.save(content, folder / "checkpoints" / "last.ckpt")
-    (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n3,0.25\n4,0.125\n7,0.1\n")
+    (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
 def test_curves_are_cut_where_the_checkpoint_was_written(tmp_path):
     write_run(tmp_path, ["seed=1", "resume=auto"])
     checkpoint = find_checkpoint("auto", tmp_path, ["resume=auto", "seed=1"])
     assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
-    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n3,0.25\n"
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
 
 
 @pytest.mark.parametrize(("resume", "stays"), [("auto", True), ("last", True), ("other", False)])

@@ -31,6 +31,13 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     done, folder = train(*given, fresh=True)
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
+    settings = dict(
+        re.findall(r"^(pooling|head|batch size|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
+    )
+    assert settings == {
+        **{"pooling": "mean", "head": "mlp", "batch size": "4", "steps": "4, validated every 3", "device": "1 x cpu"},
+        "W&B": f"offline: wandb sync {folder}/wandb",
+    }
     assert re.findall(r"step (\d+): Spearman's correlation on dev", done.stdout) == ["0", "3", "4"]
     before, best = (
         json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")

@@ -77,6 +77,14 @@ def test_other_modes_are_refused(tmp_path):
         start_run(tmp_path, mode="cloud")
 
 
+def test_a_name_longer_than_wandb_takes_is_cut(tmp_path):
+    with closing_run():
+        start_run(tmp_path, "offline", name="model.dropout=0.1," * 8)
+    (run,) = offline_runs(tmp_path)
+    name = run.started.display_name
+    assert len(name) == 128 and name.startswith("model.dropout=0.1,model") and name.endswith("…")
+
+
 def test_a_folder_goes_on_in_its_run_and_no_two_share_one(tmp_path):
     for step, folder in enumerate(["first", "second", "first"]):
         (tmp_path / folder).mkdir(exist_ok=True)
@@ -144,9 +152,9 @@ def test_from_wandb_offline_to_the_dashboard(tmp_path):
         run_script(f"import sys; {cli}", "sync", "wandb", cwd=tmp_path, WANDB_API_KEY=key, WANDB_BASE_URL=address)
     (run,) = (run for run in runs.values() if run["known"])
     assert [row["_step"] for row in run["history"]] == list(range(5))
-    assert [row["trainer/global_step"] for row in run["history"]] == [0, 3, 5, 5, 7]
+    assert [row["trainer/global_step"] for row in run["history"]] == [0, 3, 6, 6, 7]
     assert [row.get("val/spearman") for row in run["history"]] == [0.25, 0.75, None, None, 0.5]
-    best = {"val/spearman": 0.75, "val/alignment": 0.5, "val/uniformity": -2.0, "best_step": 4}
+    best = {"val/spearman": 0.75, "val/alignment": 0.5, "val/uniformity": -2.0, "best_step": 3}
     assert {name: run["summary"].get(name) for name in best} == best
     assert run["summary"][f"Custom Chart Tables/{PLANE}_table"]["_type"] == "table-file", "that of the first part"
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.synced"))) == 2

@@ -32,7 +32,7 @@ from simcse_pl.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.search import Search
 from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweep_rows import with_row, with_values
-from simcse_pl.training import best_checkpoint, measure, task_scores, train_and_test
+from simcse_pl.training import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.wandb_runs import closing_run, where_to_look
 
 log = logging.getLogger("simcse_pl.train")
@@ -83,11 +83,16 @@ def train(config: DictConfig) -> float:
             trainer.loggers = list(instantiate(config.get("logger") or {}).values())
             for logger in trainer.loggers:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
+            settings = run_settings(trainer, module, data, job["choices"])
+            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+            for place in [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]:
+                settings["W&B"] = f"offline: {place}" if place.startswith("wandb sync") else place
+            for name, value in settings.items():
+                log.info("%-13s %s", name, value)
             results = job | train_and_test(trainer, module, data, record, checkpoint)
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
             results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
-            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
             shown = dashboards and math.isfinite(results["test"]["spearman"])
             measured = measure(encoder, suite, data.tasks["test"] if shown else None)
             results |= task_scores(measured, suite) if config.test_tasks else {}

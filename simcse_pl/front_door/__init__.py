@@ -3,29 +3,31 @@
 import functools
 import logging
 import os
+import shutil
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hydra._internal.hydra
 import hydra.core.utils
-from hydra._internal.utils import get_args_parser
+from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simcse_pl import CONF
 from simcse_pl.command_line import Parser
 from simcse_pl.distributed import is_first_process, is_one_of_several
 from simcse_pl.endings import tell
-from simcse_pl.errors import SweepError, UserError, check_seed, one_line, origins
+from simcse_pl.errors import USER_ERROR_STATUS, SweepError, UserError, check_seed, did_you_mean, one_line, origins
 from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
-from simcse_pl.front_door.names import cannot_build, place_of
+from simcse_pl.front_door.names import cannot_build, not_a_flag, place_of
 from simcse_pl.front_door.types import check_types, named_in_full
 
 T = TypeVar("T")
@@ -51,14 +53,14 @@ def run(main: Callable[[], Any]) -> None:
     With `debug=true` among the options, whatever it is keeps its traceback.
 
     Args:
-        main: what `hydra.main` has made.
+        main: what `hydra.main` has made; its config has its name.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises what it would print over several lines
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     hydra.core.utils._save_config = _save_config  # type: ignore[assignment]
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     try:
-        _read_command_line()
+        _read_command_line(main.__name__)
         main()
         sys.stdout.flush()
     except BaseException as error:
@@ -81,10 +83,19 @@ def _save_config(config: DictConfig, name: str, folder: Path) -> None:
         (new / name).write_text(OmegaConf.to_yaml(config), encoding="utf-8")
 
 
-def _read_command_line() -> None:
+def _read_command_line(config_name: str) -> None:
     """Refuse what Hydra would, in one line; and put flags before the options, which it wants not to be mixed."""
     parser = get_args_parser()
-    parser.error = functools.partial(Parser.error, parser)  # type: ignore[assignment, arg-type]
+
+    def error(message: str) -> NoReturn:
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        flag = unknown.partition(" ")[0]
+        if flag.startswith("--") and not did_you_mean(flag.partition("=")[0], parser._option_string_actions):
+            loader = CheckedLoader(create_config_search_path(str(CONF)))
+            message = not_a_flag(flag, dict.fromkeys(loader.names(config_name, [], RunMode.RUN)))
+        Parser.error(parser, message)  # type: ignore[arg-type]
+
+    parser.error = error  # type: ignore[assignment, method-assign]
     given = parser.parse_intermixed_args()
     if given.experimental_rerun:
         raise UserError("--experimental-rerun would run whatever code the file holds; give the options again")
@@ -138,6 +149,8 @@ def failures_apart(
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
                 status = tell(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
+                if status == USER_ERROR_STATUS and HydraConfig.get().mode == RunMode.RUN and is_first_process():
+                    _remove_unused(HydraConfig.get())
                 in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
                 if in_multirun and not isinstance(error, SweepError):
                     return None
@@ -146,6 +159,14 @@ def failures_apart(
         return wrapped
 
     return decorate
+
+
+def _remove_unused(runtime: Any) -> None:
+    """Remove a run's folder where it holds nothing but the config and the log that Hydra writes before any run."""
+    folder = Path(runtime.runtime.output_dir)
+    own = {runtime.output_subdir, f"{runtime.job.name}.log"}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= own:
+        shutil.rmtree(folder)
 
 
 def _missing(node: Any, name: str = "") -> Iterator[str]:

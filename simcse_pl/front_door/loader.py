@@ -1,6 +1,6 @@
 """Hydra's config loader, with one-line error messages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.errors import UserError
-from simcse_pl.front_door.names import explained
+from simcse_pl.front_door.names import check_added, explained
 from simcse_pl.sweep_rows import with_row
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
@@ -29,10 +29,13 @@ class CheckedLoader(ConfigLoaderImpl):
             UserError: an option, a choice or a row that does not exist, a value that cannot be read, or a damaged file.
         """
         overrides = [self._none_chosen(own) for own in overrides]
+        added = [own for own in overrides if own.startswith("+")]
+        if added:
+            check_added(added, dict.fromkeys(self.names(config_name, overrides, run_mode)))
         try:
             config = super().load_configuration(config_name, overrides, run_mode, *further, **options)
         except HydraException as error:
-            names = dict.fromkeys(self._names(config_name, overrides, run_mode))
+            names = dict.fromkeys(self.names(config_name, overrides, run_mode))
             raise UserError(explained(error, names)) from error
         except RecursionError as error:
             raise UserError("a config has itself among its defaults") from error
@@ -50,8 +53,8 @@ class CheckedLoader(ConfigLoaderImpl):
             raise UserError(f"{override}: there has to be one; choose one of {choices}")
         return f"{group}=[]"
 
-    def _names(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> Iterator[str]:
-        """The options that there are with the groups chosen, as far as these can be read."""
+    def names(self, config_name: str | None, overrides: Sequence[str], run_mode: RunMode) -> Iterator[str]:
+        """Yield the options that exist with the groups chosen, as far as these can be read."""
         groups = self.get_group_options("", ObjectType.GROUP)
         chosen = [own for own in overrides if own.partition("=")[0] in groups]
         for kept in (chosen, []):

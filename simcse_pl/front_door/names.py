@@ -2,11 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 
-from simcse_pl.errors import did_you_mean, one_line
+from simcse_pl.errors import UserError, did_you_mean, one_line
 
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 _SWEEP = re.compile(r"Ambiguous value for argument '(?P<option>[^']+)'")
@@ -34,6 +34,37 @@ def explained(error: HydraException, names: Collection[str]) -> str:
     if there := _THERE.match(text):
         return f"+{there['name']}: there is such an option already; leave out the +"
     return f"{text} {one_line(error.__cause__)}" if error.__cause__ else text
+
+
+def check_added(overrides: Iterable[str], names: Collection[str]) -> None:
+    """Check options that are added with + or ++: at the config's top nothing reads a new one.
+
+    Args:
+        overrides: as they are on the command line. `+trainer.limit_val_batches=1`, under a part that exists, and
+            `+GROUP=CHOICE` are allowed.
+        names: of all options and groups that exist.
+
+    Raises:
+        UserError: an option at the top that does not exist, with the nearest one.
+    """
+    for override in overrides:
+        name = override.lstrip("+").partition("=")[0].partition("@")[0]
+        top = name.partition(".")[0]
+        if "/" not in name and top != "hydra" and top not in names:
+            near = did_you_mean(name, names) or did_you_mean(top, names)
+            raise UserError(f"{override}: no option {name}{near} (--help lists all)")
+
+
+def not_a_flag(flag: str, names: Collection[str]) -> str:
+    """Return what is wrong with an option that is written with dashes.
+
+    Args:
+        flag: such as `--batch_size=32`.
+        names: of all options and groups that exist.
+    """
+    name = flag.partition("=")[0]
+    near = did_you_mean(name.lstrip("-").replace("-", "_"), names)
+    return f"no option {name}: write options as name=value, without dashes{near}"
 
 
 def cannot_build(error: InstantiationException) -> str:

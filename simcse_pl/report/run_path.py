@@ -45,7 +45,7 @@ def read_run(folder: Path) -> RunPath:
     points = points[drawn].reset_index(drop=True)
     if points.empty:
         raise UserError(f"{file} has no validation with alignment and uniformity in it")
-    points["step"] = steps_done(points["step"], validations=True)
+    points["step"] = points["step"].astype(int)
     return RunPath(run_label(folder), points)
 
 
@@ -63,22 +63,6 @@ def read_curves(folder: Path) -> pd.DataFrame:
         return curves
     except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
         raise UserError(f"{file} is damaged: {one_line(error)}") from error
-
-
-def steps_done(steps: pd.Series, validations: bool) -> pd.Series:
-    """How many optimizer steps were done at each row of some curves.
-
-    Lightning's CSVLogger counts the steps from 0, so that what was logged after step 250 stands at 249; the validation
-    before training, which is the first, stands at 0.
-
-    Args:
-        steps: as the file has them.
-        validations: whether the rows are those.
-    """
-    done = steps.astype(int) + 1
-    if validations and done.iloc[0] == 1:
-        done.iloc[0] = 0
-    return done
 
 
 def run_label(folder: Path) -> str:

@@ -12,16 +12,20 @@ from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
 
 
 def run_table(results: Mapping[str, Any]) -> Table:
-    """Scores before training, of the best checkpoint, and of that on test; `results` is what train.py writes."""
-    stages = [results[stage] for stage in ("before", "best", "test")]
+    """Return the scores on dev and test, before training and of the best checkpoint, with an arrow to better ones.
+
+    Args:
+        results: what train.py writes as results.json.
+    """
+    stages = [results[stage] for stage in ("before", "best", "test_before", "test")]
     columns = {
-        "": ["before training", f"best, step {results['best_step']} of {results['steps']}", ""],
-        "split": ["dev", "dev", "test"],
-        "Spearman": [100 * scores["spearman"] for scores in stages],
-        "alignment": [scores["alignment"] for scores in stages],
-        "uniformity": [scores["uniformity"] for scores in stages],
+        "": ["before training", f"best, step {results['best_step']} of {results['steps']}"] * 2,
+        "split": ["dev", "dev", "test", "test"],
+        "Spearman ↑": [100 * scores["spearman"] for scores in stages],
+        "alignment ↓": [scores["alignment"] for scores in stages],
+        "uniformity ↓": [scores["uniformity"] for scores in stages],
     }
-    decimals = {"Spearman": 2, "alignment": 3, "uniformity": 3}
+    decimals = {"Spearman ↑": 2, "alignment ↓": 3, "uniformity ↓": 3}
     return Table("run", f"{results['validation']} (Spearman x 100)", pd.DataFrame(columns), decimals)
 
 

@@ -31,7 +31,8 @@ def test_names_are_those_of_the_groups_chosen(composed):
 
 
 def test_what_is_right_is_composed(composed):
-    assert composed("train", "model=bert", "+trainer.limit_val_batches=1").trainer.limit_val_batches == 1
+    config = composed("train", "model=bert", "+trainer.limit_val_batches=1", "+callbacks.mine._target_=mine.Callback")
+    assert (config.trainer.limit_val_batches, config.callbacks.mine._target_) == (1, "mine.Callback")
 
 
 @pytest.mark.parametrize("name", ["theirs", "theirs-v1.2"])

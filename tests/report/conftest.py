@@ -118,7 +118,7 @@ def write_results(tmp_path):
 def write_run(tmp_path):
     """Write a training run's folder as Lightning's CSVLogger and train.py do."""
 
-    def write(name="run", steps=(0, 3, 7, 11), spearman=0.7):
+    def write(name="run", steps=(0, 4, 8, 12), spearman=0.7):
         folder = tmp_path / name
         folder.mkdir()
         lines = ["epoch,step,train/loss,val/alignment,val/spearman,val/uniformity"]

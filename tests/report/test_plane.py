@@ -51,7 +51,7 @@ def test_no_geometry_is_no_plane(make_result):
 
 
 def test_a_run_is_a_line_from_a_hollow_start_to_a_large_end(write_run):
-    figure = run_plane([read(write_run("one", steps=(0, 3, 7, 11)))])
+    figure = run_plane([read(write_run("one", steps=(0, 4, 8, 12)))])
     axes, bar = figure.axes
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [-1.5, -1.6, -1.7, -1.8])
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.3, 0.29, 0.28, 0.27])
@@ -68,7 +68,7 @@ def test_a_run_is_a_line_from_a_hollow_start_to_a_large_end(write_run):
 
 
 def test_runs_differ_in_line_and_marker(write_run):
-    figure = run_plane([read(write_run("one")), read(write_run("two", steps=(0, 5, 9)))])
+    figure = run_plane([read(write_run("one")), read(write_run("two", steps=(0, 6, 10)))])
     first, second = figure.axes[0].lines
     assert first.get_linestyle() != second.get_linestyle()
     keys = figure.legends[0].legend_handles

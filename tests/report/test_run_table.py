@@ -23,6 +23,7 @@ def results():
         "steps": 60,
         "best_step": 48,
         "before": scores | {"spearman": 0.63},
+        "test_before": scores | {"spearman": 0.62},
         "best": scores | {"spearman": 0.7754},
         "test": scores | {"uniformity": float("nan")},
     }
@@ -33,6 +34,9 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
     for expected in (
         "STS-B",
         "63.00",
+        "62.00",
+        "alignment ↓",
+        "uniformity ↓",
         "77.54",
         "70.00",
         "step 48 of 60",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from simcse_pl.callbacks import OF_VALIDATION
-from simcse_pl.report.run_path import steps_done
 from simcse_pl.report.score_tables import keys_of
 
 _ROWS_ALONE = ("epoch", "step")
@@ -64,14 +63,14 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
         own = rows.dropna(subset=["step"]).dropna(subset=names, how="all")  # one that is no number is among others
         if len(own):
             metrics = {name: [_shown(value) for value in own[name]] for name in names}
-            found[group] = Curves(steps_done(own["step"], _of_validation(group)).tolist(), metrics)
+            found[group] = Curves(own["step"].astype(int).tolist(), metrics)
     return found
 
 
 def metric_groups(runs: Iterable[Mapping[str, Curves]]) -> list[MetricGroup]:
-    """What there are charts of: metrics of which a run has two points at least, in the order of their importance."""
+    """Return the metrics to draw, in the order of their importance; test scores are in the table of runs."""
     metrics = keys_of(
-        {name: None for curves in own.values() for name, values in curves.metrics.items() if _points(values) > 1}
+        {name: None for curves in own.values() for name, values in curves.metrics.items() if _is_drawn(name, values)}
         for own in runs
     )
     groups = keys_of({_group(name): None} for name in metrics)
@@ -97,8 +96,8 @@ def _place(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def _points(values: Sequence[float | None]) -> int:
-    return sum(value is not None for value in values)
+def _is_drawn(metric: str, values: Sequence[float | None]) -> bool:
+    return _group(metric) != "test" and any(value is not None for value in values)
 
 
 def _shown(value: float) -> float | None:

@@ -36,9 +36,9 @@ def write_curves():
         logger.log_metrics({"epoch": 0, **validation(0, offset)}, step=0)
         for step in range(1, steps + 1):
             row = {"train/loss": loss(step, offset), "train/lr": 1e-4, "speed/sentences_per_second": 100.0 + step % 7}
-            logger.log_metrics({"epoch": 0, **row}, step=step - 1)
+            logger.log_metrics({"epoch": 0, **row}, step=step - 1)  # as Lightning does
             if step % val_every == 0:
-                logger.log_metrics({"epoch": 0, **validation(step, offset)}, step=step - 1)
+                logger.log_metrics({"epoch": 0, **validation(step, offset)}, step=step)
         logger.save()
         return folder
 

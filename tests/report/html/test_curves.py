@@ -23,13 +23,13 @@ def test_what_is_logged_together_is_one_group_and_steps_are_those_that_were_done
 
 
 def test_what_is_measured_at_validations_begins_before_training():
-    found = of("step,val/spearman,geometry/trace,train/loss\n0,0.5,660,\n0,,,1.5\n4,0.6,660,\n")
-    assert found["geometry"].steps == found["val"].steps == [0, 5]
+    found = of("step,val/spearman,geometry/trace,train/loss\n0,0.5,660,\n1,,,1.5\n4,0.6,660,\n")
+    assert found["geometry"].steps == found["val"].steps == [0, 4]
     assert found["train"].steps == [1]
 
 
 def test_a_loss_that_is_no_number_is_a_gap_at_its_step_and_not_left_out():
-    found = of("step,train/loss,train/lr,val/spearman\n0,,,0.5\n0,1.5,0.1,\n1,nan,0.1,\n2,inf,0.1,\n3,0.5,0.1,\n")
+    found = of("step,train/loss,train/lr,val/spearman\n0,,,0.5\n1,1.5,0.1,\n2,nan,0.1,\n3,inf,0.1,\n4,0.5,0.1,\n")
     assert found["train"].steps == [1, 2, 3, 4]
     assert found["train"].metrics["train/loss"] == [1.5, None, None, 0.5]
     assert found["val"].metrics == {"val/spearman": [0.5]}
@@ -46,16 +46,15 @@ def test_a_file_of_nothing_but_names_or_without_steps_has_no_curves():
     assert of("step,train/loss\n,2\n") == {}
 
 
-def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_no_curve():
+def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_drawn():
     one = of("step,train/b,train/loss,train/a,test/spearman,own,val/uniformity\n0,1,1,1,,1,1\n1,1,1,1,,1,1\n2,,,,1,,\n")
-    two = of("step,val/spearman,val/x,speed/s,geometry/trace\n0,1,1,1,1\n1,1,,1,1\n")
+    two = of("step,val/spearman,val/x,val/nan,geometry/trace\n0,1,1,nan,1\n1,1,,nan,1\n")
     groups = metric_groups([one, two, {}])
     assert [(group.name, group.metrics) for group in groups] == [
-        ("val", ["val/spearman", "val/uniformity"]),
+        ("val", ["val/spearman", "val/uniformity", "val/x"]),
         ("geometry", ["geometry/trace"]),
         ("train", ["train/loss", "train/a", "train/b"]),
-        ("speed", ["speed/s"]),
         ("own", ["own"]),
     ]
-    assert [group.noisy for group in groups] == [False, False, True, True, True]
+    assert [group.noisy for group in groups] == [False, False, True, True]
     assert metric_groups([]) == metric_groups([{}]) == []

@@ -55,7 +55,7 @@ function curveTraces(chart, palette) {
         y: kept.map((i) => values[i]),
         opacity,
         line: { color: palette[place], width: 1.4, dash: dash(place) },
-        marker: { size: 4 },
+        marker: { size: kept.length > 1 ? 4 : 8 },
         meta: [place, about(runs[place])],
         hoverinfo: opacity < 1 ? "skip" : undefined,
         hovertemplate: "%{meta[1]}<br>step %{x:d}<br><b>%{y:.5g}</b><extra></extra>",

@@ -1,0 +1,277 @@
+"""A pretend accelerator for torch: tensors on `pretend:0` compute real numbers on the CPU.
+
+An operation that mixes the device with CPU tensors raises, as a CUDA kernel would. What a GPU's queue would have to be
+emptied for (`.item()`, `nonzero`, boolean indexing, a blocking copy) is counted, with the line that asked for it. It
+shows nothing about speed, NCCL or autocast.
+
+    with Pretend() as device:
+        module.to(DEVICE)
+        module.training_step(batch_on(DEVICE), 0).backward()
+    assert not device.synchronizations
+"""
+
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning.accelerators import Accelerator
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_NAME = "pretend"
+_ROOT = Path(__file__).parent.parent
+_OF_VALUES = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "bincount")
+_BETWEEN_DEVICES = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
+
+
+class _Backend:
+    """What torch asks of a device's module."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    is_initialized = is_available
+
+    @staticmethod
+    def _is_in_bad_fork() -> bool:
+        return False
+
+    @staticmethod
+    def current_device() -> int:
+        return 0
+
+    @staticmethod
+    def device_count() -> int:
+        return 1
+
+    @staticmethod
+    def manual_seed_all(seed: int) -> None:
+        """Random numbers are the CPU's."""
+
+    @staticmethod
+    def get_amp_supported_dtype() -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+    @staticmethod
+    def get_rng_state(device: Any = None) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    @staticmethod
+    def set_rng_state(state: torch.Tensor, device: Any = None) -> None:
+        torch.set_rng_state(state)
+
+    class device:  # noqa: N801 - torch's name
+        """The context that makes a device the current one."""
+
+        def __init__(self, index: int) -> None: ...
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+
+_setup_privateuseone_for_python_backend(_NAME, backend_module=_Backend())
+DEVICE = torch.device(f"{_NAME}:0")
+
+
+class OnDevice(torch.Tensor):
+    """A tensor on the device, whose numbers a CPU tensor holds."""
+
+    values: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor) -> "OnDevice":
+        own: OnDevice = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            values.size(),
+            strides=values.stride(),
+            storage_offset=values.storage_offset(),
+            dtype=values.dtype,
+            device=DEVICE,
+        )
+        own.values = values
+        return own
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Compute outside of a `Pretend` too: backward and optimizers end up here."""
+        return _compute(func, args, kwargs or {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnDevice":
+        """Copy a leaf; torch's own copy needs a storage."""
+        if id(self) not in memo:
+            copy = OnDevice(self.values.detach().clone())
+            memo[id(self)] = torch.nn.Parameter(copy, self.requires_grad) if _is_parameter(self) else copy
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a plain tensor, so that a checkpoint can be read without this module."""
+        return self.values.__reduce_ex__(protocol)
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        """Show the numbers."""
+        return f"OnDevice({self.values})"
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def _is_device(device: Any) -> bool:
+    return device is not None and torch.device(device).type == _NAME
+
+
+class Pretend:
+    """A context in which the device can be used; its counters show what happened on the device.
+
+    Attributes:
+        synchronizations: how often the host waited for the device, by the line of the project or library that did so.
+        float64: operations in float64, which Apple's MPS lacks, by line.
+    """
+
+    active: "Pretend | None" = None
+
+    def __init__(self) -> None:
+        self.synchronizations: Counter[str] = Counter()
+        self.float64: Counter[str] = Counter()
+        self._modes: tuple[Any, ...] = (_Functions(), _Operations())
+
+    def __enter__(self) -> "Pretend":
+        Pretend.active = self
+        for mode in self._modes:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(*error)
+        Pretend.active = None
+
+
+class _Functions(TorchFunctionMode):
+    """`torch.tensor(..., device=DEVICE)`, which torch makes below the level where operations are dispatched."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.tensor, torch.as_tensor) and _is_device(kwargs.get("device")):
+            return func(*args, **kwargs | {"device": "cpu"}).to(kwargs["device"])
+        return func(*args, **kwargs)
+
+
+class _Operations(TorchDispatchMode):
+    """Operations of plain tensors that make one on the device."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = tree_leaves((args, kwargs))
+        if _is_device(kwargs.get("device")) or any(isinstance(own, OnDevice) for own in tensors):
+            return _compute(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the numbers, and put its results where the device would."""
+    name = str(func).removeprefix("aten.").partition(".")[0]
+    tensors = [own for own in tree_leaves((args, kwargs)) if isinstance(own, torch.Tensor)]
+    here = [own for own in tensors if isinstance(own, OnDevice)]
+    elsewhere = [own for own in tensors if not isinstance(own, OnDevice) and own.dim()]  # a scalar is copied
+    if here and elsewhere and name not in _BETWEEN_DEVICES:
+        shapes = [(tuple(own.shape), own.device.type) for own in tensors]
+        raise RuntimeError(f"{func}: all tensors must be on one device, and are {shapes}")
+    asked = kwargs.get("device")
+    stays = _is_device(asked) if asked is not None else bool(here)
+    if name == "copy_":
+        stays = isinstance(args[0], OnDevice)
+    _count(name, args, kwargs, here, elsewhere, stays)
+    if _is_device(asked):
+        kwargs = kwargs | {"device": torch.device("cpu")}
+    if name == "_pin_memory":
+        return args[0]
+    plain = tree_map(lambda own: own.values if isinstance(own, OnDevice) else own, (args, kwargs))
+    made = func(*plain[0], **plain[1])
+    if not stays:
+        return made
+    known = {id(own.values): own for own in here}  # an operation in place returns what it was given
+
+    def wrap(own: Any) -> Any:
+        if not isinstance(own, torch.Tensor):
+            return own
+        return known[id(own)] if id(own) in known else OnDevice(own)
+
+    return tree_map(wrap, made)
+
+
+def _count(name: str, args: Any, kwargs: Any, here: list[Any], elsewhere: list[Any], stays: bool) -> None:
+    counts = Pretend.active
+    if counts is None:
+        return
+    moved = name in ("_to_copy", "copy_") and isinstance(args[name == "copy_"], OnDevice) != stays
+    masks = name.startswith(("index", "_index")) and any(
+        own is not None and own.dtype in (torch.bool, torch.uint8) for own in tree_leaves(args[1])
+    )
+    waits = (
+        (here and name in _OF_VALUES)
+        or (moved and not kwargs.get("non_blocking"))
+        or (here and (masks or (name.startswith(("index", "_index")) and elsewhere)))
+        or (here and name == "repeat_interleave" and kwargs.get("output_size") is None)
+    )
+    if waits:
+        counts.synchronizations[f"{name} at {_asked_by()}"] += 1
+    if any(own.dtype == torch.float64 for own in here):
+        counts.float64[f"{name} at {_asked_by()}"] += 1
+
+
+def _asked_by() -> str:
+    """The nearest line outside of torch, and the nearest of the project."""
+    lines = [
+        f"{Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno}"
+        for frame in reversed(traceback.extract_stack())
+        if "/torch/" not in frame.filename and frame.filename != __file__
+    ]
+    own = (line for line in lines if line.startswith("simcse_pl/"))
+    return " < ".join(dict.fromkeys([*lines[:1], *list(own)[:1]]))
+
+
+class _Accelerator(Accelerator):
+    """One pretend device for Lightning."""
+
+    def setup_device(self, device: torch.device) -> None: ...
+
+    def teardown(self) -> None: ...
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        return {}
+
+    @staticmethod
+    def parse_devices(devices: Any) -> Any:
+        return [0]
+
+    @staticmethod
+    def get_parallel_devices(devices: Any) -> Any:
+        return [DEVICE]
+
+    @staticmethod
+    def auto_device_count() -> int:
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    @staticmethod
+    def name() -> str:
+        return _NAME
+
+
+class PretendStrategy(SingleDeviceStrategy):
+    """`Trainer(strategy=PretendStrategy(), inference_mode=False)`, within `Pretend()`."""
+
+    def __init__(self) -> None:
+        super().__init__(device=DEVICE, accelerator=_Accelerator())

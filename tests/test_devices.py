@@ -1,0 +1,166 @@
+"""Training and evaluation on an accelerator, without one: no mix of devices, and few synchronizations."""
+
+from unittest.mock import ANY
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import yaml
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from simcse_pl import CONF
+from simcse_pl.data.batches import LabeledViewCollator, ViewCollator
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.loggers import CurvesLogger
+from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.module import SimCSEModule
+from simcse_pl.momentum_queue import MomentumQueue
+from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
+from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.regularizers import CosineRegularization, SpectrumControl
+from simcse_pl.resume import RunRecord
+from simcse_pl.training import measure, train_and_test
+from tests.conftest import SENTENCES
+from tests.evaluation.test_suite import write_bundle
+from tests.pretend_device import DEVICE, Pretend, PretendStrategy
+
+
+class Steps(pl.Callback):
+    """Keeps what the host had waited for at the start of each training step."""
+
+    def __init__(self, device):
+        self.device = device
+        self.waits = []
+
+    def on_train_batch_start(self, *_):
+        self.waits.append(self.device.synchronizations.copy())
+
+
+def default_callbacks(folder):
+    callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
+    config = OmegaConf.create({"run_dir": str(folder), "seed": 3, "callbacks": callbacks})
+    return list(instantiate(config.callbacks).values())
+
+
+@pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
+def test_a_run_trains_and_measures_on_the_device_and_waits_once_a_step(make_model, tmp_path, sentences, monkeypatch):
+    """With the default callbacks and a queue. The first steps are not looked at: they fill caches."""
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
+    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, validation=["sample"])
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), queue=MomentumQueue(size=6))
+    suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
+    record = RunRecord([])
+    with Pretend() as device:
+        steps = Steps(device)
+        trainer = pl.Trainer(
+            strategy=PretendStrategy(),
+            inference_mode=False,
+            precision="32-true",
+            callbacks=[steps, *default_callbacks(tmp_path), record],
+            logger=CurvesLogger(tmp_path, name="", version=""),
+            max_steps=9,
+            max_epochs=-1,
+            num_sanity_val_steps=0,
+            limit_val_batches=1,
+            limit_test_batches=1,
+            val_check_interval=10,
+            check_val_every_n_epoch=None,
+            log_every_n_steps=10,
+            enable_model_summary=False,
+            default_root_dir=tmp_path,
+        )
+        train_and_test(trainer, module, data, record)
+        waits = [after - before for before, after in zip(steps.waits[4:-1], steps.waits[5:], strict=True)]
+        assert [wait.total() for wait in waits] == [1] * 4, waits
+        assert encoder.device == DEVICE
+        measured = measure(encoder, suite)
+    assert not measured.failed
+    cpu = measure(encoder.to("cpu"), suite)
+    assert measured.sts[0].all.spearman == pytest.approx(cpu.sts[0].all.spearman, abs=1e-5)
+    assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
+
+
+def labelled(encoder):
+    rows = [((text, text.upper()), place % 3) for place, text in enumerate(SENTENCES)]
+    return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows)
+
+
+def triplets(encoder):
+    return ViewCollator(encoder.tokenizer, 16)([tuple(SENTENCES[i : i + 3]) for i in range(5)])
+
+
+def unlabelled(encoder):
+    return ViewCollator(encoder.tokenizer, 16)([(text,) for text in SENTENCES])
+
+
+VARIANTS = {
+    "simcse": {},
+    "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": triplets},
+    "masked": {"objective": ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)},
+    "guide": {"guide": True},
+    "dot": {"objective": ContrastiveObjective(similarity="dot")},
+    "dcl": {"objective": DecoupledContrastiveObjective()},
+    "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # it checks the range of labels
+    "mean": {"pooling": "mean"},
+    "first_last": {"pooling": "first_last"},
+    "top2": {"pooling": "top2"},
+    "max": {"pooling": "max"},
+    "layers": {"pooling": "layers_1_2"},
+    "head": {"head": "mlp_train_only"},
+    "mlm": {"auxiliary": lambda: [MaskedLanguageModelling(head="new")], "waits": ANY},  # it picks masked positions
+    "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
+    "queue": {"queue": lambda: MomentumQueue(size=5)},
+    "two encoders": {"two": True},
+    "fixed dropout": {"fixed_dropout": True, "waits": ANY},  # it looks for equal views
+    "chunks": {"chunk_size": 3},
+    "recomputed": {"gradient_checkpointing": True},
+    "frozen": {"freeze_layers": 1},
+    "modernbert": {"architecture": "modernbert"},
+    "roberta": {"architecture": "roberta"},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_path):
+    """Without dropout the loss is the CPU's; only variants that say so wait for the device."""
+    options = dict(VARIANTS[variant])
+    batch, waits = options.pop("batch", unlabelled), options.pop("waits", 0)
+    pooling, head = options.pop("pooling", "cls"), options.pop("head", "none")
+    folder, two = make_model(options.pop("architecture", "bert")), options.pop("two", False)
+    made = {name: options.pop(name)() for name in ("auxiliary", "queue") if name in options}
+
+    def encoder():
+        return SentenceEncoder.from_pretrained(folder, pooling, head, num_layers=2, dropout=0.0, attention_dropout=0.0)
+
+    objective = options.pop("objective", ContrastiveObjective())
+    if options.pop("guide", False):
+        encoder().save_pretrained(tmp_path)
+        objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
+    positive = encoder() if two else None
+    module = SimCSEModule(encoder(), objective, LinearAdamW(), positive_encoder=positive, **made, **options)
+    views = batch(module.encoder)
+
+    def step(batch):
+        torch.manual_seed(0)
+        loss, _ = module.loss(batch)
+        loss.backward()
+        if module.queue:
+            module.queue.update(module.encoder, batch, module.chunk_size)
+        return loss.detach()
+
+    expected = [float(step(views)) for _ in range(2)]  # the queue is empty at the first
+    if module.queue:
+        module.queue.set_extra_state(0)
+    with Pretend() as device:
+        module.to(DEVICE)
+        on_device = {name: tensor.to(DEVICE) for name, tensor in views.items()}
+        found = [step(on_device)]  # fills caches
+        device.synchronizations.clear()
+        found.append(step(on_device))
+        assert device.synchronizations.total() == waits, device.synchronizations
+        found = [float(loss) for loss in found]
+    if variant != "mlm":  # what it masks is drawn on the device
+        assert found == pytest.approx(expected, rel=1e-4)
