@@ -1,9 +1,8 @@
 """SimCSE: encode, compare and search sentences, with the interface of the tool released with the paper."""
 
-import hashlib
 import importlib.util
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.directions import directions
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.encoder_files import hash_tensors
 from simcse_pl.errors import UserError, one_line
 from simcse_pl.load import Encoder, load_encoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
@@ -288,21 +288,17 @@ class SimCSE:
         """Return what decides the vectors."""
         if isinstance(self.encoder, SentenceEncoder):
             own = asdict(self.encoder.settings)
-            return {"encoder": self.name, **own, "weights": _fingerprint(self.encoder.parameters())}
+            return {"encoder": self.name, **own, "weights": hash_tensors(self.encoder.state_dict())}
         assert isinstance(self.encoder, WordVectors)
-        return {"encoder": self.name, "weights": _fingerprint([self.encoder.vectors, self.encoder.weights])}
+        return {
+            "encoder": self.name,
+            "weights": hash_tensors({"vectors": self.encoder.vectors, "weights": self.encoder.weights}),
+        }
 
     def _built(self) -> SentenceIndex:
         if self.index is None:
             raise UserError("there is no index: build_index or load_index makes one")
         return self.index
-
-
-def _fingerprint(weights: Iterable[Tensor]) -> str:
-    digest = hashlib.sha256()
-    for tensor in weights:
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
 
 
 def _sentences(sentences: Sequence[str] | str | Path, column: int | str | None) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """What is saved of an encoder beside its backbone and tokenizer: `simcse.json`, and the weights of its head."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -141,3 +142,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except Exception as error:  # safetensors has its own, and the system's
         raise UserError(f"{path} is damaged: {one_line(error)}") from error
+
+
+def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:
+    """Return a hash of tensors by name and of settings, in hexadecimal digits."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

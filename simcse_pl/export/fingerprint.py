@@ -1,9 +1,9 @@
 """A fingerprint of an encoder, by which `simcse export` knows whether results are its own."""
 
-import hashlib
 from typing import Any
 
 from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.encoder_files import hash_tensors
 from simcse_pl.postprocess.base import PostProcess
 
 
@@ -26,8 +26,4 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize:
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
         tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
-    digest = hashlib.sha256(repr((encoder.pooling, encoder.max_length, normalize)).encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {list(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy())
-    return digest.hexdigest()
+    return hash_tensors(tensors, encoder.pooling, encoder.max_length, normalize)
