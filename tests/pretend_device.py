@@ -24,7 +24,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _NAME = "pretend"
-_ROOT = Path(__file__).parent.parent
 _OF_VALUES = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "bincount")
 _BETWEEN_DEVICES = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
 

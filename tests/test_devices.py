@@ -28,6 +28,18 @@ from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 
 
+def test_the_pretend_device_refuses_a_mix_and_counts_what_is_waited_for():
+    with Pretend() as device:
+        there = torch.arange(3.0).to(DEVICE)
+        assert device.synchronizations.total() == 1, "a copy"
+        assert (there + 1).sum().mul(2).device == DEVICE
+        with pytest.raises(RuntimeError, match="all tensors must be on one device"):
+            there + torch.ones(3)
+        assert device.synchronizations.total() == 1
+        assert there.sum().item() == 3.0 and there[there > 1].tolist() == [2.0]
+        assert device.synchronizations.total() >= 4
+
+
 class Steps(pl.Callback):
     """Keeps what the host had waited for at the start of each training step."""
 
