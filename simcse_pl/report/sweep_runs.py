@@ -65,6 +65,7 @@ class TrainingRun(_Shape):
     choices: Mapping[str, str | None]
     overrides: list[str]
     before: Scores = Scores()
+    test_before: Scores = Scores()
     validation: str = "dev"
     steps: int | None = None
     best_step: int | None = None
