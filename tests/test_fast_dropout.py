@@ -8,7 +8,6 @@ from torch.utils.checkpoint import checkpoint
 
 from simcse_pl import fast_dropout as module
 from simcse_pl.backbone import recompute_layers
-from simcse_pl.dropout import SharedDropout
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
 from tests.conftest import ARCHITECTURES, SENTENCES
@@ -70,14 +69,6 @@ def test_what_is_computed_again_is_dropped_out_alike():
     torch.manual_seed(0)
     checkpoint(layers, x, use_reentrant=False).square().sum().backward()
     assert torch.equal(x.grad, kept)
-
-
-def test_fixed_dropout_has_its_say():
-    with SharedDropout(torch.tensor([0, 0, 1, 1])):
-        first, second, third, fourth = fast_dropout(torch.ones(4, 100), 0.5)
-    assert torch.equal(first, second)
-    assert torch.equal(third, fourth)
-    assert not torch.equal(first, third)
 
 
 class Attention(nn.Module):

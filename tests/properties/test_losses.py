@@ -198,6 +198,9 @@ class Encoder(torch.nn.Module):
     def forward(self, batch):
         return batch["x"] * self.weight
 
+    def project(self, vectors):
+        return vectors
+
 
 @given(
     sizes=st.lists(st.integers(1, 9), max_size=6),
