@@ -31,9 +31,9 @@ class VocabularyHead(nn.Module):
         super().__init__()
         _share_weights(model, backbone)
         setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
-        self.model = model.eval()
+        self.model = model.to(backbone.dtype).eval()
         with failing_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
-            self(torch.zeros(1, backbone.config.hidden_size))
+            self(torch.zeros(1, backbone.config.hidden_size, dtype=backbone.dtype))
         model.train()  # as a fresh module is, and a loaded one is not
 
     def forward(self, hidden_states: Tensor) -> Tensor:
