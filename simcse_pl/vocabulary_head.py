@@ -31,7 +31,7 @@ class VocabularyHead(nn.Module):
         super().__init__()
         _share_weights(model, backbone)
         setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
-        self.model = model.to(backbone.dtype).eval()
+        self.model = nn.Module.to(model, backbone.dtype).eval()
         with failing_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
             self(torch.zeros(1, backbone.config.hidden_size, dtype=backbone.dtype))
         model.train()  # as a fresh module is, and a loaded one is not

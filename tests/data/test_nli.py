@@ -197,6 +197,7 @@ def test_no_premise_is_paired_with_anothers_hypothesis(tmp_path, seed):
     assert account.read.total() == 200
 
 
+@pytest.mark.slow
 def test_real_snli(tmp_path, senteval_dir):
     source = senteval_dir.parent / "nli" / "snli_1.0_dev.jsonl"
     if not source.is_file():

@@ -175,6 +175,7 @@ def test_no_sample_sentence_stands_twice():
     assert len(set(sentences)) == len(sentences)
 
 
+@pytest.mark.slow
 def test_real_bundle(senteval_dir):
     names = ("STS12", "STS13", "STS14", "STS-B", "SICK-R")
     pairs = {name: len(load_sts_task(senteval_dir, name).pairs) for name in names}

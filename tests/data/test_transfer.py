@@ -103,6 +103,7 @@ def test_tasks_and_files_that_are_missing(bundle, tmp_path):
         load_transfer_task(bundle, "TREC")
 
 
+@pytest.mark.slow
 def test_real_bundle(senteval_dir, caplog):
     sizes = {
         name: {split: len(examples) for split, examples in load_transfer_task(senteval_dir, name).splits.items()}

