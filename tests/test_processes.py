@@ -136,7 +136,8 @@ def test_what_ends_a_sweep_ends_its_job(start, given, tmp_path, how):
     assert not (sweep / "1").exists()
 
 
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_dies_takes_the_run_down(start, given, tmp_path, victim):
     started = start("train.py", *DDP, *given, *LONG, f"hydra.run.dir={tmp_path}/run", "seed=1")
     started.until(lambda: len(started.alive()) >= 2 and (tmp_path / "run" / "hparams.yaml").exists())

@@ -181,26 +181,15 @@ def test_roberta_on_nli_runs_to_its_end(train, tmp_path, make_model):
     assert SentenceEncoder.from_pretrained(folder / "encoder").head == "mlp"
 
 
-def test_sentence_bert_trains_on_labelled_pairs(train, make_model, tmp_path):
+def test_sentence_bert_trains_on_labelled_pairs(train, make_model):
     given = ["data=nli_labelled_sample", "objective=sbert", "auxiliary=[cosine_regularization,spectrum_control]"]
     given += ["trainer.max_steps=3", "data.limit=100", "logger=csv", "+data.train.labels=[entailment,neutral]"]
-    done, folder = train(
-        *given, "objective.labels=2", *tiny(make_model("bert")), XDG_CACHE_HOME=str(tmp_path / "cache")
-    )
+    done, folder = train(*given, "objective.labels=2", *tiny(make_model("bert")))
     assert "train: 100 rows of 2" in done.stdout and "labels: 2, entailment, neutral" in done.stdout
     curves = pandas.read_csv(folder / "metrics.csv")
     assert curves["train/loss"].dropna().gt(0).all() and len(curves["train/cosine_regularization"].dropna()) == 3
     assert curves["train/spectrum_control"].dropna().gt(0).all()
     assert SentenceEncoder.from_pretrained(folder / "encoder").pooling == "mean"
-
-
-def test_without_the_hub_one_line_says_so(train):
-    done, folder = train("model=roberta", "data=nli", status=2, HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9")
-    assert done.stderr == (
-        "error: model roberta-base: no such folder, no copy in the local cache, and the hub cannot be reached; "
-        "give the folder of a checkpoint\n"
-    )
-    assert not (folder / "checkpoints").exists()
 
 
 def test_a_metric_that_there_is_not_is_told_before_training(train, make_model):

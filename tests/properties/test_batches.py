@@ -173,13 +173,19 @@ def test_vectors_in_groups_are_those_of_each_sequence_alone(encoder, lengths, se
             torch.testing.assert_close(together[place : place + 1], alone)
 
 
-@given(rows=rows_of(texts()), probability=st.floats(0.01, 1), seed=st.integers(0, 99))
-def test_only_ordinary_tokens_are_masked(encoder, rows, probability, seed):
-    objective = MaskedLanguageModelling(probability=probability, head="new")
+@pytest.fixture(scope="module")
+def masking(encoder):
+    objective = MaskedLanguageModelling(head="new")
     objective.attach(encoder)
+    return objective
+
+
+@given(rows=rows_of(texts()), probability=st.floats(0.01, 1), seed=st.integers(0, 99))
+def test_only_ordinary_tokens_are_masked(encoder, masking, rows, probability, seed):
+    masking.probability = probability
     ids = ViewCollator(encoder.tokenizer, 16)(rows)["input_ids"]
     torch.manual_seed(seed)
-    masked, labels = objective.mask(ids)
+    masked, labels = masking.mask(ids)
     chosen = labels != NOT_CHOSEN
     assert masked.shape == labels.shape == ids.shape
     assert torch.equal(masked[~chosen], ids[~chosen]) and torch.equal(labels[chosen], ids[chosen])
