@@ -29,6 +29,7 @@ from simcse_pl.files import written_whole
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build, not_a_flag, place_of
 from simcse_pl.front_door.types import check_types, named_in_full
+from simcse_pl.resolvers import in_sweep
 
 T = TypeVar("T")
 
@@ -149,7 +150,8 @@ def failures_apart(
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
                 status = tell(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
-                if status == USER_ERROR_STATUS and HydraConfig.get().mode == RunMode.RUN and is_first_process():
+                alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep reports failed jobs by folder
+                if status == USER_ERROR_STATUS and alone and is_first_process():
                     _remove_unused(HydraConfig.get())
                 in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
                 if in_multirun and not isinstance(error, SweepError):
