@@ -150,7 +150,7 @@ def failures_apart(
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
                 status = tell(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
-                alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep reports failed jobs by folder
+                alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
                 if status == USER_ERROR_STATUS and alone and is_first_process():
                     _remove_unused(HydraConfig.get())
                 in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
