@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -134,9 +135,9 @@ class _TellShare(Callback):
             if trainer.is_global_zero:
                 log.warning("%.2f%% of %s", 100 * share, self.advice(pl_module.objective))
 
+    @abstractmethod
     def advice(self, objective: Any) -> str | None:
         """Return what the share is of, and what to do; None for an objective that needs no warning."""
-        raise NotImplementedError
 
 
 class TellDuplicates(_TellShare):

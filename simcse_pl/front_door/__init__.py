@@ -3,11 +3,11 @@
 import functools
 import logging
 import os
-import shutil
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build, not_a_flag, place_of
 from simcse_pl.front_door.types import check_types, named_in_full
 from simcse_pl.resolvers import in_sweep
+from simcse_pl.run_files import RESOLVED_CONFIG
 
 T = TypeVar("T")
 
@@ -164,11 +165,18 @@ def failures_apart(
 
 
 def _remove_unused(runtime: Any) -> None:
-    """Remove a run's folder where it holds nothing but the config and the log that Hydra writes before any run."""
+    """Remove the folder of a run that never began, if it holds only the config and the log that Hydra wrote."""
     folder = Path(runtime.runtime.output_dir)
-    own = {runtime.output_subdir, f"{runtime.job.name}.log"}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= own:
-        shutil.rmtree(folder)
+    config = folder / (runtime.output_subdir or "")
+    own = {config / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")}
+    own |= {folder / RESOLVED_CONFIG, folder / f"{runtime.job.name}.log"}
+    if folder == Path.cwd() or {path for path in folder.rglob("*") if not path.is_dir()} - own:
+        return
+    for path in own:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # it holds a folder of the user's
+        config.rmdir()
+        folder.rmdir()
 
 
 def _missing(node: Any, name: str = "") -> Iterator[str]:

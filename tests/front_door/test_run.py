@@ -89,3 +89,33 @@ def test_a_mistake_of_all_jobs_ends_a_sweep(error, ends, monkeypatch, capsys):
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
         assert front_door.failures_apart()(task)(CONFIG) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """The folder of a run that was refused, as Hydra leaves it; call it to remove what is unused."""
+    folder = tmp_path / "run"
+    (folder / "config").mkdir(parents=True)
+    for name in ("config/config.yaml", "config/hydra.yaml", "config/overrides.yaml", "train.log"):
+        (folder / name).write_text("x")
+    runtime = SimpleNamespace(
+        runtime=SimpleNamespace(output_dir=str(folder)), output_subdir="config", job=SimpleNamespace(name="train")
+    )
+    return folder, lambda: front_door._remove_unused(runtime)
+
+
+def test_a_refused_run_leaves_no_folder(refused):
+    folder, remove = refused
+    remove()
+    assert not folder.exists()
+
+
+def test_a_refused_run_removes_nothing_of_the_users(refused, monkeypatch):
+    folder, remove = refused
+    (folder / "config" / "mine.yaml").write_text("x")
+    remove()
+    assert len([*folder.rglob("*.*")]) == 5
+    (folder / "config" / "mine.yaml").unlink()
+    monkeypatch.chdir(folder)
+    remove()
+    assert folder.is_dir(), "the working folder, given as hydra.run.dir"
