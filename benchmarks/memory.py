@@ -31,7 +31,7 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 
 def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, float]:

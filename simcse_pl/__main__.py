@@ -6,8 +6,8 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 
-from simcse_pl.command_line import Parser, run
-from simcse_pl.errors import did_you_mean
+from simcse_pl.utils.command_line import Parser, run
+from simcse_pl.utils.errors import did_you_mean
 
 COMMANDS = {
     "train": "train an encoder; options are Hydra's",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import check_amount
+from simcse_pl.utils.errors import check_amount
 
 
 class AuxiliaryLoss(nn.Module, ABC):

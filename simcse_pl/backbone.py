@@ -20,9 +20,9 @@ from transformers import (
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from simcse_pl import hub
 from simcse_pl.encoder_files import check_config, find_file
-from simcse_pl.errors import UserError, failing_as, is_failure, one_line
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError, failing_as, is_failure, one_line
 
 PACKAGE = "package:"
 

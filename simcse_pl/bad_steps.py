@@ -7,7 +7,7 @@ from typing import Any
 
 from pytorch_lightning import Trainer
 
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

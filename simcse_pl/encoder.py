@@ -26,18 +26,18 @@ from simcse_pl.backbone import (
 from simcse_pl.checkpoint import read_checkpoint
 from simcse_pl.data.batches import batches_of_like_length, padded
 from simcse_pl.data.corpus import tokenize
-from simcse_pl.directions import directions
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
-from simcse_pl.errors import UserError, check_sentences, failing_as
 from simcse_pl.export.sentence_transformers import check_pooling, write_modules
-from simcse_pl.files import written_whole
 from simcse_pl.length_groups import in_length_groups, with_word_embeddings
 from simcse_pl.pooling import CHOICES, find_pooling
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
-from simcse_pl.progress import tracked
 from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import MODULES_FILE, read_sentence_transformers
+from simcse_pl.utils.errors import UserError, check_sentences, failing_as
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.progress import tracked
+from simcse_pl.utils.tensors import directions
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from simcse_pl import hub
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import read_json
 from simcse_pl.postprocess import saved as saved_postprocess
 from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.files import read_json
 
 SETTINGS_FILE = "simcse.json"
 HEAD_FILE = "head.safetensors"

@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from simcse_pl.data.batches import Batch, ViewCollator
 from simcse_pl.encoder import EXAMPLE, SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:

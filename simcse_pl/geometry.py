@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.directions import as_float64, directions
+from simcse_pl.utils.tensors import as_float64, directions
 
 _ROWS_AT_A_TIME = 2048
 

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.encoder_files import read_weights
-from simcse_pl.errors import UserError
-from simcse_pl.files import read_json, sha256_of, written_whole
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_json, sha256_of, written_whole
 
 VECTORS_FILE = "vectors.safetensors"
 SETTINGS_FILE = "index.json"

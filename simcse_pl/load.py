@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from simcse_pl.word_vectors import WordVectors
 
 CHECKPOINT = ".ckpt"

@@ -10,9 +10,9 @@ from pytorch_lightning.core.saving import save_hparams_to_yaml
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from simcse_pl.distributed import is_first_process
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import written_whole
+from simcse_pl.utils.distributed import is_first_process
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.files import written_whole
 
 
 def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simcse_pl.directions import at_least_float32, directions
+from simcse_pl.utils.tensors import at_least_float32, directions
 
 SIMILARITIES = ("cosine", "dot")
 

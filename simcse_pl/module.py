@@ -16,12 +16,9 @@ from simcse_pl.bad_steps import BadSteps
 from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
-from simcse_pl.directions import directions
-from simcse_pl.distributed import mean_over_ranks
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.fast_dropout import use_fast_dropout
 from simcse_pl.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.gradient_cache import in_chunks
@@ -30,6 +27,9 @@ from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import Objective, mean_similarities
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.distributed import mean_over_ranks
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import directions
 
 _FIRST, _OTHERS = slice(0, 1), slice(1, None)
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch
-from simcse_pl.distributed import gather_rows, shares
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.utils.distributed import gather_rows, shares
+from simcse_pl.utils.errors import UserError
 
 
 class MomentumQueue(nn.Module):

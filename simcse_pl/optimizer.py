@@ -8,7 +8,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_linear_schedule_with_warmup
 
-from simcse_pl.errors import check_amount
+from simcse_pl.utils.errors import check_amount
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.directions import at_least_float32
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import at_least_float32
 
 OverTokens = Callable[[Tensor, Tensor], Tensor]
 

@@ -7,7 +7,7 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Trainer
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, one_line
 
 
 def has_bf16(device: str) -> bool:

@@ -18,7 +18,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line, origins
+from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line, origins
 
 _ROOT = str(Path(__file__).parents[1])  # of the package, which may lie in a clone that is not installed
 _EVERY = 0.2  # seconds between looks at another process

@@ -9,9 +9,9 @@ from torch import Tensor
 from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
-from simcse_pl.directions import as_float64, at_least_float32, directions
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError, check_amount
+from simcse_pl.utils.errors import UserError, check_amount
+from simcse_pl.utils.tensors import as_float64, at_least_float32, directions
 
 DECAYS = ("polynomial", "exponential")
 

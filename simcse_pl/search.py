@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.distributed import is_first_process
-from simcse_pl.errors import UserError, failing_as, one_line
+from simcse_pl.utils.distributed import is_first_process
+from simcse_pl.utils.errors import UserError, failing_as, one_line
 
 if TYPE_CHECKING:
     import optuna

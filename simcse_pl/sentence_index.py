@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from simcse_pl.directions import directions
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.index_files import read_index, write_index
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import directions
 
 _SENTENCES_AT_A_TIME = 16384
 _NUMBERS_AT_A_TIME = 1 << 26  # 256 MB in float32

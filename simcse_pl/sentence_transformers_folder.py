@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights
-from simcse_pl.errors import UserError
-from simcse_pl.files import read_json
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_json
 
 MODULES_FILE = "modules.json"
 _MODEL_FILE = "config_sentence_transformers.json"

@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from simcse_pl.errors import SweepError, UserError, one_line
 from simcse_pl.resume import given_options
 from simcse_pl.run_files import RESULTS_FILE
+from simcse_pl.utils.errors import SweepError, UserError, one_line
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:

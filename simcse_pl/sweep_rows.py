@@ -15,8 +15,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.errors import UserError
 from simcse_pl.resolvers import lacking
+from simcse_pl.utils.errors import UserError
 
 
 def with_row(config: DictConfig) -> DictConfig:

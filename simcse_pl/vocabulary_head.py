@@ -9,7 +9,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreT
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.backbone import load_masked_language_model
-from simcse_pl.errors import UserError, failing_as
+from simcse_pl.utils.errors import UserError, failing_as
 
 
 class VocabularyHead(nn.Module):

@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 import wandb
 from wandb.errors import AuthenticationError, CommError
 
-from simcse_pl.errors import Stopped, UserError, one_line
-from simcse_pl.files import written_whole
 from simcse_pl.resume import WANDB_FILE
+from simcse_pl.utils.errors import Stopped, UserError, one_line
+from simcse_pl.utils.files import written_whole
 
 log = logging.getLogger(__name__)
 

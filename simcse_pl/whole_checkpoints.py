@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from simcse_pl.errors import WriteError
-from simcse_pl.files import written_whole
+from simcse_pl.utils.errors import WriteError
+from simcse_pl.utils.files import written_whole
 
 
 class WholeCheckpoints(TorchCheckpointIO):

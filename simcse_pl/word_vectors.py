@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.data.formats import Unreadable, check_is_file, read_lines
-from simcse_pl.directions import directions
-from simcse_pl.errors import UserError, check_sentences
-from simcse_pl.progress import progress_bar, tracked
+from simcse_pl.utils.errors import UserError, check_sentences
+from simcse_pl.utils.progress import progress_bar, tracked
+from simcse_pl.utils.tensors import directions
 
 _LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017

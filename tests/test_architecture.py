@@ -56,7 +56,7 @@ def test_evaluation_never_sees_a_model(module):
 
 def test_one_file_alone_knows_of_ranks():
     knowing = {name for name, found in IMPORTS.items() if "torch.distributed" in found}
-    assert knowing == {"simcse_pl.distributed"}
+    assert knowing == {"simcse_pl.utils.distributed"}
 
 
 def test_only_the_entry_point_imports_the_commands():

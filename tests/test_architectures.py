@@ -9,11 +9,11 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.masked_language_model import MaskedLanguageModelling
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 # What architectures call the same sizes; a config gets those that it has.

@@ -21,7 +21,7 @@ from simcse_pl.backbone import (
     recompute_layers,
     resolve,
 )
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 
 ALL = list(ARCHITECTURES)

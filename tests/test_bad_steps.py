@@ -8,11 +8,11 @@ from torch.utils.data import DataLoader
 from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
 
 DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]

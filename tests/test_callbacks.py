@@ -30,7 +30,6 @@ from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.geometry import uniformity
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.module import SimCSEModule
@@ -38,6 +37,7 @@ from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.precision import make_trainer
 from simcse_pl.resume import RunRecord, find_checkpoint
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 

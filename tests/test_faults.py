@@ -18,8 +18,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.errors import FailureError
 from simcse_pl.processes import watched_workers
+from simcse_pl.utils.errors import FailureError
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
 

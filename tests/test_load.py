@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import Settings
-from simcse_pl.errors import UserError
 from simcse_pl.load import load_encoder
+from simcse_pl.utils.errors import UserError
 from simcse_pl.word_vectors import WordVectors
 from tests.conftest import SENTENCES
 from tests.test_checkpoint import save

@@ -3,8 +3,8 @@
 import pandas
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.loggers import CurvesLogger
+from simcse_pl.utils.errors import UserError
 
 
 def curves(folder):

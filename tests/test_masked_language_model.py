@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, ROOT, SENTENCES
 
 PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))

@@ -13,13 +13,13 @@ from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.geometry import alignment, uniformity
 from simcse_pl.losses import contrastive_loss
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 PAIRS = load_sample("dev").pairs[:60]
@@ -267,7 +267,7 @@ def test_a_rank_with_one_row_is_left_out_of_the_mean_similarity_of_negatives(mod
         return x.detach() + torch.stack([torch.full_like(x[0], 0.25), torch.ones_like(x[0])])
 
     logged = {}
-    monkeypatch.setattr("simcse_pl.distributed.sum_over_ranks", with_another_rank)
+    monkeypatch.setattr("simcse_pl.utils.distributed.sum_over_ranks", with_another_rank)
     batch = ViewCollator(module.encoder.tokenizer, 16)([(SENTENCES[0],)])
     loss = logging_to(logged, module).training_step(batch, 0)
     assert logged["train/negative_similarity"] == 0.25

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.errors import UserError
 
 
 def rates(settings, steps):

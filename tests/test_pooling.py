@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.pooling import POOLINGS, find_pooling
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture

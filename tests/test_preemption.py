@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from simcse_pl.errors import Stopped
 from simcse_pl.preemption import Preemption
+from simcse_pl.utils.errors import Stopped
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.regularizers import (
     CosineRegularization,
     SpectrumControl,
@@ -21,6 +20,7 @@ from simcse_pl.regularizers import (
     spectrum_control,
     word_embeddings,
 )
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 SHAPES = [(9, 4), (4, 4), (3, 7), (1, 5), (6, 1)]

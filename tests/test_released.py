@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 

@@ -7,8 +7,8 @@ import optuna
 import pandas
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.search import STUDY_FILE, Search
+from simcse_pl.utils.errors import UserError
 from tests.conftest import tiny
 
 SPACE = {

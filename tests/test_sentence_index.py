@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import save_file
 
 from simcse_pl import sentence_index
-from simcse_pl.errors import UserError
-from simcse_pl.files import sha256_of
 from simcse_pl.index_files import SETTINGS_FILE, VECTORS_FILE
 from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import sha256_of
 
 DIM = 16
 ALL_CELLS = (7, 7)

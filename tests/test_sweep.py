@@ -11,9 +11,9 @@ import pytest
 from hydra.conf import ConfigSourceInfo
 from omegaconf import OmegaConf
 
-from simcse_pl.errors import SweepError, UserError
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.sweep import best_score, finished_job, job_arguments
+from simcse_pl.utils.errors import SweepError, UserError
 from tests.conftest import ROOT, tiny
 
 NO_SCORE = ['{"overrides": ["seed=1"]}', '{"overrides": ["seed=1"], "best": {"spearman": "high"}}']

@@ -3,13 +3,13 @@
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.errors import UserError
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.front_door.types import check_types
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
 from simcse_pl.resolvers import row_names
 from simcse_pl.sweep_rows import with_row, with_values
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))

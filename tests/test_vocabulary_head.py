@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.backbone import load_backbone
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from simcse_pl.vocabulary_head import VocabularyHead
 from tests.conftest import ARCHITECTURES
 

@@ -10,8 +10,8 @@ import wandb
 
 from simcse_pl import wandb_runs
 from simcse_pl.dashboard import PLANE, wandb_logger
-from simcse_pl.errors import Stopped, UserError
 from simcse_pl.resume import WANDB_FILE
+from simcse_pl.utils.errors import Stopped, UserError
 from simcse_pl.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from tests.conftest import ROOT, environment
 from tests.offline_wandb import offline_runs

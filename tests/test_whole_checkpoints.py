@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.errors import WriteError
+from simcse_pl.utils.errors import WriteError
 from simcse_pl.whole_checkpoints import WholeCheckpoints
 
 

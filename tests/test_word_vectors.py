@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
 from simcse_pl import word_vectors
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from simcse_pl.word_vectors import WordVectors, split_words
 from tests.conftest import SENTENCES
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from simcse_pl.api import SimCSE
-from simcse_pl.errors import UserError
-from simcse_pl.progress import counter
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.progress import counter
 
 T = TypeVar("T")
 

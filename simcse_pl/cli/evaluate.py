@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 
 import simcse_pl.resolvers  # noqa: F401  that the config refers to
 from simcse_pl import CONF
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
@@ -27,8 +26,9 @@ from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
 from simcse_pl.report.results import write_results
-from simcse_pl.report.table import show
 from simcse_pl.run_files import RESULTS_FILE
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tables import show
 
 TARGET, NLI = "target", "nli"
 

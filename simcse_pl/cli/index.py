@@ -5,8 +5,8 @@ from pathlib import Path
 
 from simcse_pl.cli.common import add_column, add_encoder, encoder_of
 from simcse_pl.data.readers import read_sentences
-from simcse_pl.errors import UserError
 from simcse_pl.index_files import SETTINGS_FILE
+from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 from simcse_pl.cli.common import add_encoder, encoder_of, json_line
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.load import Encoder
-from simcse_pl.report.table import Table, show
+from simcse_pl.utils.tables import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

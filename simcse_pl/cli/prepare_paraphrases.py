@@ -4,7 +4,7 @@ import argparse
 
 from simcse_pl.data.paraphrases import CORPORA, convert
 from simcse_pl.data.readers import ON_BAD_ROW
-from simcse_pl.report.table import show
+from simcse_pl.utils.tables import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,8 @@ import pandas as pd
 
 from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of, json_line
 from simcse_pl.data.readers import read_sentences
-from simcse_pl.errors import UserError
-from simcse_pl.report.table import Table, show
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tables import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from simcse_pl.api import SimCSE
 from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of
 from simcse_pl.cli.info import describe
 from simcse_pl.data.readers import read_sentences
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,16 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl import CONF
 from simcse_pl.dashboard import Dashboard
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.files import written_whole
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.results import write_json
 from simcse_pl.report.run_table import run_places, run_table
-from simcse_pl.report.table import show
 from simcse_pl.resolvers import in_sweep
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -33,6 +30,9 @@ from simcse_pl.search import Search
 from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweep_rows import with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, run_settings, task_scores, train_and_test
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.tables import show
 from simcse_pl.wandb_runs import closing_run, where_to_look
 
 log = logging.getLogger("simcse_pl.train")

@@ -13,8 +13,8 @@ import pyarrow
 import pyarrow.parquet
 
 from simcse_pl.cli.common import STANDARD, json_line
-from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _DECIMALS = 8  # in JSON: float32 has no more

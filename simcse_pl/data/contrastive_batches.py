@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from simcse_pl.data.batches import Batch, LabeledRow, Sentence
 from simcse_pl.data.training_rows import Key, TrainingRows
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 class ContrastiveBatches(Sampler[list[Key]]):

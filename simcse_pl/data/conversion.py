@@ -10,10 +10,10 @@ import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.data.formats import Unreadable, check_is_file
-from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
-from simcse_pl.progress import progress_bar
-from simcse_pl.report.table import Table
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.progress import progress_bar
+from simcse_pl.utils.tables import Table
 
 T = TypeVar("T")
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers import ReadRows, Row
-from simcse_pl.errors import WriteError, failing_as
-from simcse_pl.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
-from simcse_pl.progress import counter
+from simcse_pl.utils.errors import WriteError, failing_as
+from simcse_pl.utils.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
+from simcse_pl.utils.progress import counter
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.distributed import is_first_process, rank, world_size
-from simcse_pl.errors import UserError
+from simcse_pl.utils.distributed import is_first_process, rank, world_size
+from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.errors import HALF_A_CHARACTER, UserError, one_line
+from simcse_pl.utils.errors import HALF_A_CHARACTER, UserError, one_line
 
 STANDARD_INPUT = "-"
 _LONGEST_UNPACKED = 1 << 26  # bytes of a line: a few packed ones may be any number of them

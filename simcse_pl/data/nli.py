@@ -9,7 +9,7 @@ from typing import Any
 
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable, open_table, text_problem
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simcse_pl.data.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Records, Unreadable, open_table, read_lines
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 Pair = tuple[str, str]
 Lines = Iterator[tuple[int, str | Unreadable]]

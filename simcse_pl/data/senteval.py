@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, one_line
 
 log = logging.getLogger(__name__)
 

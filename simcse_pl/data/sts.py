@@ -11,7 +11,7 @@ from simcse_pl import sample
 from simcse_pl.data.formats import Unreadable
 from simcse_pl.data.readers import open_hub_dataset
 from simcse_pl.data.senteval import NotInBundleError, text_lines, warn_if_short
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from simcse_pl.data.batches import LabeledRow, Sentence
 from simcse_pl.data.corpus import Tokens
 from simcse_pl.data.readers import Row
 from simcse_pl.data.views import Original, View
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

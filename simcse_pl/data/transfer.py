@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data.senteval import NotInBundleError, text_lines, warn_if_short
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1
 

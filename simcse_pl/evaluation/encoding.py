@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers import read_rows
-from simcse_pl.directions import directions
-from simcse_pl.errors import UserError, check_seed
 from simcse_pl.evaluation import Encode
 from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.utils.errors import UserError, check_seed
+from simcse_pl.utils.tensors import directions
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simcse_pl.directions import as_float64
+from simcse_pl.utils.tensors import as_float64
 
 _GRADIENT_FALLS_TO = 1e-4  # of its norm at weights of zero: there a fit ends
 _NEWTON_STEPS = 50

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask
-from simcse_pl.directions import directions
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import encode_columns
+from simcse_pl.utils.tensors import directions
 
 
 @dataclass(frozen=True)

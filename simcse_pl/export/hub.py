@@ -6,8 +6,8 @@ from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from simcse_pl import hub
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError, one_line
 
 
 def check_can_push(repository: str) -> None:

@@ -12,7 +12,6 @@ from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.files import read_json
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.results import Result, read, validated
 from simcse_pl.report.run_path import RunPath
@@ -20,7 +19,8 @@ from simcse_pl.report.run_table import run_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun
 from simcse_pl.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.yaml_files import read_yaml
+from simcse_pl.utils.files import read_json
+from simcse_pl.utils.yaml_files import read_yaml
 
 CARD_FILE = "README.md"
 _RECIPE = (

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch, batches_of_like_length
-from simcse_pl.directions import directions
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import written_whole
 from simcse_pl.postprocess.affine import AffinePostProcess
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.tensors import directions
 
 GRAPH_FILE = "sentence_encoder.onnx"
 INT8_FILE = "sentence_encoder_int8.onnx"

@@ -10,9 +10,9 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.errors import UserError
 from simcse_pl.front_door.names import check_added, explained
 from simcse_pl.sweep_rows import with_row
+from simcse_pl.utils.errors import UserError
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
 

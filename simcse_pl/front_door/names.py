@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 
-from simcse_pl.errors import UserError, did_you_mean, one_line
+from simcse_pl.utils.errors import UserError, did_you_mean, one_line
 
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 _SWEEP = re.compile(r"Ambiguous value for argument '(?P<option>[^']+)'")

@@ -12,7 +12,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
-from simcse_pl.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError, did_you_mean
 
 _SAID = {
     bool: "true or false",

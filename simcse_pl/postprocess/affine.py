@@ -5,8 +5,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from simcse_pl.directions import as_float64
 from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.utils.tensors import as_float64
 
 
 def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:

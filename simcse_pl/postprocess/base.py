@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.directions import as_float64
-from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
 TENSORS_FILE = "postprocess.safetensors"

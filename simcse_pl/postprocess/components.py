@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.affine import AffinePostProcess, principal_directions
+from simcse_pl.utils.errors import UserError
 
 
 class RemoveComponents(AffinePostProcess):

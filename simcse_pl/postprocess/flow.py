@@ -12,10 +12,10 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
-from simcse_pl.directions import as_float64
-from simcse_pl.errors import UserError, check_amount, check_seed
 from simcse_pl.postprocess.base import PostProcess
-from simcse_pl.progress import progress_bar
+from simcse_pl.utils.errors import UserError, check_amount, check_seed
+from simcse_pl.utils.progress import progress_bar
+from simcse_pl.utils.tensors import as_float64
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is its inverse, so that float32 inverts the map
 _ROWS_AT_A_TIME = 4096

@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import read_json
 from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE, PostProcess
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.files import read_json
 
 KINDS: dict[str, type[PostProcess]] = {kind.name: kind for kind in (Whitening, RemoveComponents, Flow)}
 

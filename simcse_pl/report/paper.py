@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
-from simcse_pl.errors import UserError
 from simcse_pl.report.results import Aggregation, Result
+from simcse_pl.utils.errors import UserError
 
 _FILE = Path(__file__).parent / "paper.yaml"
 _NOT_THE_PAPERS = ("max_length", "normalize", "word_counts")  # settings that no encoder of the paper was given

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from simcse_pl.errors import UserError, one_line
-from simcse_pl.files import read_json, written_whole
 from simcse_pl.report.run_path import LARGEST, RunPath, read_run
 from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.files import read_json, written_whole
 
 Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]

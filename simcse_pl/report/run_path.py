@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from simcse_pl.errors import UserError, one_line
 from simcse_pl.run_files import CURVES_FILE
+from simcse_pl.utils.errors import UserError, one_line
 
 LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn
 _PATH_COLUMNS = {

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from simcse_pl.report.table import Table
 from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.utils.tables import Table
 
 
 def run_table(results: Mapping[str, Any]) -> Table:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from simcse_pl.report.results import Geometry, Result
 from simcse_pl.report.score_tables import failure_notes, keys_of
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 # Each measure's name in a results file, in the table, and the decimals that are shown.
 _Measures = Sequence[tuple[str, str, int]]

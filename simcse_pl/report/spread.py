@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 
 @dataclass(frozen=True)

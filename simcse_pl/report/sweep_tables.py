@@ -9,7 +9,7 @@ from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.spread import Spread, SpreadTable
 from simcse_pl.report.sweep_groups import SCORES, Groups
 from simcse_pl.report.sweep_notes import sweep_notes
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 _DECIMALS = {"alignment": 3, "uniformity": 3}
 _OUR_DECIMALS, _PAPERS_DECIMALS = 2, 1

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.files import cache_folder, written_whole
+from simcse_pl.utils.files import cache_folder, written_whole
 
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 

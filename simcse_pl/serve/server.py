@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from simcse_pl.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, one_line
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SECONDS_TO_END = 5  # for what is being answered when the server is told to stop

@@ -15,7 +15,6 @@ from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.info import describe
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.module import SimCSEModule
@@ -26,6 +25,7 @@ from simcse_pl.postprocess.affine import AffinePostProcess
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.saved import KINDS
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]

@@ -7,7 +7,7 @@ import pytest
 from torch.utils.data import DistributedSampler
 
 from simcse_pl.data.contrastive_batches import ContrastiveBatches
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 ROWS = [(f"sentence {i}",) for i in range(10)]

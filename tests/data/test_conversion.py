@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data.conversion import BAD_ROW, Account, check_paths, clean, has_words, sound_rows, write_csv
 from simcse_pl.data.formats import Unreadable
-from simcse_pl.errors import UserError, WriteError
+from simcse_pl.utils.errors import UserError, WriteError
 
 A, B = Path("a.tsv"), Path("b.tsv")
 

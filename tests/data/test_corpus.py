@@ -15,7 +15,7 @@ from simcse_pl.backbone import load_tokenizer
 from simcse_pl.data import corpus as module
 from simcse_pl.data.corpus import Column, open_corpus, tokenize
 from simcse_pl.data.readers import iterate_labeled_rows, iterate_rows
-from simcse_pl.errors import UserError, WriteError
+from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 
 ROWS = [(f"{SENTENCES[i % 7]} {i}", f"butter and flour {'!' * (i + 1)}") for i in range(20)]

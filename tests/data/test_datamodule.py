@@ -15,7 +15,7 @@ from simcse_pl.data.sts import load_sample
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 class Shuffled(View):

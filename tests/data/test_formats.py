@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from simcse_pl.data.formats import Unreadable, open_table
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 ROWS = [["One, two.", 'He said "no".'], ["Zwölf Boxkämpfer", "半年"], ["a\u0085b", "c\u2028d"]]
 

@@ -12,7 +12,7 @@ from simcse_pl.data import nli
 from simcse_pl.data.conversion import NO_WORDS
 from simcse_pl.data.nli import KINDS, LABELS, convert
 from simcse_pl.data.readers import iterate_labeled_rows, read_rows
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
 PAIRS = [

@@ -12,7 +12,7 @@ from simcse_pl.data import paraphrases
 from simcse_pl.data.conversion import BAD_ROW, NO_WORDS
 from simcse_pl.data.paraphrases import convert
 from simcse_pl.data.readers import read_rows
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
 QUESTIONS = [

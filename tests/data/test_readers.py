@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.data import readers
 from simcse_pl.data.readers import iterate_documents, iterate_labeled_rows, read_rows, read_sentences, with_warning
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 def read_labeled_rows(*arguments, **options):

@@ -3,7 +3,7 @@
 import pytest
 
 from simcse_pl.data.senteval import text_lines, warn_if_short
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.mark.parametrize(

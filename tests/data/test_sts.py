@@ -8,7 +8,7 @@ from simcse_pl.data import sts
 from simcse_pl.data.formats import OpenedTable
 from simcse_pl.data.senteval import NotInBundleError
 from simcse_pl.data.sts import SPLITS, STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Next3Sentences, NextSentence
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 ROWS = [(f"sentence {i}",) for i in range(10)]
 DOCUMENTS = ["a", "a", "a", "a", "a", "b", "c", "c", "d", "d"]  # five rows, one, two and two

@@ -4,7 +4,7 @@ import pytest
 
 from simcse_pl.data.senteval import NotInBundleError
 from simcse_pl.data.transfer import TRANSFER_TASKS, Example, load_transfer_task
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 FILES = {
     "MR/rt-polarity.pos": b"a  good one \nfine\n",

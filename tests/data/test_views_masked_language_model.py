@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from simcse_pl.data.views import Original, masked_language_model
 from simcse_pl.data.views.masked_language_model import MaskedLanguageModel, whole_words
 from simcse_pl.data.views.replacing import bare, replace
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 ARCHITECTURES = ["bert", "roberta", "distilbert", "modernbert", "electra", "mpnet"]

@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.data.views import Original
 from simcse_pl.data.views.synonym import Synonym, read_thesaurus
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 LICENCE = "  1 A small lexicon, in the format of wndb(5WN).  \n"

@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.data.views import Original, SentenceView
 from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion, WordRepetition
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 SHARES = [0.1, 0.15, 0.2, 0.3, 0.5, 0.99]
 VIEWS = [Crop(0.3), WordDeletion(0.3), DeleteOneWord(), WordRepetition()]

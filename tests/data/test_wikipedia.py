@@ -9,7 +9,7 @@ import pytest
 from simcse_pl.data import wikipedia
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import extract, sentences_of
-from simcse_pl.errors import FailureError, UserError
+from simcse_pl.utils.errors import FailureError, UserError
 
 ARTICLE = """{{Infobox|a=b}}
 '''Moss''' is a [[plant|small plant]] (, ) that grows in ''damp'' places.<ref>Book.</ref>

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation.retrieval import Search
 from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.utils.errors import UserError
 
 LENGTHS = ["a", "aa", "aaaa", "aaaaaaaa"]
 

@@ -8,12 +8,12 @@ import torch
 
 from simcse_pl.data.sts import load_sample, load_sts_task
 from simcse_pl.data.transfer import load_transfer_task
-from simcse_pl.errors import UserError
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
+from simcse_pl.utils.errors import UserError
 
 WORDS = ["a", "the", "man", "dog", "guitar", "snow", "plays", "runs", "in", "on", "street", "prices", "moon", "never"]
 

@@ -3,8 +3,8 @@
 import pytest
 from huggingface_hub import RepoUrl
 
-from simcse_pl.errors import UserError
 from simcse_pl.export import hub
+from simcse_pl.utils.errors import UserError
 
 
 class Api:

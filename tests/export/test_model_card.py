@@ -8,9 +8,9 @@ import yaml
 from huggingface_hub import ModelCard
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.report.results import Result
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.export import onnx
 from simcse_pl.export.onnx import GRAPH_FILE, INT8_FILE, write_onnx
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]

@@ -9,11 +9,11 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.pooling import POOLINGS
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]

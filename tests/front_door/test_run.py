@@ -9,7 +9,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from simcse_pl import front_door
-from simcse_pl.errors import SweepError, UserError
+from simcse_pl.utils.errors import SweepError, UserError
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 

@@ -5,10 +5,10 @@ from omegaconf import OmegaConf
 
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.front_door.types import check_types, wrong_values
 from simcse_pl.module import SimCSEModule
 from simcse_pl.precision import make_trainer
+from simcse_pl.utils.errors import UserError
 
 WHOLE, NUMBER, BOTH = "a whole number", "a number", "true or false"
 

@@ -11,8 +11,8 @@ import torch
 import yaml
 
 from simcse_pl.data.readers import read_rows, read_sentences
-from simcse_pl.errors import UserError
 from simcse_pl.report.results import read
+from simcse_pl.utils.errors import UserError
 from simcse_pl.wandb_runs import remembered_run
 from simcse_pl.word_vectors import WordVectors
 from tests.hostile_files.loaders import (

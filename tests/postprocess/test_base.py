@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 
 MAKE = {
     "whitening": lambda: Whitening(dim=4),

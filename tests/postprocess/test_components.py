@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.mark.parametrize("center", [True, False])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.flow import Flow
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE
 from simcse_pl.postprocess.components import RemoveComponents
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.saved import KINDS, load
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 
 CONFIGS = Path(__file__).parents[2] / "conf" / "postprocess"
 MAKE = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 
 
 def embeddings(n: int, dim: int) -> torch.Tensor:

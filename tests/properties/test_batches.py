@@ -17,9 +17,9 @@ from simcse_pl.data.corpus import open_corpus, tokenize
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views.words import Crop
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.length_groups import in_length_groups, longest_of_groups
 from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
 
 

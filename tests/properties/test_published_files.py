@@ -13,7 +13,7 @@ from simcse_pl.data.nli import KINDS, LABELS, convert
 from simcse_pl.data.readers import iterate_labeled_rows, read_rows
 from simcse_pl.data.sts import ScoredPair, load_sts_task
 from simcse_pl.data.transfer import TRANSFER_TASKS, load_transfer_task
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, texts
 
 CELLS = sentences(without="\n\t")

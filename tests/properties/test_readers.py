@@ -21,7 +21,7 @@ from simcse_pl.data.readers import (
     read_sentences,
     with_warning,
 )
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, texts
 
 ENDS = st.sampled_from(["\n", "\r\n"])

@@ -6,10 +6,10 @@ import pytest
 
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
-from simcse_pl.errors import UserError
 from simcse_pl.postprocess.flow import Flow
 from simcse_pl.postprocess.whitening import Whitening
 from simcse_pl.report.paper import ablation, ablation_names, find_row, named_row, published
+from simcse_pl.utils.errors import UserError
 
 NLI = "nli_for_simcse.csv"
 

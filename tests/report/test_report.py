@@ -2,10 +2,10 @@
 
 import pytest
 
-from simcse_pl.errors import UserError, WriteError
 from simcse_pl.report.distributions import spectra
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
 from simcse_pl.report.results import read
+from simcse_pl.utils.errors import UserError, WriteError
 
 TABLES = [
     "sts",

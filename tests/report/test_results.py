@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.report.results import Result, as_result, read, write_json
+from simcse_pl.utils.errors import UserError
 
 
 def test_a_results_file_is_read_by_its_name_or_its_folders(write_results, make_report):

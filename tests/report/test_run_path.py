@@ -2,9 +2,9 @@
 
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.report.results import read
 from simcse_pl.report.run_path import RunPath
+from simcse_pl.utils.errors import UserError
 
 
 def test_a_run_is_a_row_a_validation_with_the_steps_that_were_done(write_run):

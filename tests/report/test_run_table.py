@@ -51,7 +51,7 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
 
 def test_no_path_is_broken_where_there_is_no_terminal(tmp_path):
     folder = tmp_path / ("long" * 20)
-    code = "from simcse_pl.report.run_table import *\nfrom simcse_pl.report.table import show\n"
+    code = "from simcse_pl.report.run_table import *\nfrom simcse_pl.utils.tables import show\n"
     code += f"show(run_places(Path({str(folder)!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"{folder}/checkpoints\n" in done.stdout

@@ -6,8 +6,8 @@ import math
 import pytest
 import yaml
 
-from simcse_pl.errors import UserError
 from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
+from simcse_pl.utils.errors import UserError
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 

@@ -4,8 +4,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from simcse_pl.api import SimCSE
-from simcse_pl.errors import UserError
 from simcse_pl.serve.application import Limits, Served, application
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 LIMITS = Limits(queries=3, characters=50, results=4)

@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.serve.server import address, host_names, is_loopback, listen
+from simcse_pl.utils.errors import UserError
 
 
 def test_it_listens_at_once_on_a_free_port():

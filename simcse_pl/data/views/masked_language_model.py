@@ -13,7 +13,7 @@ from simcse_pl.backbone import load_masked_language_model, load_tokenizer, longe
 from simcse_pl.data.views import Original, View
 from simcse_pl.data.views.replacing import bare, replace
 from simcse_pl.data.views.words import checked_share
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 _CLOSE = 0.05  # scores no further apart may change places with the batch, the device and its precision
 _LONGEST = 512  # tokens, where neither the model nor its tokenizer has a limit

@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from simcse_pl.data.views import Original, SentenceView
 from simcse_pl.data.views.replacing import bare, replace
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
 _ADJECTIVE_POSITION = re.compile(r"\((a|p|ip)\)$")

@@ -5,7 +5,7 @@ to the nearest. A sentence of one word stays as it is.
 """
 
 from simcse_pl.data.views import Original, SentenceView
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 def checked_share(share: float) -> float:

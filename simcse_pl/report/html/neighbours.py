@@ -14,12 +14,12 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError, one_line
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.sweep_rows import with_row
-from simcse_pl.yaml_files import read_yaml
+from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.yaml_files import read_yaml
 
 _QUERIES = 6
 _COUNT = 5

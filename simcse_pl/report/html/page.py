@@ -11,8 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from simcse_pl.errors import UserError
-from simcse_pl.files import written_whole
 from simcse_pl.report.html.curves import metric_groups
 from simcse_pl.report.html.neighbours import Neighbourhood
 from simcse_pl.report.html.parallel import parallel_coordinates
@@ -21,6 +19,8 @@ from simcse_pl.report.style import COLOURS
 from simcse_pl.report.sweep_groups import Groups, grouped
 from simcse_pl.report.sweep_runs import Sweep, differing
 from simcse_pl.report.sweep_tables import sweep_tables
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
 
 # From the darkest on; the brightest end of it is hard to see on white.
 _SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"]([k / 10 for k in range(10)]))

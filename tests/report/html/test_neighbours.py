@@ -9,9 +9,9 @@ import yaml
 
 from simcse_pl.data.sts import load_sample
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.errors import UserError
 from simcse_pl.report.html.neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
 from simcse_pl.report.html.runs import read_runs
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 MODEL = "simcse_pl.encoder.SentenceEncoder.from_pretrained"

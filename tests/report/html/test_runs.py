@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from simcse_pl.errors import UserError
 from simcse_pl.report.html.runs import default_label, options_in_common, read_runs, runs_table
+from simcse_pl.utils.errors import UserError
 
 
 def test_jobs_of_sweeps_and_runs_by_themselves_have_their_curves_and_their_sweeps_place(

@@ -7,13 +7,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from simcse_pl.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.utils.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
 
 ROWS = 7  # which 2 and 3 ranks share unevenly
 

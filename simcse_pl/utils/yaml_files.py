@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from simcse_pl.errors import UserError
+from simcse_pl.utils.errors import UserError
 
 
 def read_yaml(file: Path) -> Any:

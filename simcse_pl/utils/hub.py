@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, validate_repo_id  # type: ignore[attr-defined]
 
-from simcse_pl.errors import UserError, one_line, origins
+from simcse_pl.utils.errors import UserError, one_line, origins
 
 _SECONDS_TO_ANSWER = 5.0
 _LOG_IN = "if the name is right, log in with an account that may read it (`hf auth login`, or HF_TOKEN)"

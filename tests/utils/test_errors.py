@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.errors import UserError, failing_as
+from simcse_pl.utils.errors import UserError, failing_as
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import os
 import pytest
 from safetensors import SafetensorError
 
-from simcse_pl.errors import UserError, WriteError
-from simcse_pl.files import read_json, remove_half_written, written_whole
+from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.files import read_json, remove_half_written, written_whole
 
 
 def contents(folder):

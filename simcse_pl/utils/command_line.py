@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simcse_pl.endings import say_no_more, tell
-from simcse_pl.errors import USER_ERROR_STATUS, did_you_mean
+from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
+from simcse_pl.utils.exit_status import say_no_more, tell
 
 _TO_DEBUG = "--debug"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simcse_pl.endings import tell
-from simcse_pl.errors import FailureError, UserError
+from simcse_pl.utils.errors import FailureError, UserError
+from simcse_pl.utils.exit_status import tell
 
 
 def raised(error, cause=None):

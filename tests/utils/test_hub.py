@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from simcse_pl import hub
-from simcse_pl.errors import UserError
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture

@@ -7,7 +7,15 @@ import os
 import sys
 import traceback
 
-from simcse_pl.errors import FAILURE_STATUS, USER_ERROR_STATUS, FailureError, UserError, WriteError, one_line, origins
+from simcse_pl.utils.errors import (
+    FAILURE_STATUS,
+    USER_ERROR_STATUS,
+    FailureError,
+    UserError,
+    WriteError,
+    one_line,
+    origins,
+)
 
 
 def tell(error: Exception, debug: bool, to_debug: str) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.errors import FailureError, UserError, WriteError, one_line
+from simcse_pl.utils.errors import FailureError, UserError, WriteError, one_line
 
 _SURROGATE = "\\ud"  # the escapes of halves of characters begin so
 _SAVING = ".saving-"

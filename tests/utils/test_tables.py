@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from simcse_pl.report.table import Table
+from simcse_pl.utils.tables import Table
 
 EXACT = 61.190000000000005
 
