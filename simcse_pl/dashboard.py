@@ -22,9 +22,9 @@ from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.evaluation.suite import SuiteResults
 from simcse_pl.loggers import steps_done
 from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.results import Result, as_result, read, without_nan
-from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.style import figure_files
+from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
+from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table

@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.resume import given_options
-from simcse_pl.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import SweepError, UserError, one_line
 
 

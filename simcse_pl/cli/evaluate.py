@@ -25,8 +25,8 @@ from simcse_pl.load import Encoder
 from simcse_pl.postprocess.base import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
-from simcse_pl.report.results import write_results
-from simcse_pl.run_files import RESULTS_FILE
+from simcse_pl.results.evaluation_results import write_results
+from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import show
 

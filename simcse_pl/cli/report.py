@@ -7,12 +7,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from simcse_pl.report.report import check_labels, encoder_figures, encoder_tables, save
-from simcse_pl.report.results import AGGREGATIONS, Aggregation, Result, read
-from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.sweep_figure import sweep_figure
 from simcse_pl.report.sweep_groups import grouped
 from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
 from simcse_pl.report.sweep_tables import sweep_tables
+from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
+from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table, show
 

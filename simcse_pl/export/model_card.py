@@ -13,12 +13,12 @@ from omegaconf import OmegaConf
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.results import Result, read, validated
-from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.run_table import run_table
 from simcse_pl.report.style import figure_files
 from simcse_pl.report.sweep_runs import TrainingRun
-from simcse_pl.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
+from simcse_pl.results.evaluation_results import Result, read, validated
+from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
+from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from simcse_pl.report.results import Aggregation
+from simcse_pl.results.evaluation_results import Aggregation
 
 
 @dataclass

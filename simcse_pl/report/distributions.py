@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simcse_pl.report.labels import wrapped
-from simcse_pl.report.results import Result
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.report.style import COLOURS, DASHES, LEGEND_WIDTH, STYLE, WIDTH
+from simcse_pl.results.evaluation_results import Result
 
 _BINS = 50
 _SMALLEST = 1e-4  # of the largest singular value: what lies below is not shown

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
-from simcse_pl.report.results import Aggregation, Result
+from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.utils.errors import UserError
 
 _FILE = Path(__file__).parent / "paper.yaml"

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.report.labels import Point, place_labels, wrapped
-from simcse_pl.report.results import Aggregation, Result
-from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.score_tables import shared_tasks, sts_scores
 from simcse_pl.report.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale
+from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.trajectory import RunPath
 
 _LABEL_WIDTH = 28  # characters of a line
 _MOST_MARKERS = 17  # on a path

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 
 from simcse_pl.report.distributions import similarity_densities, spectra
 from simcse_pl.report.plane import encoder_plane, run_plane
-from simcse_pl.report.results import Aggregation, Result
-from simcse_pl.report.run_path import RunPath
 from simcse_pl.report.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.report.space_tables import geometry_table, retrieval_table, spectrum_table
 from simcse_pl.report.style import figure_files
+from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.tables import Table

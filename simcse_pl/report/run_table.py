@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
 

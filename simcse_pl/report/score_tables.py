@@ -9,7 +9,7 @@ from simcse_pl.data.senteval import ORIGINAL_SIZES
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
 from simcse_pl.report.paper import PaperRow, find_row
-from simcse_pl.report.results import Aggregation, Correlations, Metric, Result, StsScores
+from simcse_pl.results.evaluation_results import Aggregation, Correlations, Metric, Result, StsScores
 from simcse_pl.utils.tables import Table
 
 _METRICS: dict[Metric, str] = {"spearman": "Spearman", "pearson": "Pearson"}

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from simcse_pl.report.results import Geometry, Result
 from simcse_pl.report.score_tables import failure_notes, keys_of
+from simcse_pl.results.evaluation_results import Geometry, Result
 from simcse_pl.utils.tables import Table
 
 # Each measure's name in a results file, in the table, and the decimals that are shown.

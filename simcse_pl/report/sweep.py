@@ -10,11 +10,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.report.report import encoder_tables
-from simcse_pl.report.results import Result, read
 from simcse_pl.report.sweep_groups import grouped
 from simcse_pl.report.sweep_runs import read_sweeps
 from simcse_pl.report.sweep_tables import sweep_tables
-from simcse_pl.run_files import RESULTS_FILE, job_folders
+from simcse_pl.results.evaluation_results import Result, read
+from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import show
 

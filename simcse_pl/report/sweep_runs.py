@@ -14,9 +14,9 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, field_validator
 
 import simcse_pl.resolvers  # noqa: F401  that the config of a sweep refers to
-from simcse_pl.report.results import validated
 from simcse_pl.report.score_tables import keys_of
-from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE, job_folders
+from simcse_pl.results.evaluation_results import validated
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml

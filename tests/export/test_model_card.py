@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.export.model_card import trained_by, write_card
-from simcse_pl.report.results import Result
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.utils.errors import UserError
 
 

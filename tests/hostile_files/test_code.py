@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from simcse_pl.data.readers import read_rows, read_sentences
-from simcse_pl.report.results import read
+from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError
 from simcse_pl.wandb_runs import remembered_run
 from simcse_pl.word_vectors import WordVectors

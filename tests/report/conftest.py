@@ -6,9 +6,9 @@ import math
 import pytest
 import yaml
 
-from simcse_pl.report.results import as_result
 from simcse_pl.report.sweep_groups import grouped
 from simcse_pl.report.sweep_runs import read_sweeps
+from simcse_pl.results.evaluation_results import as_result
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simcse_pl.report.plane import encoder_plane, run_plane
-from simcse_pl.report.results import read
+from simcse_pl.results.evaluation_results import read
 
 
 def shown_texts(figure):

@@ -4,7 +4,7 @@ import pytest
 
 from simcse_pl.report.distributions import spectra
 from simcse_pl.report.report import encoder_figures, encoder_tables, save
-from simcse_pl.report.results import read
+from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError, WriteError
 
 TABLES = [

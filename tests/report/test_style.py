@@ -10,8 +10,8 @@ from PIL import Image
 
 from simcse_pl.report.distributions import similarity_densities, spectra
 from simcse_pl.report.plane import encoder_plane, run_plane
-from simcse_pl.report.results import read
 from simcse_pl.report.style import STYLE, colour_scale, figure_files
+from simcse_pl.results.evaluation_results import read
 
 
 @pytest.fixture(params=["encoders", "runs", "spectra", "similarities"])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.report.html.curves import Curves, curves_of
-from simcse_pl.report.run_path import read_curves, run_label
 from simcse_pl.report.score_tables import failure_notes, keys_of
 from simcse_pl.report.sweep_runs import Job, Scores, Sweep, TrainingRun, differing, is_sweep, read_job, read_sweeps
-from simcse_pl.run_files import CURVES_FILE
+from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.results.trajectory import read_curves, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from simcse_pl.report.html.curves import curves_of, metric_groups
-from simcse_pl.report.run_path import read_curves
+from simcse_pl.results.trajectory import read_curves
 
 
 def of(text):

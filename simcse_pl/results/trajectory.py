@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simcse_pl.run_files import CURVES_FILE
+from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.utils.errors import UserError, one_line
 
 LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn

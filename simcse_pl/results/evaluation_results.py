@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from simcse_pl.report.run_path import LARGEST, RunPath, read_run
-from simcse_pl.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.results.trajectory import LARGEST, RunPath, read_run
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.files import read_json, written_whole
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simcse_pl.report.results import read
-from simcse_pl.report.run_path import RunPath
+from simcse_pl.results.evaluation_results import read
+from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.errors import UserError
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from simcse_pl.report.results import Result, as_result, read, write_json
+from simcse_pl.results.evaluation_results import Result, as_result, read, write_json
 from simcse_pl.utils.errors import UserError
 
 

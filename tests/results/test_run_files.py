@@ -1,6 +1,6 @@
 """The folders of a sweep's jobs."""
 
-from simcse_pl.run_files import job_folders
+from simcse_pl.results.run_files import job_folders
 
 
 def test_jobs_are_the_folders_with_numbers_in_their_order(tmp_path):
