@@ -30,8 +30,8 @@ from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, r
 from simcse_pl.export.sentence_transformers import check_pooling, write_modules
 from simcse_pl.length_groups import in_length_groups, with_word_embeddings
 from simcse_pl.pooling import CHOICES, find_pooling
-from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
-from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
+from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
+from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
 from simcse_pl.released import read_released
 from simcse_pl.sentence_transformers_folder import MODULES_FILE, read_sentence_transformers
 from simcse_pl.utils.errors import UserError, check_sentences, failing_as

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from simcse_pl.postprocess import saved as saved_postprocess
-from simcse_pl.postprocess.base import SETTINGS_FILE as POSTPROCESS_FILE
-from simcse_pl.postprocess.base import TENSORS_FILE, PostProcess
+from simcse_pl.postprocessing import saved as saved_postprocess
+from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
+from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.files import read_json

@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 from simcse_pl.encoder import HEADS, SentenceEncoder
 from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
 from simcse_pl.pooling import POOLINGS
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
 

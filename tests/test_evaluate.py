@@ -15,10 +15,10 @@ from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_t
 from simcse_pl.evaluation.retrieval import Search
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.load import load_encoder
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.saved import load
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.saved import load
+from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle
 from tests.offline_wandb import offline_runs

@@ -22,7 +22,7 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.front_door import failures_apart, run
 from simcse_pl.front_door.options import EvaluateOptions
 from simcse_pl.load import Encoder
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.report.paper import named_row
 from simcse_pl.report.report import encoder_tables, save
 from simcse_pl.results.evaluation_results import write_results

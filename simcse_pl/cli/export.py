@@ -17,7 +17,7 @@ from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
 from simcse_pl.export.sentence_transformers import check_pooling
 from simcse_pl.load import load_encoder
-from simcse_pl.postprocess.saved import load as load_postprocess
+from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole

@@ -4,7 +4,7 @@ from typing import Any
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.encoder_files import hash_tensors
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch, batches_of_like_length
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.postprocess.affine import AffinePostProcess
+from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.tensors import directions

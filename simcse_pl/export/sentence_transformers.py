@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.pooling import Pooling, find_pooling, first_token, max_over_tokens, mean_over_tokens
-from simcse_pl.postprocess.affine import AffinePostProcess
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocessing.affine import AffinePostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 
 if TYPE_CHECKING:

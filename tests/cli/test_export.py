@@ -21,10 +21,10 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.pooling import POOLINGS, Pooling, max_over_tokens
-from simcse_pl.postprocess.affine import AffinePostProcess
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.saved import KINDS
+from simcse_pl.postprocessing.affine import AffinePostProcess
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.saved import KINDS
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
 

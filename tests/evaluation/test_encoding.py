@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, encode_columns, pair_features
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
 

@@ -10,9 +10,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.pooling import POOLINGS
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
 

@@ -20,7 +20,7 @@ from simcse_pl.data.readers import read_rows
 from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.load import load_encoder
-from simcse_pl.postprocess import saved
+from simcse_pl.postprocessing import saved
 from simcse_pl.report.html.neighbours import encoder_before_training
 from simcse_pl.report.sweep_runs import read_job, read_sweeps
 from simcse_pl.resume import find_checkpoint

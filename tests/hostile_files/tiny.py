@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.whitening import Whitening
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "cat", "runs", "."]
 

@@ -6,8 +6,8 @@ import pytest
 
 from simcse_pl.data.sts import STS_TASKS
 from simcse_pl.data.transfer import TRANSFER_TASKS
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.report.paper import ablation, ablation_names, find_row, named_row, published
 from simcse_pl.utils.errors import UserError
 

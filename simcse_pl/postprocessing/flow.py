@@ -12,7 +12,7 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, check_amount, check_seed
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tensors import as_float64

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.postprocess.affine import principal_directions
+from simcse_pl.postprocessing.affine import principal_directions
 
 
 @pytest.mark.parametrize("center", [True, False])

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from simcse_pl.postprocess.base import PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import as_float64
 
 

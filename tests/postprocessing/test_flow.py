@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from simcse_pl.postprocess.flow import Flow
+from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.utils.errors import UserError
 
 
@@ -76,7 +76,7 @@ def test_the_inverse_holds_on_wide_embeddings():
 def test_many_rows_are_mapped_in_parts(fitted, skewed, monkeypatch):
     x = skewed[0]
     whole = (fitted.transform(x), fitted.inverse(x), fitted.log_likelihood(x))
-    monkeypatch.setattr("simcse_pl.postprocess.flow._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("simcse_pl.postprocessing.flow._ROWS_AT_A_TIME", 7)
     for part, expected in zip((fitted.transform(x), fitted.inverse(x), fitted.log_likelihood(x)), whole, strict=True):
         torch.testing.assert_close(part, expected)
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
 MAKE = {

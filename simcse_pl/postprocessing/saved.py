@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE, PostProcess
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE, PostProcess
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.files import read_json
 

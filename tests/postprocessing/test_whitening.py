@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.postprocess.components import RemoveComponents
+from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.utils.errors import UserError
 
 

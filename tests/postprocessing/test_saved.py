@@ -9,11 +9,11 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.postprocess.base import SETTINGS_FILE, TENSORS_FILE
-from simcse_pl.postprocess.components import RemoveComponents
-from simcse_pl.postprocess.flow import Flow
-from simcse_pl.postprocess.saved import KINDS, load
-from simcse_pl.postprocess.whitening import Whitening
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE
+from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.postprocessing.saved import KINDS, load
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
 CONFIGS = Path(__file__).parents[2] / "conf" / "postprocess"
