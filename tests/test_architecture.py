@@ -66,7 +66,7 @@ def test_only_the_entry_point_imports_the_commands():
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_commands_register_the_resolvers_without_hydras_callbacks(command):
-    assert "simcse_pl.resolvers" in reached_from(f"simcse_pl.cli.{command}")
+    assert "simcse_pl.sweeps.resolvers" in reached_from(f"simcse_pl.cli.{command}")
 
 
 def test_the_page_lists_every_file_and_package():

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
-import simcse_pl.resolvers  # noqa: F401  that the config refers to
+import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
 from simcse_pl import CONF
 from simcse_pl.encoder import SentenceEncoder
 from tests.conftest import ROOT

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import simcse_pl.resolvers  # noqa: F401  that the config refers to
+import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
 from simcse_pl import CONF
 from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on

@@ -22,13 +22,13 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.report.run_table import run_places, run_table
-from simcse_pl.resolvers import in_sweep
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
-from simcse_pl.search import Search
-from simcse_pl.sweep import best_score, describe_job, finished_job, job_arguments
-from simcse_pl.sweep_rows import with_row, with_values
+from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
+from simcse_pl.sweeps.optuna_search import Search
+from simcse_pl.sweeps.resolvers import in_sweep
+from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.training import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole

@@ -24,8 +24,8 @@ from simcse_pl import CONF
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.front_door.names import cannot_build, not_a_flag, place_of
 from simcse_pl.front_door.types import check_types, named_in_full
-from simcse_pl.resolvers import in_sweep
 from simcse_pl.results.run_files import RESOLVED_CONFIG
+from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.command_line import Parser
 from simcse_pl.utils.distributed import is_first_process, is_one_of_several
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, check_seed, did_you_mean, one_line, origins

@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.front_door.names import check_added, explained
-from simcse_pl.sweep_rows import with_row
+from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups

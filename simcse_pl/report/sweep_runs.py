@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, field_validator
 
-import simcse_pl.resolvers  # noqa: F401  that the config of a sweep refers to
+import simcse_pl.sweeps.resolvers  # noqa: F401  that the config of a sweep refers to
 from simcse_pl.report.score_tables import keys_of
 from simcse_pl.results.evaluation_results import validated
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders

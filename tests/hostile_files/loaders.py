@@ -24,8 +24,8 @@ from simcse_pl.postprocessing import saved
 from simcse_pl.report.html.neighbours import encoder_before_training
 from simcse_pl.report.sweep_runs import read_job, read_sweeps
 from simcse_pl.resume import find_checkpoint
-from simcse_pl.search import Search
 from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.sweeps.optuna_search import Search
 from tests.hostile_files.tiny import encode, encoder
 
 TOUCH = "open('touched', 'w').close()\n"

@@ -17,7 +17,7 @@ from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
-from simcse_pl.sweep_rows import with_row
+from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.yaml_files import read_yaml
 

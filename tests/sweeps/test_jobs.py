@@ -11,8 +11,8 @@ import pytest
 from hydra.conf import ConfigSourceInfo
 from omegaconf import OmegaConf
 
-from simcse_pl.resolvers import in_sweep
-from simcse_pl.sweep import best_score, finished_job, job_arguments
+from simcse_pl.sweeps.jobs import best_score, finished_job, job_arguments
+from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.errors import SweepError, UserError
 from tests.conftest import ROOT, tiny
 

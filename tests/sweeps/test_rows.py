@@ -7,8 +7,8 @@ from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.front_door.types import check_types
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
-from simcse_pl.resolvers import row_names
-from simcse_pl.sweep_rows import with_row, with_values
+from simcse_pl.sweeps.resolvers import row_names
+from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 

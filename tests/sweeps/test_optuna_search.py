@@ -7,7 +7,7 @@ import optuna
 import pandas
 import pytest
 
-from simcse_pl.search import STUDY_FILE, Search
+from simcse_pl.sweeps.optuna_search import STUDY_FILE, Search
 from simcse_pl.utils.errors import UserError
 from tests.conftest import tiny
 

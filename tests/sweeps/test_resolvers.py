@@ -3,7 +3,7 @@
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from simcse_pl.resolvers import in_sweep, job_name, sweep_group
+from simcse_pl.sweeps.resolvers import in_sweep, job_name, sweep_group
 
 
 def test_a_run_alone_is_in_no_sweep(composed):

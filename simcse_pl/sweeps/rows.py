@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.resolvers import lacking
+from simcse_pl.sweeps.resolvers import lacking
 from simcse_pl.utils.errors import UserError
 
 
