@@ -23,11 +23,11 @@ from benchmarks.comparison import (
     save,
     timed,
 )
-from simcse_pl.backbone import resolve
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.backbone import resolve
+from simcse_pl.models.encoder import SentenceEncoder
 
 
 def main() -> None:

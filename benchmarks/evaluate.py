@@ -22,12 +22,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
-from simcse_pl.backbone import resolve
 from simcse_pl.data.transfer import TransferTask, load_transfer_task
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import FOLDS, SEED, STRENGTHS, evaluate_transfer
+from simcse_pl.models.backbone import resolve
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.tables import Table
 
 NESTED = ("MR", "CR", "SUBJ", "MPQA")

@@ -27,7 +27,7 @@ from benchmarks.comparison import PACKAGED, parser, save
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW

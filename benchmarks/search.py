@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 
 _TOP = 10

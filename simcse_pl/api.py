@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers import read_sentences
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.encoder_files import hash_tensors
-from simcse_pl.load import Encoder, load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import hash_tensors
+from simcse_pl.models.load import Encoder, load_encoder
+from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.tensors import directions
-from simcse_pl.word_vectors import WordVectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array

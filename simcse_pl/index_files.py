@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.encoder_files import read_weights
+from simcse_pl.models.encoder_files import read_weights
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json, sha256_of, written_whole
 

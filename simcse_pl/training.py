@@ -13,9 +13,9 @@ import torch
 from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.sts import StsTask
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import watched_workers
 from simcse_pl.resume import RunRecord

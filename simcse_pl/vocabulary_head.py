@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from simcse_pl.backbone import load_masked_language_model
+from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.utils.errors import UserError, failing_as
 
 

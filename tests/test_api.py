@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 
 import simcse_pl
 from simcse_pl import SimCSE, api
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.load import load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.load import load_encoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

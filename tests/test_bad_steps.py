@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.batches import ViewCollator
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective

@@ -29,9 +29,9 @@ from simcse_pl.callbacks import (
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.geometry import uniformity
 from simcse_pl.loggers import CurvesLogger
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf, open_dict
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
 from simcse_pl import CONF
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT
 
 CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name != "sweep"]

@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 from simcse_pl import CONF
 from simcse_pl.data.batches import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from simcse_pl.dropout import embed_with_fixed_dropout
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ARCHITECTURES
 
 RATE = 0.3

@@ -3,8 +3,8 @@ import torch
 
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.duplicates import duplicate_negatives, sentence_keys
-from simcse_pl.load import load_encoder
 from simcse_pl.losses import contrastive_loss
+from simcse_pl.models.load import load_encoder
 from simcse_pl.objective import ContrastiveObjective
 
 

@@ -10,19 +10,19 @@ import pandas
 import pytest
 import torch
 
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.retrieval import Search
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from simcse_pl.load import load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.saved import load
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle
+from tests.models.test_lightning_checkpoint import save
 from tests.offline_wandb import offline_runs
-from tests.test_checkpoint import save
 
 NLI = "hf://datasets/princeton-nlp/datasets-for-simcse/nli_for_simcse.csv"
 QUERIES = ["A man plays a guitar.", "Dogs run"]

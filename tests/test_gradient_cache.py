@@ -8,9 +8,9 @@ from torch import nn
 
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.dropout import embed_with_fixed_dropout
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.gradient_cache import in_chunks
 from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule, embed_views
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW

@@ -12,9 +12,9 @@ from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.geometry import alignment, uniformity
 from simcse_pl.losses import contrastive_loss
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective

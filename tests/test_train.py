@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 from simcse_pl.dashboard import PLANE
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.export.model_card import trained_by
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES, tiny
 from tests.evaluation.test_suite import write_bundle
 from tests.offline_wandb import offline_runs

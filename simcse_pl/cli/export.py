@@ -9,14 +9,14 @@ from rich.console import Console
 
 from simcse_pl.cli.common import add_encoder
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.encoder_files import SETTINGS_FILE
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
-from simcse_pl.export.sentence_transformers import check_pooling
-from simcse_pl.load import load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import SETTINGS_FILE
+from simcse_pl.models.load import load_encoder
+from simcse_pl.models.sentence_transformers_writer import check_pooling
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils.errors import UserError

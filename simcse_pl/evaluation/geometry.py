@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.sts import ALIKE_ABOVE, ScoredPair, StsTask
-from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.geometry import (
     GramBound,
@@ -18,6 +17,7 @@ from simcse_pl.geometry import (
     singular_spectrum,
     uniformity,
 )
+from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.tensors import directions
 
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.data.sts import StsTask
-from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.sts import Correlation, correlation
+from simcse_pl.models.protocols import Encode
 
 CLASSES = 5
 _BATCH = 64

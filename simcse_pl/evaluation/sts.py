@@ -9,8 +9,8 @@ import numpy as np
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask
-from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.encoding import encode_columns
+from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.tensors import directions
 
 

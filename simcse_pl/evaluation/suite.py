@@ -12,12 +12,12 @@ import torch
 from simcse_pl.data.senteval import NotInBundleError
 from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, joined, load_sample, load_sts_task
 from simcse_pl.data.transfer import TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation import Encode
 from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.retrieval import RetrievalResult, Search
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
+from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.progress import tracked
 

@@ -14,9 +14,10 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from simcse_pl.data.transfer import Example, TransferTask
-from simcse_pl.evaluation import Encode, logistic_regression, pytorch_classifier
+from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.pytorch_classifier import Problem
+from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 
 SEED = 1111  # this and the grids of C are SentEval's

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.encoder_files import hash_tensors
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.postprocessing.post_process import PostProcess
 
 

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
 
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.report.report import encoder_figures, encoder_tables
 from simcse_pl.report.run_table import run_table
 from simcse_pl.report.style import figure_files

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from simcse_pl import __main__ as door
 from simcse_pl import sample
-from simcse_pl.load import load_encoder
+from simcse_pl.models.load import load_encoder
 from tests.conftest import ROOT, SENTENCES
 
 

@@ -14,13 +14,13 @@ from simcse_pl.__main__ import main
 from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.info import describe
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.backbone import load_tokenizer
 from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator, padded
 from simcse_pl.data.corpus import tokenize
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 

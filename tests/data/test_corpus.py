@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow
 import pytest
 
-from simcse_pl.backbone import load_tokenizer
 from simcse_pl.data import corpus as module
 from simcse_pl.data.corpus import Column, open_corpus, tokenize
 from simcse_pl.data.readers import iterate_labeled_rows, iterate_rows
+from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 

@@ -14,7 +14,7 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.sts import load_sample
 from simcse_pl.data.views import View
 from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 
 

@@ -10,10 +10,10 @@ from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
 from simcse_pl.data.sts import ScoredPair, StsTask, load_sts_task
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.sts import correlation, cosines, evaluate_sts
 from simcse_pl.evaluation.suite import Suite
+from simcse_pl.models.encoder import SentenceEncoder
 
 # all-MiniLM-L6-v2, mean pooling, max length 256; both agree with its public MTEB records. test_claims.py has the others
 REFERENCE = {"STS13": 80.60, "STS-B": 82.03}

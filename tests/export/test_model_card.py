@@ -7,8 +7,8 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.export.model_card import trained_by, write_card
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.utils.errors import UserError
 

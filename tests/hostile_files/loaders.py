@@ -15,11 +15,11 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from simcse_pl.checkpoint import ENTRY, describe
 from simcse_pl.data.readers import read_rows
-from simcse_pl.encoder import SentenceEncoder
 from simcse_pl.front_door.loader import CheckedLoader
-from simcse_pl.load import load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.lightning_checkpoint import ENTRY, describe
+from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.report.html.neighbours import encoder_before_training
 from simcse_pl.report.sweep_runs import read_job, read_sweeps

@@ -11,10 +11,10 @@ import torch
 import yaml
 
 from simcse_pl.data.readers import read_rows, read_sentences
+from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError
 from simcse_pl.wandb_runs import remembered_run
-from simcse_pl.word_vectors import WordVectors
 from tests.hostile_files.loaders import (
     NO_MODEL,
     NPY,
@@ -111,7 +111,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     "a config": (lambda: composed(YAML), "^a config file is not valid YAML: could not determine"),
     "a run's config that builds": (
         lambda: began_with("seed: 1\nmodel: {_target_: pathlib.Path.touch, self: touched}"),
-        "^run/config/config.yaml: model is no simcse_pl.encoder.SentenceEncoder.from_pretrained but pathlib.Path.touch",
+        "^run/config/config.yaml: model is no simcse_pl.models.encoder.SentenceEncoder.from_pretrained but pathlib.Path.touch",
     ),
     "results": (lambda: in_file("results.json", PICKLE, read), "^results.json is damaged, or no JSON"),
     "results of a run": (lambda: run("0/results.json", PICKLE.decode("latin-1")), "^0/results.json is damaged, or no"),

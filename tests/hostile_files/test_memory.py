@@ -17,10 +17,10 @@ import torch
 
 from simcse_pl.data.readers import read_rows, read_sentences
 from simcse_pl.data.wikipedia import extract
+from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError
-from simcse_pl.word_vectors import WordVectors
 from tests.hostile_files.loaders import (
     dense,
     in_file,

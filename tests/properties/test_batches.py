@@ -9,16 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simcse_pl.backbone import load_tokenizer
 from simcse_pl.data import corpus as corpora
 from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator, batches_of_like_length, padded
 from simcse_pl.data.contrastive_batches import ContrastiveBatches
 from simcse_pl.data.corpus import open_corpus, tokenize
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views.words import Crop
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.length_groups import in_length_groups, longest_of_groups
 from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.length_bucketing import in_length_groups, longest_of_groups
 from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
 

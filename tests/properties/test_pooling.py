@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.pooling import POOLINGS, find_pooling
+from simcse_pl.models.pooling import POOLINGS, find_pooling
 from tests.properties.strategies import shapes
 
 SEEDS = st.integers(0, 2**31)

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.backbone import load_masked_language_model, load_tokenizer, longest_input, match_inputs
 from simcse_pl.data.views import Original, View
 from simcse_pl.data.views.replacing import bare, replace
 from simcse_pl.data.views.words import checked_share
+from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer, longest_input, match_inputs
 from simcse_pl.utils.errors import UserError
 
 _CLOSE = 0.05  # scores no further apart may change places with the batch, the device and its precision

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.data.readers import read_sentences
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
@@ -23,7 +23,7 @@ from simcse_pl.utils.yaml_files import read_yaml
 
 _QUERIES = 6
 _COUNT = 5
-_MODEL = "simcse_pl.encoder.SentenceEncoder.from_pretrained"
+_MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
 _ENCODER = "encoder"  # the folder of the best, in that of the run
 
 

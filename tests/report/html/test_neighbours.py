@@ -8,13 +8,13 @@ import torch
 import yaml
 
 from simcse_pl.data.sts import load_sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.report.html.neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
 from simcse_pl.report.html.runs import read_runs
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
-MODEL = "simcse_pl.encoder.SentenceEncoder.from_pretrained"
+MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
 CORPUS = Corpus("mine", SENTENCES)
 
 

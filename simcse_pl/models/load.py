@@ -6,9 +6,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.utils.errors import UserError
-from simcse_pl.word_vectors import WordVectors
 
 CHECKPOINT = ".ckpt"
 WORD_VECTORS = (".txt", ".vec", ".txt.gz", ".vec.gz")

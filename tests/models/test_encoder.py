@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.encoder import HEADS, SentenceEncoder
-from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
-from simcse_pl.pooling import POOLINGS
+from simcse_pl.models.encoder import HEADS, SentenceEncoder
+from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
+from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
@@ -36,7 +36,7 @@ def test_a_vector_is_the_same_whatever_it_is_batched_with(architecture, pooling,
 
 def test_real_weights_agree_with_transformers_alone():
     encoder = SentenceEncoder.from_pretrained(MINILM, pooling="mean")
-    from simcse_pl.backbone import resolve
+    from simcse_pl.models.backbone import resolve
 
     model, tokenizer = (x.from_pretrained(resolve(MINILM)) for x in (AutoModel, AutoTokenizer))
     for sentence, vector in zip(SENTENCES, encoder.encode(SENTENCES, normalize=True), strict=True):

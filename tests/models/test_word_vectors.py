@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
-from simcse_pl import word_vectors
+from simcse_pl.models import word_vectors
+from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
-from simcse_pl.word_vectors import WordVectors, split_words
 from tests.conftest import SENTENCES
 
 WORDS = {

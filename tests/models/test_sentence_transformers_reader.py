@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simcse_pl.backbone import resolve
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.encoder_files import Settings
-from simcse_pl.sentence_transformers_folder import read_sentence_transformers
+from simcse_pl.models.backbone import resolve
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import Settings
+from simcse_pl.models.sentence_transformers_reader import read_sentence_transformers
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

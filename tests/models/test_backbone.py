@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.backbone import (
+from simcse_pl.models.backbone import (
     load_backbone,
     load_tokenizer,
     longest_input,

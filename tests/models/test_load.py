@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.encoder_files import Settings
-from simcse_pl.load import load_encoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import Settings
+from simcse_pl.models.load import load_encoder
+from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.utils.errors import UserError
-from simcse_pl.word_vectors import WordVectors
 from tests.conftest import SENTENCES
-from tests.test_checkpoint import save
+from tests.models.test_lightning_checkpoint import save
 
 VECTORS = "a 1 0 2\nman 0 1 0\nsnow 3 -1 0.5\n"
 

@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.length_groups import in_length_groups, length_groups, longest_of_groups
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.length_bucketing import in_length_groups, length_groups, longest_of_groups
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 PASS = 256  # what one more pass costs, in tokens

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights
+from simcse_pl.models.encoder_files import Saved, Settings, find_file, find_weights, load_weights
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 

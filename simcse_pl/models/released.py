@@ -4,7 +4,7 @@ import re
 
 from torch import Tensor
 
-from simcse_pl.encoder_files import Saved, Settings, find_file, find_weights, load_weights
+from simcse_pl.models.encoder_files import Saved, Settings, find_file, find_weights, load_weights
 from simcse_pl.utils.errors import UserError
 
 _NAME = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.backbone import (
+from simcse_pl.data.batches import batches_of_like_length, padded
+from simcse_pl.data.corpus import tokenize
+from simcse_pl.models.backbone import (
     check_vocabulary,
     load_backbone,
     load_tokenizer,
@@ -23,17 +25,15 @@ from simcse_pl.backbone import (
     quiet_transformers,
     resolve,
 )
-from simcse_pl.checkpoint import read_checkpoint
-from simcse_pl.data.batches import batches_of_like_length, padded
-from simcse_pl.data.corpus import tokenize
-from simcse_pl.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
-from simcse_pl.export.sentence_transformers import check_pooling, write_modules
-from simcse_pl.length_groups import in_length_groups, with_word_embeddings
-from simcse_pl.pooling import CHOICES, find_pooling
+from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
+from simcse_pl.models.length_bucketing import in_length_groups, with_word_embeddings
+from simcse_pl.models.lightning_checkpoint import read_checkpoint
+from simcse_pl.models.pooling import CHOICES, find_pooling
+from simcse_pl.models.released import read_released
+from simcse_pl.models.sentence_transformers_reader import MODULES_FILE, read_sentence_transformers
+from simcse_pl.models.sentence_transformers_writer import check_pooling, write_modules
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
-from simcse_pl.released import read_released
-from simcse_pl.sentence_transformers_folder import MODULES_FILE, read_sentence_transformers
 from simcse_pl.utils.errors import UserError, check_sentences, failing_as
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.progress import tracked

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from simcse_pl.backbone import word_embedding_layer
 from simcse_pl.data.batches import Batch
+from simcse_pl.models.backbone import word_embedding_layer
 
 if TYPE_CHECKING:
-    from simcse_pl.encoder import SentenceEncoder
+    from simcse_pl.models.encoder import SentenceEncoder
 
 # What one more pass costs, in tokens' worth of work: small products are slower, and every pass has gradients of all
 # weights. Steps of the packaged encoder were fastest with 128 to 256.

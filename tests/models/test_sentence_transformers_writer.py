@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.encoder import SentenceEncoder
-from simcse_pl.pooling import POOLINGS
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening

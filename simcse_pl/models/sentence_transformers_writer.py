@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.pooling import Pooling, find_pooling, first_token, max_over_tokens, mean_over_tokens
+from simcse_pl.models.pooling import Pooling, find_pooling, first_token, max_over_tokens, mean_over_tokens
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 
 if TYPE_CHECKING:
-    from simcse_pl.encoder import SentenceEncoder
+    from simcse_pl.models.encoder import SentenceEncoder
 
 _SWITCHES = {
     first_token: "pooling_mode_cls_token",

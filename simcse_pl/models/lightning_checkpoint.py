@@ -10,12 +10,12 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
-from simcse_pl.encoder_files import Saved, Settings, check_config, parse_settings
+from simcse_pl.models.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
+from simcse_pl.models.encoder_files import Saved, Settings, check_config, parse_settings
 from simcse_pl.utils.errors import UserError, failing_as, one_line
 from simcse_pl.utils.files import temporary_folder
 
-ENTRY = "simcse_pl.encoder"
+ENTRY = "simcse_pl.models.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
 
 

@@ -8,10 +8,10 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import save_file
 
-from simcse_pl.checkpoint import ENTRY, describe
-from simcse_pl.encoder import HEADS, SentenceEncoder
-from simcse_pl.encoder_files import Settings
 from simcse_pl.fast_dropout import use_fast_dropout
+from simcse_pl.models.encoder import HEADS, SentenceEncoder
+from simcse_pl.models.encoder_files import Settings
+from simcse_pl.models.lightning_checkpoint import ENTRY, describe
 from simcse_pl.module import SimCSEModule
 from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.pooling import POOLINGS, find_pooling
+from simcse_pl.models.pooling import POOLINGS, find_pooling
 from simcse_pl.utils.errors import UserError
 
 
