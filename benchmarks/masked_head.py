@@ -23,8 +23,8 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import BertConfig, BertModel
 
 from benchmarks.comparison import Way, in_turn, timed
-from simcse_pl.masked_language_model import NOT_CHOSEN
-from simcse_pl.vocabulary_head import VocabularyHead
+from simcse_pl.losses.mlm import NOT_CHOSEN
+from simcse_pl.losses.mlm_head import VocabularyHead
 
 
 def masked_positions(head: VocabularyHead, hidden_states: Tensor, labels: Tensor) -> Tensor:

@@ -27,9 +27,9 @@ from benchmarks.comparison import PACKAGED, parser, save
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.data.readers import read_rows
 from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.tables import Table
 

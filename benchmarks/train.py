@@ -45,10 +45,10 @@ from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.readers import Row, read_rows
 from simcse_pl.data.wikipedia import gensim_sample
 from simcse_pl.fast_dropout import FastDropout
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule, embed_views
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.precision import has_bf16, make_trainer
 

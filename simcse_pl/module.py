@@ -10,22 +10,22 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
 from simcse_pl.attention_masks import build_masks_without_waiting
-from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.batches import Batch
 from simcse_pl.data.sts import ALIKE_ABOVE
 from simcse_pl.dropout import embed_with_fixed_dropout
-from simcse_pl.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.fast_dropout import use_fast_dropout
 from simcse_pl.freezing import example_batch, freeze_first_layers, freeze_unused
-from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
+from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import in_length_groups
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import Objective, mean_similarities
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError

@@ -7,10 +7,10 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.batches import ViewCollator
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny

@@ -31,9 +31,9 @@ from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.geometry import uniformity
 from simcse_pl.loggers import CurvesLogger
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.precision import make_trainer
 from simcse_pl.resume import RunRecord, find_checkpoint

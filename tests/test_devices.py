@@ -14,13 +14,13 @@ from simcse_pl.data.batches import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.loggers import CurvesLogger
-from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.resume import RunRecord
 from simcse_pl.training import measure, train_and_test
 from tests.conftest import SENTENCES

@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
-from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.batches import PairCollator, ViewCollator
 from simcse_pl.data.corpus import tokenize
 from simcse_pl.data.sts import load_sample
 from simcse_pl.geometry import alignment, uniformity
-from simcse_pl.losses import contrastive_loss
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

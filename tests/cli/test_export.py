@@ -16,10 +16,10 @@ from simcse_pl.cli.info import describe
 from simcse_pl.data.sts import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.flow import Flow

@@ -8,10 +8,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from simcse_pl.data.batches import ViewCollator
-from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import save_file
 
 from simcse_pl.fast_dropout import use_fast_dropout
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import HEADS, SentenceEncoder
 from simcse_pl.models.encoder_files import Settings
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
 from simcse_pl.module import SimCSEModule
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES

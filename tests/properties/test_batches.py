@@ -15,7 +15,7 @@ from simcse_pl.data.contrastive_batches import ContrastiveBatches
 from simcse_pl.data.corpus import open_corpus, tokenize
 from simcse_pl.data.training_rows import TrainingRows
 from simcse_pl.data.views.words import Crop
-from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import in_length_groups, longest_of_groups

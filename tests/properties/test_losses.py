@@ -6,10 +6,10 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from simcse_pl.losses import contrastive_loss, siamese_softmax_loss
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import ContrastiveObjective, mean_similarities
-from simcse_pl.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
+from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
+from simcse_pl.losses.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
 from tests.properties.strategies import shapes
 
 TEMPERATURES = st.sampled_from([0.001, 0.01, 0.05, 0.3, 1.0, 20.0])

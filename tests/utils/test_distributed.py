@@ -7,11 +7,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.momentum_queue import MomentumQueue
-from simcse_pl.objective import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
 

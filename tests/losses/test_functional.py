@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from simcse_pl.losses import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
+from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
 
 
 def similarity(a: list[float], b: list[float], kind: str) -> float:

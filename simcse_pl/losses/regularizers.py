@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.data.batches import Batch
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError, check_amount

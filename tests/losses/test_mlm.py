@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.data.batches import ViewCollator
-from simcse_pl.masked_language_model import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError

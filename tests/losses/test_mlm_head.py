@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
+from simcse_pl.losses.mlm_head import VocabularyHead
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from simcse_pl.vocabulary_head import VocabularyHead
 from tests.conftest import ARCHITECTURES
 
 ALL = list(ARCHITECTURES)

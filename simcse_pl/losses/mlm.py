@@ -7,14 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from simcse_pl.auxiliary import AuxiliaryLoss
 from simcse_pl.data.batches import Batch
-from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.mlm_head import VocabularyHead
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError
-from simcse_pl.vocabulary_head import VocabularyHead
 
 HEADS = ("pretrained", "new")
 NOT_CHOSEN = -100  # the label of a token that is not predicted

@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from simcse_pl.data.batches import ViewCollator
-from simcse_pl.duplicates import duplicate_negatives, sentence_keys
-from simcse_pl.losses import contrastive_loss
+from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
+from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
-from simcse_pl.objective import ContrastiveObjective
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.duplicates import duplicate_negatives
-from simcse_pl.losses import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
+from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import gather_rows, shares
 from simcse_pl.utils.errors import UserError, check_amount

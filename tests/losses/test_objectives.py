@@ -7,8 +7,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.losses import contrastive_loss, near_negatives, siamese_softmax_loss
-from simcse_pl.objective import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective, mean_similarities
+from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss
+from simcse_pl.losses.objectives import (
+    ContrastiveObjective,
+    DecoupledContrastiveObjective,
+    SoftmaxObjective,
+    mean_similarities,
+)
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 

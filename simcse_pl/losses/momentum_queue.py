@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.data.batches import Batch
-from simcse_pl.gradient_cache import in_chunks
+from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import gather_rows, shares
 from simcse_pl.utils.errors import UserError

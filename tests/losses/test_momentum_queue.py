@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from simcse_pl.data.batches import ViewCollator
-from simcse_pl.losses import contrastive_loss
+from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.momentum_queue import MomentumQueue
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

@@ -11,8 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import nn
 
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.regularizers import (
+from simcse_pl.losses.regularizers import (
     CosineRegularization,
     SpectrumControl,
     cosine_regularization,
@@ -20,6 +19,7 @@ from simcse_pl.regularizers import (
     spectrum_control,
     word_embeddings,
 )
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 

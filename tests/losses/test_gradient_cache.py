@@ -8,11 +8,11 @@ from torch import nn
 
 from simcse_pl.data.batches import ViewCollator
 from simcse_pl.dropout import embed_with_fixed_dropout
-from simcse_pl.gradient_cache import in_chunks
-from simcse_pl.masked_language_model import MaskedLanguageModelling
+from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule, embed_views
-from simcse_pl.objective import ContrastiveObjective
 from simcse_pl.optimizer import LinearAdamW
 from tests.conftest import SENTENCES
 
