@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.comparison import parser
-from simcse_pl import sample
+from simcse_pl.data import sample
 
 _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")

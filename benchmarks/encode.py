@@ -23,9 +23,9 @@ from benchmarks.comparison import (
     save,
     timed,
 )
-from simcse_pl.data.corpus import tokenize
-from simcse_pl.data.readers import read_rows
-from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.data.prepare.wikipedia import gensim_sample
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.token_cache import tokenize
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 

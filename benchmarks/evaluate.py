@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
-from simcse_pl.data.transfer import TransferTask, load_transfer_task
+from simcse_pl.data.senteval.transfer_sets import TransferTask, load_transfer_task
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import FOLDS, SEED, STRENGTHS, evaluate_transfer

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.comparison import PACKAGED, parser, save
-from simcse_pl.data.batches import ViewCollator
-from simcse_pl.data.readers import read_rows
-from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.prepare.wikipedia import gensim_sample
+from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule

@@ -16,8 +16,8 @@ from sentence_transformers.util import semantic_search
 from torch import Tensor
 
 from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
-from simcse_pl.data.readers import read_rows
-from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.data.prepare.wikipedia import gensim_sample
+from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.sentence_index import Neighbour, SentenceIndex
 

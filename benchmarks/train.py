@@ -40,10 +40,10 @@ from benchmarks.comparison import (
     save,
 )
 from simcse_pl.callbacks import StepSeeds
-from simcse_pl.data.batches import Batch, ViewCollator
-from simcse_pl.data.corpus import tokenize
-from simcse_pl.data.readers import Row, read_rows
-from simcse_pl.data.wikipedia import gensim_sample
+from simcse_pl.data.collators import Batch, ViewCollator
+from simcse_pl.data.prepare.wikipedia import gensim_sample
+from simcse_pl.data.readers.row_reader import Row, read_rows
+from simcse_pl.data.token_cache import tokenize
 from simcse_pl.fast_dropout import FastDropout
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve

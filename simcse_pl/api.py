@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.data.readers import read_sentences
+from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import Encoder, load_encoder

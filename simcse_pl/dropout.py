@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from simcse_pl.data.batches import Batch
+from simcse_pl.data.collators import Batch
 
 
 def embed_with_fixed_dropout(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:

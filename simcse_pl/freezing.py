@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from simcse_pl.data.batches import Batch, ViewCollator
+from simcse_pl.data.collators import Batch, ViewCollator
 from simcse_pl.models.encoder import EXAMPLE, SentenceEncoder
 from simcse_pl.utils.errors import UserError
 

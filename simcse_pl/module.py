@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from simcse_pl.attention_masks import build_masks_without_waiting
 from simcse_pl.bad_steps import BadSteps
-from simcse_pl.data.batches import Batch
-from simcse_pl.data.sts import ALIKE_ABOVE
+from simcse_pl.data.collators import Batch
+from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.fast_dropout import use_fast_dropout
 from simcse_pl.freezing import example_batch, freeze_first_layers, freeze_unused

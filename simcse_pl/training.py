@@ -12,7 +12,7 @@ import torch
 
 from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.sts import StsTask
+from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder

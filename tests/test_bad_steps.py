@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from simcse_pl.bad_steps import BadSteps
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder

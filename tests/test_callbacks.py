@@ -26,9 +26,9 @@ from simcse_pl.callbacks import (
     ValidateAtEnd,
     WarnOnMaskedNegatives,
 )
-from simcse_pl.data.batches import PairCollator, ViewCollator
-from simcse_pl.data.corpus import tokenize
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.collators import PairCollator, ViewCollator
+from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.data.token_cache import tokenize
 from simcse_pl.geometry import uniformity
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.objectives import ContrastiveObjective

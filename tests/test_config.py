@@ -82,7 +82,7 @@ def test_the_recipe_for_2_cores():
     config = composed("experiment=unsup_minilm")
     assert (config.model.num_layers, config.model.pooling, config.model.head) == (6, "cls", "mlp_train_only")
     assert (config.data.batch_size, config.optimizer.lr, config.trainer.max_steps) == (64, 3e-5, 105)
-    assert config.data.train._target_ == "simcse_pl.data.wikipedia.gensim_sample"
+    assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
 
 
 def test_what_is_swept_has_a_short_name():

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from simcse_pl import dashboard
 from simcse_pl.callbacks import BestCheckpoint
 from simcse_pl.dashboard import log_evaluation, wandb_logger
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.report.report import encoder_tables
 from simcse_pl.results.evaluation_results import as_result

@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl import CONF
-from simcse_pl.data.batches import LabeledViewCollator, ViewCollator
+from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.loggers import CurvesLogger

@@ -8,9 +8,9 @@ from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
 from simcse_pl.callbacks import Speed, ValidateAtEnd
-from simcse_pl.data.batches import PairCollator, ViewCollator
-from simcse_pl.data.corpus import tokenize
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.collators import PairCollator, ViewCollator
+from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.data.token_cache import tokenize
 from simcse_pl.geometry import alignment, uniformity
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.functional import contrastive_loss

@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import load_file
 
 from simcse_pl.dashboard import PLANE
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.export.model_card import trained_by
 from simcse_pl.models.encoder import SentenceEncoder

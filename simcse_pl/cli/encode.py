@@ -4,7 +4,7 @@ import argparse
 
 from simcse_pl.cli.common import STANDARD, add_column, add_encoder, encoder_of, in_parts
 from simcse_pl.cli.vector_files import check_out, vector_writer
-from simcse_pl.data.readers import iterate_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

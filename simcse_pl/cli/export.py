@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from simcse_pl.cli.common import add_encoder
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card

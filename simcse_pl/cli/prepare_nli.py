@@ -2,8 +2,8 @@
 
 import argparse
 
-from simcse_pl.data.nli import KINDS, convert
-from simcse_pl.data.readers import ON_BAD_ROW
+from simcse_pl.data.prepare.nli import KINDS, convert
+from simcse_pl.data.readers.row_reader import ON_BAD_ROW
 from simcse_pl.utils.tables import show
 
 

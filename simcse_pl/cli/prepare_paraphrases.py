@@ -2,8 +2,8 @@
 
 import argparse
 
-from simcse_pl.data.paraphrases import CORPORA, convert
-from simcse_pl.data.readers import ON_BAD_ROW
+from simcse_pl.data.prepare.paraphrases import CORPORA, convert
+from simcse_pl.data.readers.row_reader import ON_BAD_ROW
 from simcse_pl.utils.tables import show
 
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from simcse_pl.data.wikipedia import extract
+from simcse_pl.data.prepare.wikipedia import extract
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

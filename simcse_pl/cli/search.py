@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of, json_line
-from simcse_pl.data.readers import read_sentences
+from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table, show
 

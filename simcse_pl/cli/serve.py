@@ -10,7 +10,7 @@ from pathlib import Path
 from simcse_pl.api import SimCSE
 from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of
 from simcse_pl.cli.info import describe
-from simcse_pl.data.readers import read_sentences
+from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from simcse_pl.cli.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
-from simcse_pl.data.readers import iterate_rows, with_warning
+from simcse_pl.data.readers.row_reader import iterate_rows, with_warning
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import directions
 

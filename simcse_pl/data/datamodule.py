@@ -11,14 +11,14 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.batches import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
-from simcse_pl.data.contrastive_batches import ContrastiveBatches, EpochLoader
-from simcse_pl.data.corpus import open_corpus, tokenize
-from simcse_pl.data.readers import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
-from simcse_pl.data.sts import ScoredPair, StsTask, load_stsb
-from simcse_pl.data.training_rows import TrainingRows
-from simcse_pl.data.views import View
+from simcse_pl.data.collators import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
+from simcse_pl.data.dataset import TrainingRows
+from simcse_pl.data.readers.row_reader import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
+from simcse_pl.data.sampler import ContrastiveBatches, EpochLoader
+from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
+from simcse_pl.data.token_cache import open_corpus, tokenize
 from simcse_pl.data.views.sentences import Dropout
+from simcse_pl.data.views.view import View
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError
 

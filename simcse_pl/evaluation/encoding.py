@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from simcse_pl.data.readers import read_rows
+from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, check_seed

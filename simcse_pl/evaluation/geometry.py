@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.data.sts import ALIKE_ABOVE, ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE, ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.geometry import (
     GramBound,

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.data.sts import StsTask
+from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.sts import Correlation, correlation
 from simcse_pl.models.protocols import Encode

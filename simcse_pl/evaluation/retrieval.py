@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.data.readers import read_sentences
+from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.index_files import SETTINGS_FILE
 from simcse_pl.models.protocols import Encode
 from simcse_pl.sentence_index import SentenceIndex

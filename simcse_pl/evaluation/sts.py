@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
-from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.tensors import directions

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import torch
 
-from simcse_pl.data.senteval import NotInBundleError
-from simcse_pl.data.sts import SPLITS, STS_TASKS, STS_TASKS_WITH_DEV, StsTask, joined, load_sample, load_sts_task
-from simcse_pl.data.transfer import TRANSFER_TASKS, TransferTask, load_transfer_task
+from simcse_pl.data.senteval.bundle import NotInBundleError
+from simcse_pl.data.senteval.sts_sets import (
+    SPLITS,
+    STS_TASKS,
+    STS_TASKS_WITH_DEV,
+    StsTask,
+    joined,
+    load_sample,
+    load_sts_task,
+)
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.retrieval import RetrievalResult, Search

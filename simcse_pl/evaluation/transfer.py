@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from simcse_pl.data.transfer import Example, TransferTask
+from simcse_pl.data.senteval.transfer_sets import Example, TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.pytorch_classifier import Problem

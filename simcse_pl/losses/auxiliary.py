@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from simcse_pl.data.batches import Batch
+from simcse_pl.data.collators import Batch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import check_amount
 

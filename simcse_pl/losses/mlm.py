@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from simcse_pl.data.batches import Batch
+from simcse_pl.data.collators import Batch
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.mlm_head import VocabularyHead

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simcse_pl.data.batches import Batch
+from simcse_pl.data.collators import Batch
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.batches import batches_of_like_length, padded
-from simcse_pl.data.corpus import tokenize
+from simcse_pl.data.collators import batches_of_like_length, padded
+from simcse_pl.data.token_cache import tokenize
 from simcse_pl.models.backbone import (
     check_vocabulary,
     load_backbone,

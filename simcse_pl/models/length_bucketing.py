@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from simcse_pl.data.batches import Batch
+from simcse_pl.data.collators import Batch
 from simcse_pl.models.backbone import word_embedding_layer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simcse_pl.data.formats import Unreadable, check_is_file, read_lines
+from simcse_pl.data.readers.formats import Unreadable, check_is_file, read_lines
 from simcse_pl.utils.errors import UserError, check_sentences
 from simcse_pl.utils.progress import progress_bar, tracked
 from simcse_pl.utils.tensors import directions

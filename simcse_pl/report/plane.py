@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from simcse_pl.data.sts import STS_TASKS
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.report.labels import Point, place_labels, wrapped
 from simcse_pl.report.score_tables import shared_tasks, sts_scores
 from simcse_pl.report.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale

@@ -5,9 +5,9 @@ from statistics import fmean
 
 import pandas as pd
 
-from simcse_pl.data.senteval import ORIGINAL_SIZES
-from simcse_pl.data.sts import STS_TASKS
-from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.data.senteval.bundle import ORIGINAL_SIZES
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.report.paper import PaperRow, find_row
 from simcse_pl.results.evaluation_results import Aggregation, Correlations, Metric, Result, StsScores
 from simcse_pl.utils.tables import Table

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.report.paper import Ablation, ablation
 from simcse_pl.report.score_tables import keys_of, shared_tasks
 from simcse_pl.report.spread import Spread, spread

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.report.paper import ablation_names, published
 from simcse_pl.report.score_tables import failure_notes
 from simcse_pl.report.sweep_groups import Groups

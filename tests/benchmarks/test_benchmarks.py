@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import __main__ as all_of_them
 from benchmarks.comparison import Way, comparison, in_turn, operations_of
-from simcse_pl import sample
+from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
 
 SLOW = pytest.mark.slow  # many processes

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from simcse_pl import __main__ as door
-from simcse_pl import sample
+from simcse_pl.data import sample
 from simcse_pl.models.load import load_encoder
 from tests.conftest import ROOT, SENTENCES
 

@@ -13,7 +13,7 @@ from simcse_pl import SimCSE
 from simcse_pl.__main__ import main
 from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.info import describe
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.losses.objectives import ContrastiveObjective

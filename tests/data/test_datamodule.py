@@ -9,11 +9,11 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from simcse_pl.data import datamodule
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.sts import load_sample
-from simcse_pl.data.views import View
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
+from simcse_pl.data.views.view import View
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.geometry import BANDS, evaluate_geometry
 
 SCORES = [0.0, 0.5, 1.0, 1.9, 2.5, 3.0, 3.7, 4.0, 4.2, 4.8, 5.0, 5.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.transfer import TransferTask
+from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from tests.evaluation.test_transfer import encode, examples, features, folds, labels, pairs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.sts import ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.regressor import _class_weights, evaluate_with_regressor
 from simcse_pl.evaluation.sts import Correlation
 

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
-from simcse_pl.data.sts import ScoredPair, StsTask, load_sts_task
+from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_sts_task
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.sts import correlation, cosines, evaluate_sts
 from simcse_pl.evaluation.suite import Suite

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import torch
 
-from simcse_pl.data.sts import load_sample, load_sts_task
-from simcse_pl.data.transfer import load_transfer_task
+from simcse_pl.data.senteval.sts_sets import load_sample, load_sts_task
+from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.sts import evaluate_sts

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from simcse_pl.data.transfer import Example, TransferTask, load_transfer_task
+from simcse_pl.data.senteval.transfer_sets import Example, TransferTask, load_transfer_task
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError

@@ -15,7 +15,7 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from simcse_pl.data.readers import read_rows
+from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe

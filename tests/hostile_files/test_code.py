@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from simcse_pl.data.readers import read_rows, read_sentences
+from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError

@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from simcse_pl.data.readers import read_rows, read_sentences
-from simcse_pl.data.wikipedia import extract
+from simcse_pl.data.prepare.wikipedia import extract
+from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.results.evaluation_results import read

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import ContrastiveObjective

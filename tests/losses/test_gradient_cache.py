@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.mlm import MaskedLanguageModelling

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.optimizer import LinearAdamW

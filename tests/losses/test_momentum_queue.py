@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.data.batches import ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simcse_pl.data import corpus as corpora
-from simcse_pl.data.batches import LabeledViewCollator, PairCollator, ViewCollator, batches_of_like_length, padded
-from simcse_pl.data.contrastive_batches import ContrastiveBatches
-from simcse_pl.data.corpus import open_corpus, tokenize
-from simcse_pl.data.training_rows import TrainingRows
+from simcse_pl.data import token_cache as corpora
+from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator, batches_of_like_length, padded
+from simcse_pl.data.dataset import TrainingRows
+from simcse_pl.data.sampler import ContrastiveBatches
+from simcse_pl.data.token_cache import open_corpus, tokenize
 from simcse_pl.data.views.words import Crop
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.backbone import load_tokenizer

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.data.conversion import Account, clean, has_words, write_csv
-from simcse_pl.data.nli import KINDS, LABELS, convert
-from simcse_pl.data.readers import iterate_labeled_rows, read_rows
-from simcse_pl.data.sts import ScoredPair, load_sts_task
-from simcse_pl.data.transfer import TRANSFER_TASKS, load_transfer_task
+from simcse_pl.data.prepare.conversion import Account, clean, has_words, write_csv
+from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
+from simcse_pl.data.readers.row_reader import iterate_labeled_rows, read_rows
+from simcse_pl.data.senteval.sts_sets import ScoredPair, load_sts_task
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, load_transfer_task
 from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, texts
 

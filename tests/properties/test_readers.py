@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.data.formats import read_lines
-from simcse_pl.data.readers import (
+from simcse_pl.data.readers.formats import read_lines
+from simcse_pl.data.readers.row_reader import (
     iterate_documents,
     iterate_labeled_rows,
     iterate_sentences,

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-from simcse_pl.data.views import Original
-from simcse_pl.data.views.masked_language_model import MaskedLanguageModel
+from simcse_pl.data.views.replace_by_mlm import MaskedLanguageModel
 from simcse_pl.data.views.replacing import bare, replace
 from simcse_pl.data.views.sentences import Dropout, Next3Sentences, NextSentence
 from simcse_pl.data.views.synonym import Synonym
+from simcse_pl.data.views.view import Original
 from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion, WordRepetition
 from tests.properties.strategies import MILLIONS, sentences, texts
 

@@ -4,8 +4,8 @@ from statistics import fmean
 
 import pytest
 
-from simcse_pl.data.sts import STS_TASKS
-from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.report.paper import ablation, ablation_names, find_row, named_row, published

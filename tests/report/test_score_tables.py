@@ -4,8 +4,8 @@ from statistics import fmean
 
 import pytest
 
-from simcse_pl.data.sts import STS_TASKS
-from simcse_pl.data.transfer import TRANSFER_TASKS
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.report.score_tables import shared_tasks, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import as_result
 from simcse_pl.utils.errors import UserError

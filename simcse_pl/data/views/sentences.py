@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from simcse_pl.data.views import Original, SentenceView
+from simcse_pl.data.views.view import Original, SentenceView
 
 
 class Dropout(SentenceView):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from simcse_pl.data.views import Original, SentenceView
 from simcse_pl.data.views.replacing import bare, replace
+from simcse_pl.data.views.view import Original, SentenceView
 from simcse_pl.utils.errors import UserError
 
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")

@@ -4,7 +4,7 @@ A word is what stands between spaces, as in the paper (princeton-nlp/SimCSE, iss
 to the nearest. A sentence of one word stays as it is.
 """
 
-from simcse_pl.data.views import Original, SentenceView
+from simcse_pl.data.views.view import Original, SentenceView
 from simcse_pl.utils.errors import UserError
 
 

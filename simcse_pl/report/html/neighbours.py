@@ -11,8 +11,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl.data.readers import read_sentences
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.report.html.runs import Run
 from simcse_pl.report.sweep_runs import Job

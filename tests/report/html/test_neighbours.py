@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from simcse_pl.data.sts import load_sample
+from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.report.html.neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
 from simcse_pl.report.html.runs import read_runs

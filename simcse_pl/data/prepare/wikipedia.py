@@ -1,0 +1,137 @@
+"""Sentences of a Wikipedia dump of any language: `simcse prepare wikipedia`."""
+
+import bz2
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import IO
+
+import gensim
+import rich.progress
+import sentencex
+from gensim.corpora import wikicorpus
+
+from simcse_pl.data.readers.formats import check_is_file
+from simcse_pl.utils.errors import FailureError, UserError, one_line
+from simcse_pl.utils.files import cache_folder, written_whole
+from simcse_pl.utils.progress import progress_bar
+
+_GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+_ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
+_PAGES_A_TASK = 64
+
+_NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
+_MARKUP_LEFT = re.compile(r"[|{}<>\[\]=]|https?:|''")
+_EMPHASIS = re.compile(r"'{2,5}")
+_EMPTY_BRACKETS = re.compile(r"\s*[(（][\s,;:，；]*[)）]")
+_SPACE_BEFORE_COMMA = re.compile(r"\s+([,;])")
+_BEGINS_A_SENTENCE = re.compile(r"[^\s,;:.)]")
+_ENDS_A_SENTENCE = re.compile(r"[.!?…。！？।۔։።][\"'”’»」』)]*$")
+_SHORTEST, _LONGEST = 20, 500  # characters
+
+
+def sentences_of(markup: str, language: str) -> list[str]:
+    """The usable sentences of an article.
+
+    Headings, lists, tables and whatever still holds markup are left out, and so is what does not end as a
+    sentence does or has fewer than 20 or more than 500 characters.
+
+    Args:
+        markup: the article in wiki markup.
+        language: its ISO 639 code, for the rules of splitting sentences.
+    """
+    sentences = []
+    for line in wikicorpus.filter_wiki(markup).splitlines():
+        line = _EMPHASIS.sub("", line.strip())
+        if not line or line.startswith(_NOT_PROSE):
+            continue
+        line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
+        for sentence in sentencex.segment(language, line):
+            sentence = " ".join(sentence.split())
+            if _is_usable(sentence):
+                sentences.append(sentence)
+    return sentences
+
+
+def _is_usable(sentence: str) -> bool:
+    whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
+    return bool(_SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence))
+
+
+def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
+    """Write the sentences of a dump, one a line, a blank line between articles, in the dump's order.
+
+    Args:
+        dump: a pages-articles file of any Wikipedia, .xml or .xml.bz2.
+        out: a text file; it appears when all of it is written.
+        language: an ISO 639 code; where None, what the dump's name begins with, as `de` of dewiki-latest-….
+        processes: how many work at it.
+
+    Returns:
+        The number of articles with sentences, and of sentences.
+
+    Raises:
+        UserError: a dump that is not there, is cut short or is no dump; a language that cannot be told.
+        FailureError: one of the processes was killed.
+    """
+    dump, out = Path(dump), Path(out)
+    check_is_file(dump)
+    language = language or _language(dump)
+    articles = sentences = 0
+    with written_whole(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
+        for document in _documents(dump, language, processes):
+            if document:
+                file.write(("\n" if articles else "") + "\n".join(document) + "\n")
+                articles, sentences = articles + 1, sentences + len(document)
+        if not sentences:
+            raise UserError(f"{dump}: no sentences in it; is it a pages-articles dump?")
+    return articles, sentences
+
+
+def gensim_sample() -> str:
+    """The path of the sentences of the dump that gensim carries; extracted once, kept in the user's cache.
+
+    106 articles of English Wikipedia, about 18,000 sentences.
+    """
+    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    path = cache_folder() / f"wiki_sample-{version}.txt"
+    if not path.is_file():
+        extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
+    return str(path)
+
+
+def _language(dump: Path) -> str:
+    name, wiki, _ = dump.name.partition("wiki")
+    if not wiki or not name:
+        raise UserError(f"{dump}: its name does not begin with a language, as enwiki-… does; give --language")
+    return name
+
+
+def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
+    """Every article's sentences, in the dump's order."""
+    tasks = ((markup, language) for markup in _articles(dump))
+    if processes == 1:
+        yield from itertools.starmap(sentences_of, tasks)
+        return
+    try:
+        with ProcessPoolExecutor(processes) as pool:  # a batch at a time: a pool would read the whole dump ahead
+            while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
+                yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
+    except BrokenProcessPool as error:
+        raise FailureError("a process that extracts was ended from outside (by want of memory, perhaps)") from error
+
+
+def _articles(dump: Path) -> Iterator[str]:
+    columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
+    with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
+        file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
+        try:
+            for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
+                if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
+                    yield markup
+        except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
+            raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error

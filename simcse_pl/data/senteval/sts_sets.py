@@ -1,0 +1,217 @@
+"""STS data: scored sentence pairs from a SentEval bundle, from the hub, or from the project's own sample."""
+
+import logging
+import math
+import reprlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simcse_pl.data import sample
+from simcse_pl.data.readers.formats import Unreadable
+from simcse_pl.data.readers.row_reader import open_hub_dataset
+from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines, warn_if_short
+from simcse_pl.utils.errors import UserError
+
+log = logging.getLogger(__name__)
+
+STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")  # the order of the paper's Table 5
+STS_TASKS_WITH_DEV = ("STS-B", "SICK-R")
+SPLITS = ("dev", "test")
+ALIKE_ABOVE = 4.0  # pairs scored above this are the positives of alignment (section 2 of the paper)
+
+_HUB_STSB = "mteb/stsbenchmark-sts"
+_STSB_COLUMNS = (5, 6, 4)
+_SICK_COLUMNS = (1, 2, 3)
+_SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """Two sentences and how alike people found them, 0 (nothing in common) to 5 (the same meaning)."""
+
+    first: str
+    second: str
+    score: float
+
+
+@dataclass(frozen=True)
+class StsTask:
+    """A task's pairs, subset by subset (STS-B, SICK-R and the sample have one)."""
+
+    name: str
+    split: str
+    subsets: dict[str, list[ScoredPair]]
+
+    @property
+    def pairs(self) -> list[ScoredPair]:
+        """All subsets, one after the other."""
+        return [pair for subset in self.subsets.values() for pair in subset]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Those of all pairs, in their order."""
+        return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
+
+
+def joined(tasks: Sequence[StsTask]) -> StsTask:
+    """Return several splits of a task as one, a subset each."""
+    splits = [task.split for task in tasks]
+    name = f"{', '.join(splits[:-1])} and {splits[-1]}"
+    return StsTask(tasks[0].name, name, {task.split: task.pairs for task in tasks})
+
+
+def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
+    """One of `STS_TASKS` from a SentEval bundle (its data/downstream).
+
+    Args:
+        senteval_dir: holds STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
+        name: of the task.
+        split: `test`; STS-B and SICK-R have `dev` and `train` as well.
+
+    Returns:
+        The task; pairs without a score are left out.
+
+    Raises:
+        UserError: the bundle has no such task or split (NotInBundleError), or a file of it is cut short or damaged.
+    """
+    root = Path(senteval_dir)
+    match name:
+        case "STS-B":
+            subsets = {split: _pairs(root / "STS" / "STSBenchmark" / f"sts-{split}.csv", _STSB_COLUMNS)}
+        case "SICK-R":
+            subsets = {split: _pairs(root / "SICK" / _SICK_FILES[split], _SICK_COLUMNS, header=True)}
+        case _:
+            subsets = _yearly_subsets(root / "STS" / f"{name}-en-{split}")
+    task = StsTask(name, split, subsets)
+    warn_if_short(name, split, len(task.pairs))
+    return task
+
+
+def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[str, StsTask]:
+    """Load STS-B's `dev` and `test` from the first of `sources` that has both, and log which one that is.
+
+    Args:
+        sources: of `senteval` (skipped where `senteval_dir` is None or empty), `hub` (skipped with a warning where it
+            fails) and `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
+        senteval_dir: see `load_sts_task`.
+
+    Raises:
+        UserError: an unknown source, none that has the data, or a `senteval_dir` without it.
+    """
+    unknown = [source for source in sources if source not in _STSB_SOURCES]
+    if unknown:
+        raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {', '.join(_STSB_SOURCES)}")
+    if not sources:
+        raise UserError(f"data.validation is empty: name some of {', '.join(_STSB_SOURCES)}")
+    missed = []
+    for source in sources:
+        if source == "senteval" and not senteval_dir:
+            missed.append("senteval_dir is not set")
+            continue
+        try:
+            loaded = {split: _STSB_SOURCES[source](senteval_dir, split) for split in SPLITS}
+        except UserError as error:
+            if source != "hub":
+                raise
+            missed.append(str(error))
+            if source != sources[-1]:
+                log.warning("data.validation: STS-B from the hub is not available: %s", error)
+            continue
+        for split, (task, where) in loaded.items():
+            log.info("%s: %d scored pairs from %s", split, len(task.pairs), where)
+        return {split: task for split, (task, _) in loaded.items()}
+    raise UserError(f"data.validation: no STS-B ({'; '.join(missed)})")
+
+
+def load_sample(split: str) -> StsTask:
+    """The project's own scored pairs, split `dev` or `test`, written for it by hand."""
+    pairs = _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)
+    return StsTask("sample", split, {split: pairs})
+
+
+def _from_senteval(senteval_dir: str | Path | None, split: str) -> tuple[StsTask, str]:
+    return load_sts_task(str(senteval_dir), "STS-B", split), f"STS-B in {senteval_dir}"
+
+
+def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
+    table = open_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
+    assert table.header is not None
+    i, j, k = (table.header.index(name) for name in ("sentence1", "sentence2", "score"))
+    pairs = [
+        _pair(_HUB_STSB, place, cells[i], cells[j], cells[k])
+        for place, cells in table.records
+        if not isinstance(cells, Unreadable)
+    ]
+    return StsTask("STS-B", split, {split: pairs}), f"STS-B on the hub ({_HUB_STSB})"
+
+
+def _from_sample(_: str | Path | None, split: str) -> tuple[StsTask, str]:
+    return load_sample(split), "the project's own sample, which is not STS-B"
+
+
+_STSB_SOURCES: dict[str, Callable[[str | Path | None, str], tuple[StsTask, str]]] = {
+    "senteval": _from_senteval,
+    "hub": _from_hub,
+    "sample": _from_sample,
+}
+
+
+def _pair(path: str | Path, place: str, first: str, second: str, score: str | float) -> ScoredPair:
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{path}, {place}: the score is no number but {reprlib.repr(score)}")
+    if not 0 <= value <= 5:
+        raise UserError(f"{path}, {place}: the score is {value:g}, and scores are from 0 to 5")
+    if not first.strip() or not second.strip():
+        raise UserError(f"{path}, {place}: a sentence is empty")
+    return ScoredPair(first.strip(), second.strip(), value)
+
+
+def _pairs(path: Path, columns: tuple[int, int, int], header: bool = False) -> list[ScoredPair]:
+    """Pairs of a tab-separated file, from the columns that hold the two sentences and the score."""
+    if not path.is_file():
+        raise NotInBundleError(f"no file {path}")
+    pairs = []
+    for number, line in enumerate(text_lines(path), 1):
+        cells = line.split("\t")
+        if number == 1 and header:
+            continue
+        if len(cells) <= max(columns):
+            raise UserError(f"{path}, line {number}: {len(cells)} columns, too few")
+        first, second, score = (cells[column] for column in columns)
+        pairs.append(_pair(path, f"line {number}", first, second, score))
+    if not pairs:
+        raise UserError(f"{path} holds no pairs")
+    return pairs
+
+
+def _yearly_subsets(folder: Path) -> dict[str, list[ScoredPair]]:
+    """STS12 to STS16 have a file of sentences and one of scores for every subset."""
+    subsets = {
+        path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path)
+        for path in sorted(folder.glob("STS.input.*.txt"))
+    }
+    if not subsets:
+        raise NotInBundleError(f"no STS.input files in {folder}")
+    return subsets
+
+
+def _yearly_subset(inputs: Path) -> list[ScoredPair]:
+    """A subset of STS12 to STS16: sentences in one file, scores in another, an empty line where there is none."""
+    gold = inputs.with_name(inputs.name.replace("STS.input.", "STS.gs.", 1))
+    sentences, scores = text_lines(inputs), text_lines(gold)
+    if len(sentences) != len(scores):
+        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is cut short")
+    pairs = []
+    for number, (line, score) in enumerate(zip(sentences, scores, strict=True), 1):
+        if not score.strip():
+            continue
+        first, tab, second = line.partition("\t")
+        if not tab:
+            raise UserError(f"{inputs}, line {number}: one sentence where there should be two, split by a tab")
+        pairs.append(_pair(inputs, f"line {number}", first, second.partition("\t")[0], score))
+    return pairs

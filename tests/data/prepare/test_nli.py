@@ -1,0 +1,299 @@
+"""Rows from SNLI, MultiNLI and ANLI against the same counted and paired by pandas, and on files of each format."""
+
+import csv
+import gzip
+import json
+import random
+
+import pandas as pd
+import pytest
+
+from simcse_pl.data.prepare import nli
+from simcse_pl.data.prepare.conversion import NO_WORDS
+from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
+from simcse_pl.data.readers.row_reader import iterate_labeled_rows, read_rows
+from simcse_pl.utils.errors import UserError
+
+HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
+PAIRS = [
+    (HORSE, "A man is asleep.", "contradiction"),
+    (HORSE, "A man rides.", "entailment"),
+    (HORSE, "He is late.", "neutral"),
+    (BOAT, "They are on the water.", "entailment"),
+    (BOAT, "They are sisters.", "neutral"),
+    (HORSE, "Nobody is outside.", "contradiction"),
+    (HORSE, "An animal carries a man.", "entailment"),
+    (BOAT, "The boat is empty.", "-"),
+]
+
+
+def snli(path, pairs):
+    """As SNLI has it; MultiNLI has a genre and no captionID, which nothing here depends on."""
+    rows = [
+        {
+            "annotator_labels": [label],
+            "captionID": "1.jpg#0",
+            "gold_label": label,
+            "pairID": f"1.jpg#0r{i}",
+            "sentence1": premise,
+            "sentence1_binary_parse": f"( {premise} )",
+            "sentence2": hypothesis,
+            "sentence2_parse": f"(ROOT {hypothesis})",
+        }
+        for i, (premise, hypothesis, label) in enumerate(pairs)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def anli(path, pairs):
+    rows = [
+        {
+            "uid": f"u{i}",
+            "context": premise,
+            "hypothesis": hypothesis,
+            "label": label[0],
+            "model_label": "e",
+            "emturk": False,
+            "genre": "wikipedia",
+            "reason": "so",
+            "tag": "r1",
+        }
+        for i, (premise, hypothesis, label) in enumerate(pairs)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def converted(tmp_path, kind, files, **options):
+    account, written = convert(kind, files, tmp_path / "out.csv", **options)
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == KINDS[kind].columns
+    assert len(rows) == written
+    return account, [tuple(row) for row in rows]
+
+
+def adds_up(account):
+    frame = account.table("").frame.set_index("")
+    return (frame.iloc[1:].sum() == frame.iloc[0]).all()
+
+
+@pytest.mark.parametrize("write", [snli, anli])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("entailment", [PAIRS[1][:2], PAIRS[3][:2], PAIRS[6][:2]]),
+        ("neutral", [PAIRS[2][:2], PAIRS[4][:2]]),
+        ("contradiction", [PAIRS[0][:2], PAIRS[5][:2]]),
+        ("all", [pair[:2] for pair in PAIRS[:7]]),
+        ("labelled", PAIRS[:7]),
+    ],
+)
+def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, write, kind, expected):
+    account, rows = converted(tmp_path, kind, [write(tmp_path / "train.jsonl", PAIRS)])
+    assert rows == expected
+    assert adds_up(account)
+
+
+@pytest.mark.parametrize("write", [snli, anli])
+def test_triplets_have_a_contradiction_of_their_premise(tmp_path, write):
+    account, rows = converted(tmp_path, "triplets", [write(tmp_path / "train.jsonl", PAIRS)])
+    assert [row[:2] for row in rows] == [PAIRS[1][:2], PAIRS[6][:2]]
+    assert {row[2] for row in rows} <= {"A man is asleep.", "Nobody is outside."}
+    counts = {fate: counts.total() for fate, counts in account.fates.items() if counts}
+    assert counts == {
+        nli.NO_LABEL: 1,
+        nli.OTHER_LABEL: 2,
+        nli.CANDIDATE: 2,
+        nli.WITHOUT_NEGATIVE: 1,
+        nli.USED: 2,
+    }
+
+
+def test_two_hard_negatives_are_a_contradiction_and_a_neutral(tmp_path):
+    source = snli(tmp_path / "train.jsonl", [*PAIRS, (BOAT, "They sleep.", "contradiction"), (HORSE, "Hi.", "neutral")])
+    _, rows = converted(tmp_path, "two_hard_negatives", [source])
+    assert [row[1] for row in rows] == ["A man rides.", "They are on the water.", "An animal carries a man."]
+    assert rows[1] == (BOAT, "They are on the water.", "They sleep.", "They are sisters.")
+    assert {row[3] for row in rows} <= {"He is late.", "Hi.", "They are sisters."}
+
+
+def test_a_premise_is_its_text_in_whatever_file_and_spacing(tmp_path):
+    files = [
+        snli(tmp_path / "snli.jsonl", [(HORSE, "A man rides.", "entailment")]),
+        anli(tmp_path / "anli.jsonl", [(f" {HORSE.replace(' ', '  ')}\n", "A man is asleep. ", "contradiction")]),
+    ]
+    _, rows = converted(tmp_path, "triplets", files)
+    assert rows == [(HORSE, "A man rides.", "A man is asleep.")]
+
+
+def test_the_first_of_equal_pairs_stands_and_the_others_are_counted(tmp_path):
+    again = [(HORSE, "A man  rides.", "entailment"), (HORSE, "A man rides.", "contradiction")]
+    account, rows = converted(tmp_path, "labelled", [snli(tmp_path / "train.jsonl", PAIRS + again)])
+    assert rows == PAIRS[:7]
+    assert account.fates[nli.REPEATED].total() == account.fates[nli.RELABELLED].total() == 1
+    assert adds_up(account)
+
+
+@pytest.mark.parametrize("nothing", ["", "  ", ".", "n/a"])
+def test_pairs_without_words_are_dropped_and_counted(tmp_path, nothing):
+    odd = [(HORSE, nothing, "contradiction"), (nothing, "A man rides.", "entailment")]
+    account, rows = converted(tmp_path, "all", [snli(tmp_path / "train.jsonl", odd + PAIRS)])
+    assert rows == [pair[:2] for pair in PAIRS[:7]]
+    assert account.fates[NO_WORDS].total() == 2
+
+
+def test_the_seed_decides_what_is_drawn(tmp_path):
+    pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
+    source = snli(tmp_path / "train.jsonl", pairs)
+    drawn = {seed: converted(tmp_path, "triplets", [source], seed=seed)[1] for seed in (1, 2)}
+    assert drawn[1] == converted(tmp_path, "triplets", [source], seed=1)[1]
+    assert drawn[1] != drawn[2]
+    share = sum(row[2].endswith("0.") for row in drawn[1]) / len(drawn[1])
+    assert 0.15 < share < 0.55
+
+
+def test_what_is_drawn_for_a_pair_is_the_same_beside_other_premises_and_another_hard_negative(tmp_path):
+    pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
+    all_of_them = converted(tmp_path, "triplets", [snli(tmp_path / "train.jsonl", pairs)])[1]
+    some = converted(tmp_path, "triplets", [snli(tmp_path / "some.jsonl", pairs[90:])])[1]
+    assert some == all_of_them[-len(some) :]
+    two = converted(tmp_path, "two_hard_negatives", [tmp_path / "train.jsonl"])[1]
+    assert [row[:3] for row in two] == all_of_them
+
+
+def reference(files):
+    """The pairs that count, by pandas."""
+    frame = pd.concat([pd.read_json(file, lines=True) for file in files], ignore_index=True)
+    frame = frame[frame.gold_label != "-"]
+    for column in ("sentence1", "sentence2"):
+        frame[column] = frame[column].str.split().str.join(" ")
+        frame = frame[frame[column].str.contains(r"[^\W_]") & (frame[column].str.lower() != "n/a")]
+    return frame.drop_duplicates(["sentence1", "sentence2"])
+
+
+def check_triplets(rows, kept):
+    """Every row is an entailment with a contradiction of its own premise, and every entailment with one is there."""
+    grouped = {label: kept[kept.gold_label == label].groupby("sentence1").sentence2.agg(set) for label in LABELS}
+    entailments, contradictions = grouped["entailment"].to_dict(), grouped["contradiction"].to_dict()
+    for anchor, positive, negative in rows:
+        assert positive in entailments[anchor]
+        assert negative in contradictions[anchor]
+        assert positive != negative
+    expected = kept[(kept.gold_label == "entailment") & kept.sentence1.isin(contradictions)]
+    assert [row[:2] for row in rows] == list(zip(expected.sentence1, expected.sentence2, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_premise_is_paired_with_anothers_hypothesis(tmp_path, seed):
+    chance = random.Random(seed)
+    labels, texts = (*LABELS, "-"), ["A.", "B b.", " B  b.", "C?", "n/a", "", "—", "D\u2028d"]
+    drawn = [(chance.choice(texts), chance.choice(texts), chance.choice(labels)) for _ in range(200)]
+    files = [snli(tmp_path / "1.jsonl", drawn[:120]), snli(tmp_path / "2.jsonl", drawn[120:])]
+    account, rows = converted(tmp_path, "triplets", files, seed=seed)
+    check_triplets(rows, reference(files))
+    assert adds_up(account)
+    assert account.read.total() == 200
+
+
+@pytest.mark.slow
+def test_real_snli(tmp_path, senteval_dir):
+    source = senteval_dir.parent / "nli" / "snli_1.0_dev.jsonl"
+    if not source.is_file():
+        pytest.skip(f"no {source}")
+    account, rows = converted(tmp_path, "triplets", [source])
+    raw, kept = pd.read_json(source, lines=True), reference([source])
+    check_triplets(rows, kept)
+    assert adds_up(account)
+    assert account.read.total() == len(raw)
+    assert account.fates[nli.NO_LABEL].total() == (raw.gold_label == "-").sum()
+    assert account.fates[nli.OTHER_LABEL].total() == (kept.gold_label == "neutral").sum()
+    assert account.fates[nli.CANDIDATE].total() == (kept.gold_label == "contradiction").sum()
+    entailments = (kept.gold_label == "entailment").sum()
+    assert account.fates[nli.USED].total() + account.fates[nli.WITHOUT_NEGATIVE].total() == entailments
+
+
+def test_what_is_written_trains(tmp_path):
+    source = snli(tmp_path / "train.jsonl", [*PAIRS, (HORSE, 'He said, "Go\u0085 on!"', "entailment")])
+    _, rows = converted(tmp_path, "triplets", [source])
+    assert read_rows(tmp_path / "out.csv") == rows
+    assert rows[-1][1] == 'He said, "Go on!"'
+    _, rows = converted(tmp_path, "labelled", [source])
+    assert list(iterate_labeled_rows(tmp_path / "out.csv", "label")) == [(row[:2], row[2]) for row in rows]
+
+
+def test_gzipped_files_are_read(tmp_path):
+    source = snli(tmp_path / "train.jsonl", PAIRS)
+    packed = tmp_path / "train.jsonl.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    assert converted(tmp_path, "all", [packed])[1] == converted(tmp_path, "all", [source])[1]
+
+
+GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailment"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"sentence1": "A m', "line 2: not JSON"),
+        (b'["a", "b"]', "line 2: not a JSON object"),
+        (b'{"sentence1": "\xff"}', "line 2: not UTF-8"),
+        (json.dumps(GOOD | {"sentence2": None}).encode(), "line 2: sentence2 holds no text but None"),
+        (json.dumps({"gold_label": "-"}).encode(), "line 2: sentence1 holds no text but None"),
+        (json.dumps(GOOD | {"gold_label": "maybe"}).encode(), "line 2: gold_label is 'maybe'; it should be one of"),
+        (
+            json.dumps(GOOD | {"sentence1": "\ud83d"}).encode(),
+            r"line 2: sentence1 holds half a character \('\\ud83d'\)",
+        ),
+    ],
+)
+def test_damaged_rows_are_told_or_dropped(tmp_path, line, message):
+    source = tmp_path / "train.jsonl"
+    source.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
+    with pytest.raises(UserError, match=message) as error:
+        convert("entailment", [source], tmp_path / "out.csv")
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
+    account, rows = converted(tmp_path, "entailment", [source], on_bad_row="drop")
+    assert len(rows) == 1
+    assert account.fates["damaged rows"].total() == 1
+    assert adds_up(account)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.jsonl", "", "is no jsonl file of SNLI, MultiNLI or ANLI"),
+        ("train.jsonl", '{"premise": "a", "hypothesis": "b", "label": 0}\n', "is no jsonl file of SNLI"),
+        ("snli_1.0_train.txt", "gold_label\tsentence1\n", "is no jsonl file of SNLI"),
+        ("snli_1.0.zip", "PK", "its name should end in"),
+        ("train.jsonl.gz", "not gzip", "cannot be read"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message) as error:
+        convert("triplets", [tmp_path / name], tmp_path / "out.csv")
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_files_that_give_no_row_are_told_why(tmp_path):
+    source = snli(tmp_path / "train.jsonl", PAIRS[3:5])
+    with pytest.raises(UserError, match=r"2 rows read: 1 of a label .*, 1 no hard negative for the premise"):
+        convert("triplets", [source], tmp_path / "out.csv")
+
+
+def test_the_command(tmp_path, run_command):
+    source = snli(tmp_path / "train.jsonl", PAIRS)
+    other = anli(tmp_path / "anli.jsonl", [(BOAT, "They sleep.", "contradiction")])
+    out = tmp_path / "out.csv"
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, out, "--seed", "1")
+    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "8", "1", "9"]
+    assert done.stdout.endswith(f"\n3 rows in {out}\n")
+    assert done.stderr == ""
+    assert len(read_rows(out)) == 3
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, status=2)
+    assert done.stderr == f"error: {other}: the file to write comes last, and its name should end in .csv\n"
+    assert len(read_rows(out)) == 3

@@ -1,0 +1,124 @@
+"""The Wikipedia extraction on a hand-made dump, and the sample that gensim carries."""
+
+import bz2
+import os
+import signal
+
+import pytest
+
+from simcse_pl.data.prepare import wikipedia
+from simcse_pl.data.prepare.wikipedia import extract, sentences_of
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.utils.errors import FailureError, UserError
+
+ARTICLE = """{{Infobox|a=b}}
+'''Moss''' is a [[plant|small plant]] (, ) that grows in ''damp'' places.<ref>Book.</ref>
+It has no flowers, e.g. no petals. Short.
+==History==
+* A list item that is long enough to be a sentence.
+{| class="wikitable"
+| rows || 12
+|}
+Does Dr. Green study it in the U.S. every summer? She said: "It is a joy to study moss." A line without an end
+[[Category:Plants]]"""
+
+FRENCH = "La mousse est une petite plante qui pousse dans les lieux humides. Elle n'a pas de fleurs, dit-on !"
+
+
+def dump(*pages):
+    body = "".join(
+        f"<page><title>T{i}</title><ns>{ns}</ns><id>{i}</id><revision><text>{text}</text></revision></page>"
+        for i, (ns, text) in enumerate(pages)
+    )
+    head = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"><siteinfo><dbname>x</dbname></siteinfo>'
+    return f"{head}{body}</mediawiki>".encode()
+
+
+def escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def test_prose_stays_and_markup_goes():
+    assert sentences_of(ARTICLE, "en") == [
+        "Moss is a small plant that grows in damp places.",
+        "It has no flowers, e.g. no petals.",
+        "Does Dr. Green study it in the U.S. every summer?",
+        'She said: "It is a joy to study moss."',
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "==Only a heading==", "* item", "x" * 600 + ".", ", which was cut off at its start."]
+)
+def test_articles_without_prose_have_no_sentences(text):
+    assert sentences_of(text, "en") == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("name", ["frwiki-latest.xml", "frwiki-latest.xml.bz2"])
+def test_documents_stay_apart_and_in_order(tmp_path, name, processes):
+    pages = dump(("0", FRENCH), ("1", FRENCH), ("0", "#REDIRECTION [[Mousse]]"), ("0", escaped(ARTICLE)), ("0", ""))
+    (tmp_path / name).write_bytes(bz2.compress(pages) if name.endswith("bz2") else pages)
+    out = tmp_path / "new folder" / "out.txt"
+    assert extract(tmp_path / name, out, processes=processes) == (2, 6)
+    documents = out.read_text(encoding="utf-8").split("\n\n")
+    assert documents[0].splitlines() == FRENCH.replace(". Elle", ".\nElle").splitlines()
+    assert documents[1].count("\n") == 4
+    assert len(read_rows(out)) == 6
+    assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("enwiki.xml.bz2", bz2.compress(dump(("0", FRENCH)))[:-9], "is cut short"),
+        ("enwiki.xml", dump(("0", FRENCH))[:-40], "is cut short"),
+        ("enwiki.xml.bz2", b"not bzip2", "is cut short, or no Wikipedia dump"),
+        ("enwiki.xml", b"", "is cut short, or no Wikipedia dump"),
+        ("enwiki.xml", b"<html><p>hello</p></html>", "enwiki.xml"),
+        ("enwiki.xml", dump(("0", FRENCH)).replace(b"ns>", b"n>"), "is cut short, or no Wikipedia dump"),
+        ("enwiki.xml", dump(("0", "")), "no sentences in it"),
+        ("pages.xml", dump(("0", FRENCH)), "its name does not begin with a language"),
+    ],
+)
+def test_what_is_no_dump_leaves_nothing_behind(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        extract(tmp_path / name, tmp_path / "out.txt")
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_dump_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match="no file"):
+        extract(tmp_path / "enwiki.xml", tmp_path / "out.txt")
+    with pytest.raises(UserError, match="is a folder: give a file"):
+        extract(tmp_path, tmp_path / "out.txt")
+
+
+def test_the_sample_is_extracted_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rows = read_rows(wikipedia.gensim_sample())
+    assert 17_000 < len(rows) < 19_000
+    monkeypatch.setattr(wikipedia, "extract", lambda *a: pytest.fail("extracted again"))
+    assert len(read_rows(wikipedia.gensim_sample())) == len(rows)
+
+
+def test_the_command(tmp_path, run_command):
+    (tmp_path / "frwiki.xml").write_bytes(dump(("0", FRENCH)))
+    done = run_command("-m", "simcse_pl", "prepare", "wikipedia", tmp_path / "frwiki.xml", tmp_path / "out.txt")
+    assert done.stdout == f"2 sentences of 1 articles in {tmp_path}/out.txt\n"
+    done = run_command("-m", "simcse_pl", "prepare", "wikipedia", tmp_path / "no.xml", tmp_path / "out.txt", status=2)
+    assert done.stderr == f"error: no file {tmp_path}/no.xml\n"
+
+
+def be_killed(markup, language):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_ends_the_extraction_and_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "enwiki.xml").write_bytes(dump((0, escaped(ARTICLE))))
+    monkeypatch.setattr(wikipedia, "sentences_of", be_killed)
+    with pytest.raises(FailureError, match="a process that extracts was ended from outside"):
+        extract(tmp_path / "enwiki.xml", tmp_path / "out.txt", processes=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["enwiki.xml"]

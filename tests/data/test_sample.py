@@ -1,0 +1,44 @@
+"""The sample: no sentence twice, and pairs that are its premises with their own hypotheses."""
+
+import os
+
+import pandas
+import pytest
+
+from simcse_pl.data import sample
+
+ROWS = pandas.read_csv(sample.path("nli.csv"))
+COLUMN = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_no_sentence_stands_twice():
+    assert list(ROWS.columns) == ["sent0", "sent1", "hard_neg", "neutral"] and len(ROWS) == 800
+    sentences = [sentence.strip().lower() for sentence in ROWS.to_numpy().ravel()]
+    assert all(sentences) and len(set(sentences)) == len(sentences)
+
+
+@pytest.mark.parametrize("labels", [["entailment"], ["neutral"], ["contradiction"], ["neutral", "entailment"]])
+def test_pairs_are_premises_with_their_own_hypotheses(labels):
+    pairs = pandas.read_csv(sample.nli_pairs(labels))
+    expected = {(row["sent0"], row[COLUMN[label]]) for _, row in ROWS.iterrows() for label in labels}
+    assert list(pairs.columns) == ["premise", "hypothesis"]
+    assert set(pairs.itertuples(index=False, name=None)) == expected and len(pairs) == len(expected)
+
+
+def test_labelled_pairs_of_all_labels():
+    pairs = pandas.read_csv(sample.nli_pairs(labelled=True))
+    assert pairs["label"].value_counts().to_dict() == dict.fromkeys(COLUMN, 800)
+    for label, own in pairs.groupby("label"):
+        assert own["premise"].tolist() == ROWS["sent0"].tolist()
+        assert own["hypothesis"].tolist() == ROWS[COLUMN[label]].tolist()
+
+
+def test_a_file_is_written_once():
+    first = os.stat(sample.nli_pairs()).st_mtime_ns
+    assert os.stat(sample.nli_pairs()).st_mtime_ns == first
+    assert sample.nli_pairs() != sample.nli_pairs(labelled=True) != sample.nli_pairs(["neutral"])

@@ -1,0 +1,87 @@
+"""Contrastive batches: whose rows are whose, and where an interrupted epoch goes on."""
+
+import subprocess
+import sys
+
+import pytest
+from torch.utils.data import DistributedSampler
+
+from simcse_pl.data.sampler import ContrastiveBatches
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT
+
+ROWS = [(f"sentence {i}",) for i in range(10)]
+
+
+def test_the_order_is_that_of_pytorchs_own_sampler():
+    batches = ContrastiveBatches(10, 4, seed=7)
+    theirs = DistributedSampler(ROWS, 1, 0, shuffle=True, seed=7)
+    assert len(batches) == 3
+    for epoch in (0, 1, 5):
+        batches.set_epoch(epoch)
+        theirs.set_epoch(epoch)
+        drawn = list(batches)
+        assert [len(batch) for batch in drawn] == [4, 4, 2]
+        assert [key for batch in drawn for key in batch] == [(epoch, row) for row in theirs]
+
+
+@pytest.mark.parametrize("rows", [9, 10, 11, 23])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_share_the_batches_of_one_device(rows, ranks):
+    """Contiguous, as even as can be, and a last batch that is too small for a row each joins the one before."""
+    whole = list(ContrastiveBatches(rows, 5, seed=3))
+    if len(whole) > 1 and len(whole[-1]) < ranks:
+        last = whole.pop()
+        whole[-1] = whole[-1] + last
+    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, seed=3)) for rank in range(ranks)]
+    assert {len(share) for share in shares} == {len(whole)}
+    for batch, *parts in zip(whole, *shares, strict=True):
+        assert [key for part in parts for key in part] == batch
+        sizes = [len(part) for part in parts]
+        assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "message"),
+    [(10, 3, "data.batch_size is 3"), (3, 8, "the number of rows to train on is 3")],
+)
+def test_what_ranks_cannot_share_is_told(rows, batch_size, message):
+    with pytest.raises(UserError, match=f"{message}, which 4 devices cannot share: each needs a row"):
+        ContrastiveBatches(rows, batch_size, ranks=4)
+
+
+def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
+    batches = ContrastiveBatches(10, 4)
+    drawn = iter(batches)
+    next(drawn)
+    batches.set_epoch(1)
+    assert {epoch for batch in drawn for epoch, _ in batch} == {0}
+
+
+def test_only_the_epoch_that_was_interrupted_begins_later():
+    batches = ContrastiveBatches(10, 4)
+    whole = {}
+    for epoch in range(3):
+        batches.set_epoch(epoch)
+        whole[epoch] = list(batches)
+    batches.resume(epoch=1, batch=2)
+    for epoch in range(3):
+        batches.set_epoch(epoch)
+        assert list(batches) == (whole[1][2:] if epoch == 1 else whole[epoch])
+    assert len(batches) == 3
+
+
+def test_a_process_ends_though_an_error_keeps_its_workers():
+    code = """
+import sys
+from simcse_pl.data.sampler import EpochLoader
+class Rows:
+    def __getitem__(self, keys):
+        return keys
+loader = EpochLoader(Rows(), [[0], [1], [2]], list, num_workers=2)
+batches = iter(loader)
+print(next(batches))
+sys.exit(143)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "[0]\n", "")

@@ -1,0 +1,105 @@
+"""The synonym view, with a small lexicon in WordNet's format and, where it is installed, with WordNet."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from simcse_pl.data.views.synonym import Synonym, read_thesaurus
+from simcse_pl.data.views.view import Original
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+LICENCE = "  1 A small lexicon, in the format of wndb(5WN).  \n"
+LEXICON = {
+    "data.noun": "00000050 05 n 03 dog 0 hound 0 house_dog 0 001 @ 00000099 n 0000 | a pet\n"
+    "00000099 05 n 01 animal 0 000 | no synonym\n"
+    "00000120 05 n 02 inch 0 in 0 000 | a length\n"
+    "00000160 15 n 02 Lagos 0 Eko 0 000 | a city\n",
+    "data.verb": "00000050 38 v 02 run 0 dog 1 000 01 + 01 00 | follow\n",
+    "data.adj": "00000050 00 s 02 galore(ip) 0 abundant 0 000 | in numbers\n",
+    "data.adv": "00000050 02 r 01 fast 0 000 | quickly\n",
+}
+THESAURUS = {
+    "dog": ["hound", "house dog", "run"],
+    "hound": ["dog", "house dog"],
+    "run": ["dog"],
+    "inch": ["in"],
+    "lagos": ["Eko"],
+    "eko": ["Lagos"],
+    "galore": ["abundant"],
+    "abundant": ["galore"],
+}
+
+
+@pytest.fixture
+def lexicon(tmp_path: Path) -> Path:
+    for name, text in LEXICON.items():
+        (tmp_path / name).write_text(LICENCE + text)
+    return tmp_path
+
+
+def positives(view: Synonym, sentence: str, count: int = 200) -> list[str]:
+    return view([Original(sentence, (), random.Random(i)) for i in range(count)])
+
+
+def test_a_thesaurus_has_the_words_of_all_synsets(lexicon):
+    assert read_thesaurus(lexicon) == THESAURUS
+
+
+def test_one_word_is_replaced_by_any_of_its_synonyms(lexicon):
+    view = Synonym(lexicon)
+    assert set(positives(view, "(Dog, and animal in Lagos!")) == {
+        "(Hound, and animal in Lagos!",
+        "(House dog, and animal in Lagos!",
+        "(Run, and animal in Lagos!",
+        "(Dog, and animal in Eko!",
+    }
+
+
+@pytest.mark.parametrize("sentence", ["Dogs fast in animal cages.", "-", "animal"])
+def test_a_sentence_without_synonyms_stays_as_it_is(sentence, lexicon):
+    assert set(positives(Synonym(lexicon), sentence)) == {sentence}
+
+
+def test_seed_epoch_and_row_say_it_all(lexicon):
+    view, sentence = Synonym(lexicon), "A dog will run and run to a hound in Lagos."
+    drawn = positives(view, sentence)
+    assert positives(view, sentence) == drawn
+    assert [view([Original(sentence, (), random.Random(i))])[0] for i in range(200)] == drawn
+    assert len(set(drawn)) == 8
+
+
+@pytest.mark.parametrize("name", LEXICON)
+def test_a_missing_file_is_told_with_where_to_get_it(name, lexicon):
+    (lexicon / name).unlink()
+    with pytest.raises(UserError, match=f"^views.wordnet={lexicon}: no {name} there; `apt install wordnet-base`"):
+        Synonym(lexicon)
+
+
+@pytest.mark.parametrize("line", ["", "no synset", "00000050 05 n zz dog 0", "00000050 05 n 03 dog 0 hound 0"])
+def test_a_damaged_file_is_told_with_its_line(line, lexicon):
+    (lexicon / "data.verb").write_text(LICENCE + LEXICON["data.verb"] + line + "\n")
+    with pytest.raises(UserError, match=r"data.verb, line 3: no synset of WordNet; fetch the file anew$"):
+        Synonym(lexicon)
+
+
+def test_wordnet_itself():
+    folder = Path(os.environ.get("WNSEARCHDIR", "/usr/share/wordnet"))
+    if not folder.is_dir():
+        pytest.skip(f"no WordNet in {folder}: apt install wordnet-base, or set WNSEARCHDIR")
+    view = Synonym(folder)
+    thesaurus = view.thesaurus
+    assert len(thesaurus) > 50_000
+    assert {"domestic dog", "Canis familiaris", "chase"} <= set(thesaurus["dog"])
+    assert {"fast", "speedy"} <= set(thesaurus["quick"])
+    assert not {"in", "as", "dogs"} & thesaurus.keys()
+    assert not [word for word, found in thesaurus.items() if word in (other.lower() for other in found)]
+    drawn = [(sentence, positive) for sentence in SENTENCES for positive in positives(view, sentence, 20)]
+    replaced = [(sentence.split(), positive.split()) for sentence, positive in drawn if positive != sentence]
+    assert len(replaced) >= 0.7 * len(drawn)
+    for words, others in replaced:
+        same_before = next(i for i, pair in enumerate(zip(words, others, strict=False)) if pair[0] != pair[1])
+        rest = words[same_before + 1 :]
+        assert others[len(others) - len(rest) :] == rest
