@@ -15,11 +15,11 @@ from omegaconf import DictConfig, OmegaConf
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
 from simcse_pl import CONF
+from simcse_pl.config.entry_point import failures_apart, run
+from simcse_pl.config.schema import EvaluateOptions
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.front_door import failures_apart, run
-from simcse_pl.front_door.options import EvaluateOptions
 from simcse_pl.models.load import Encoder
 from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess

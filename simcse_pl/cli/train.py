@@ -14,10 +14,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl import CONF
+from simcse_pl.config.entry_point import failures_apart, run
+from simcse_pl.config.schema import TrainOptions
 from simcse_pl.dashboard import Dashboard
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.front_door import failures_apart, run
-from simcse_pl.front_door.options import TrainOptions
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks

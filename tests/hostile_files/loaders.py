@@ -15,8 +15,8 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
+from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.front_door.loader import CheckedLoader
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
 from simcse_pl.models.load import load_encoder

@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.front_door.options import TrainOptions
-from simcse_pl.front_door.types import check_types
+from simcse_pl.config.schema import TrainOptions
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.module import SimCSEModule
 from simcse_pl.report.paper import ablation, ablation_names
 from simcse_pl.sweeps.resolvers import row_names

@@ -7,7 +7,7 @@ from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
 from simcse_pl import CONF
-from simcse_pl.front_door.loader import CheckedLoader
+from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.utils.errors import UserError
 
 

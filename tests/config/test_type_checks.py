@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
+from simcse_pl.config.type_checks import check_types, wrong_values
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.front_door.types import check_types, wrong_values
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.precision import make_trainer

@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.front_door.names import check_added, explained
+from simcse_pl.config.suggestions import check_added, explained
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError
 

@@ -21,9 +21,9 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl import CONF
-from simcse_pl.front_door.loader import CheckedLoader
-from simcse_pl.front_door.names import cannot_build, not_a_flag, place_of
-from simcse_pl.front_door.types import check_types, named_in_full
+from simcse_pl.config.loader import CheckedLoader
+from simcse_pl.config.suggestions import cannot_build, not_a_flag, place_of
+from simcse_pl.config.type_checks import check_types, named_in_full
 from simcse_pl.results.run_files import RESOLVED_CONFIG
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.command_line import Parser
