@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 from transformers import PreTrainedConfig
 
-from simcse_pl.report.style import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.tables import Table
 

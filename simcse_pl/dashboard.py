@@ -21,8 +21,8 @@ from pytorch_lightning.utilities import rank_zero_only
 from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.evaluation.suite import SuiteResults
 from simcse_pl.loggers import steps_done
-from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.style import figure_files
+from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
+from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
 from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.distributed import is_first_process

@@ -15,7 +15,7 @@ from simcse_pl.callbacks import BestCheckpoint
 from simcse_pl.dashboard import log_evaluation, wandb_logger
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
-from simcse_pl.report.report import encoder_tables
+from simcse_pl.reports.evaluation_report import encoder_tables
 from simcse_pl.results.evaluation_results import as_result
 from simcse_pl.wandb_runs import closing_run, where_to_look
 from tests.offline_wandb import offline_runs

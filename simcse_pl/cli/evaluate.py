@@ -23,8 +23,8 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.load import Encoder
 from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.report.paper import named_row
-from simcse_pl.report.report import encoder_tables, save
+from simcse_pl.reports.evaluation_report import encoder_tables, save
+from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import write_results
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError

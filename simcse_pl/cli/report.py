@@ -6,11 +6,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simcse_pl.report.report import check_labels, encoder_figures, encoder_tables, save
-from simcse_pl.report.sweep_figure import sweep_figure
-from simcse_pl.report.sweep_groups import grouped
-from simcse_pl.report.sweep_runs import is_sweep, read_sweeps
-from simcse_pl.report.sweep_tables import sweep_tables
+from simcse_pl.reports.evaluation_report import check_labels, encoder_figures, encoder_tables, save
+from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_sweeps
+from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
 from simcse_pl.results.trajectory import RunPath
 from simcse_pl.utils.errors import UserError
@@ -86,7 +86,8 @@ def write_page(folders: list[str], labels: list[str] | None, output: str, senten
         UserError: something cannot be read, or labels do not fit.
         WriteError: the page cannot be written.
     """
-    from simcse_pl.report.html import neighbours, page, runs  # imports torch and transformers
+    from simcse_pl.report.html import neighbours  # imports torch and transformers
+    from simcse_pl.reports.html import page, runs  # imports torch and transformers
 
     check_labels(labels, folders)
     named = labels or [runs.default_label(folder) for folder in folders]

@@ -21,7 +21,7 @@ from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
-from simcse_pl.report.run_table import run_places, run_table
+from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint

@@ -12,10 +12,10 @@ from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.report.report import encoder_figures, encoder_tables
-from simcse_pl.report.run_table import run_table
-from simcse_pl.report.style import figure_files
-from simcse_pl.report.sweep_runs import TrainingRun
+from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
+from simcse_pl.reports.figures.style import figure_files
+from simcse_pl.reports.sweeps.sweep_results import TrainingRun
+from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read, validated
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.results.trajectory import RunPath

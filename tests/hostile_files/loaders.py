@@ -22,7 +22,7 @@ from simcse_pl.models.lightning_checkpoint import ENTRY, describe
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.report.html.neighbours import encoder_before_training
-from simcse_pl.report.sweep_runs import read_job, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
 from simcse_pl.resume import find_checkpoint
 from simcse_pl.sentence_index import SentenceIndex
 from simcse_pl.sweeps.optuna_search import Search

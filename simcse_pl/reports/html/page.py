@@ -1,0 +1,102 @@
+"""The page: runs, their curves and scores, sweeps and neighbours, with all that it takes to draw them in one file."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.colors import to_hex
+
+from simcse_pl.report.html.neighbours import Neighbourhood
+from simcse_pl.reports.figures.style import COLOURS
+from simcse_pl.reports.html.curves import metric_groups
+from simcse_pl.reports.html.parallel import parallel_coordinates
+from simcse_pl.reports.html.runs import Run, options_in_common, runs_table
+from simcse_pl.reports.sweeps.seed_groups import Groups, grouped
+from simcse_pl.reports.sweeps.sweep_results import Sweep, differing
+from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import written_whole
+
+# From the darkest on; the brightest end of it is hard to see on white.
+_SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"]([k / 10 for k in range(10)]))
+
+
+def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourhood) -> str:
+    """The HTML.
+
+    Whatever users have named is escaped; a policy in the page forbids scripts but its own, and any network.
+
+    Args:
+        runs: those of all sweeps among them.
+        sweeps: in the order that the runs count them.
+        neighbourhood: of some sentences.
+
+    Raises:
+        UserError: Plotly is not installed.
+    """
+    groups = [grouped(sweep) for sweep in sweeps]
+    environment = Environment(
+        loader=PackageLoader("simcse_pl.reports.html", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    data = _data(runs, groups)
+    return environment.get_template("page.html").render(
+        title=", ".join([own.title for own in groups] + [run.label for run in runs if run.sweep is None]),
+        runs=runs,
+        runs_table=runs_table(runs),
+        common=options_in_common(runs),
+        sweeps=[(own, sweep_tables(own), drawn) for own, drawn in zip(groups, data["parallel"], strict=True)],
+        metric_groups=metric_groups(run.curves for run in runs),
+        neighbourhood=neighbourhood,
+        data=data,
+        nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same page for the same runs
+        plotly=Markup(_plotly()),
+    )
+
+
+def write_page(path: Path, content: str) -> None:
+    """Write the page, whole beside its place before it is moved there.
+
+    Raises:
+        WriteError: the system does not let it be written.
+    """
+    with written_whole(path.parent) as new:
+        (new / path.name).write_text(content, encoding="utf-8")
+
+
+def _data(runs: Sequence[Run], groups: Sequence[Groups]) -> dict[str, Any]:
+    """What the scripts of the page draw."""
+    varied = differing([run.job for run in runs])
+    drawn = [parallel_coordinates(own) for own in groups]
+    return {
+        "runs": [
+            {
+                "label": run.label,
+                "sweep": run.sweep,
+                "dev": run.dev,
+                "options": {name: run.job.value(name) for name in varied},
+                "curves": {name: asdict(curves) for name, curves in run.curves.items()},
+            }
+            for run in runs
+        ],
+        "parallel": [own and asdict(own) for own in drawn],
+        "options": varied,
+        "colours": COLOURS,
+        "shades": _SHADES,
+    }
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise UserError("a page takes Plotly: pip install plotly") from None
+    return str(get_plotlyjs())

@@ -1,0 +1,83 @@
+"""Tables of how encoders' embeddings lie in their space: geometry, and what is nearest to what."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
+from simcse_pl.results.evaluation_results import Geometry, Result
+from simcse_pl.utils.tables import Table
+
+# Each measure's name in a results file, in the table, and the decimals that are shown.
+_Measures = Sequence[tuple[str, str, int]]
+_GEOMETRY: _Measures = (
+    ("alignment", "alignment", 3),
+    ("uniformity", "uniformity", 3),
+    ("mean_cosine", "mean cosine", 3),
+    ("effective_rank", "effective rank", 1),
+    ("isoscore", "IsoScore", 3),
+)
+_SPECTRUM: _Measures = (
+    ("gram_sum", "Sum(WW^T)", 0),
+    ("largest_eigenvalue", "largest eigenvalue", 1),
+    ("trace", "trace", 0),
+    ("nonnegative", "share >= 0", 3),
+)
+_NOTE = "top k: share of variance in the first k principal components; share >= 0: of the entries of WW^T"
+
+
+def geometry_table(results: Sequence[Result]) -> Table | None:
+    """Return alignment, uniformity and isotropy, an encoder a row; None where nothing was measured."""
+    return _table("geometry", "Geometry", results, _GEOMETRY, [])
+
+
+def spectrum_table(results: Sequence[Result]) -> Table | None:
+    """Return shares of variance and section 5 of the paper, an encoder a row; None where nothing was measured."""
+    ks = keys_of(result.geometry.top_variance for result in results if result.geometry is not None)
+    return _table("spectrum", "Spectrum", results, _SPECTRUM, [_NOTE], ks)
+
+
+def _table(
+    name: str, title: str, results: Sequence[Result], measures: _Measures, notes: list[str], ks: Sequence[str] = ()
+) -> Table | None:
+    measured = {result.label: result.geometry for result in results if result.geometry is not None}
+    failures = {r.label: {"geometry": r.failed["geometry"]} for r in results if "geometry" in r.failed}
+    if not measured:
+        return None
+    geometries = list(measured.values())
+    columns = {f"top {k}": [geometry.top_variance.get(k) for geometry in geometries] for k in ks}
+    columns |= {column: [getattr(geometry, own) for geometry in geometries] for own, column, _ in measures}
+    decimals = dict.fromkeys(columns, 3) | {column: digits for _, column, digits in measures}
+    frame = pd.DataFrame(columns, dtype=float)
+    frame.insert(0, "encoder", list(measured))
+    where, differences = _common({label: _data(geometry) for label, geometry in measured.items()})
+    return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences, *failure_notes(failures)])
+
+
+def retrieval_table(results: Sequence[Result]) -> Table | None:
+    """Queries, and beneath each what every encoder finds nearest, as the paper's Table 8; None where there is none."""
+    searched = {result.label: result.retrieval for result in results if result.retrieval is not None}
+    found = {label: {query.query: query.neighbours for query in own.queries} for label, own in searched.items()}
+    columns: dict[str, list[str | None]] = {"": [], **{label: [] for label in found}}
+    for query in keys_of(found.values()):
+        depth = max(len(own.get(query, [])) for own in found.values())
+        columns[""] += ["query", *(f"#{place}" for place in range(1, depth + 1))]
+        for label, own in found.items():
+            sentences = [neighbour.sentence for neighbour in own.get(query, [])]
+            columns[label] += [query, *sentences, *[None] * (depth - len(sentences))]
+    if not columns[""]:
+        return None
+    corpora = {label: f"{own.corpus}: {own.sentences} sentences" for label, own in searched.items()}
+    where, notes = _common(corpora, " in ")
+    return Table("retrieval", f"The nearest sentences{where}", pd.DataFrame(columns, dtype=object), notes=notes)
+
+
+def _data(geometry: Geometry) -> str:
+    return f"{geometry.data}: {geometry.sentences} sentences, {geometry.positives} positives"
+
+
+def _common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:
+    """What is the same for all encoders goes into the title; what differs, into a note each."""
+    if len(set(texts.values())) == 1:
+        return word + next(iter(texts.values())), []
+    return "", [f"{label}{word}{text}" for label, text in texts.items()]

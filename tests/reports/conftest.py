@@ -1,0 +1,192 @@
+"""Made-up results of encoders, of training runs and of sweeps."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.results.evaluation_results import as_result
+
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
+PAIRS = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
+
+
+def _sts(task, seed, split):
+    """Every aggregation and both correlations of a task have numbers of their own."""
+    base = 0.5 + 0.01 * seed + 0.03 * STS.index(task)
+    scores = {
+        name: {"spearman": base + 0.0012345678901 * k, "pearson": base - 0.1 - 0.001 * k}
+        for k, name in enumerate(("all", "mean", "wmean"))
+    }
+    subsets = {}
+    if task in ("STS12", "STS13"):
+        subsets = {f"{task}_{part}": {"pairs": 750, "spearman": base + 0.02, "pearson": base} for part in "ab"}
+    regressor = {"spearman": base + 0.05, "pearson": base + 0.06} if task in ("STS-B", "SICK-R") else None
+    return {"task": task, "split": split, "pairs": PAIRS[task], **scores, "subsets": subsets, "regressor": regressor}
+
+
+def _transfer(task, seed):
+    f1 = 0.8 + 0.001 * seed if task == "MRPC" else None
+    protocol = "test set given" if task in ("TREC", "MRPC") else "10-fold nested cross-validation"
+    accuracy = 0.7 + 0.01 * seed + 0.02 * TRANSFER.index(task)
+    return {"task": task, "accuracy": accuracy, "f1": f1, "dev_accuracy": 0.7, "rows": 5000, "protocol": protocol}
+
+
+def _geometry(seed):
+    return {
+        "data": "STS-B test",
+        "sentences": 2758,
+        "positives": 338,
+        "alignment": 0.1 + 0.05 * seed,
+        "uniformity": -2.5 + 0.123456789012 * seed,
+        "mean_cosine": 0.2,
+        "spectrum": [1 / (1 + k * (1 + seed)) for k in range(32)],
+        "effective_rank": 20.5,
+        "top_variance": {"1": 0.1, "10": 0.5, "100": 1.0},
+        "isoscore": 0.3,
+        "gram_sum": 123456.7,
+        "largest_eigenvalue": 543.2,
+        "trace": 2758.0,
+        "nonnegative": 0.97,
+        "similarities": {
+            f"{band}-{band + 1}": [math.sin(k + band) * 0.1 + 0.15 * band for k in range(40)] for band in range(5)
+        },
+    }
+
+
+def _retrieval(label):
+    queries = ["A man rides a boat.", "A dog runs."]
+    found = {query: [{"sentence": f"{label} {query} {k}", "similarity": 0.9} for k in range(3)] for query in queries}
+    return {
+        "corpus": "captions.txt",
+        "sentences": 150000,
+        "queries": [{"query": query, "neighbours": own} for query, own in found.items()],
+    }
+
+
+@pytest.fixture
+def make_report():
+    """The content of a results.json."""
+
+    def make(label="my_encoder", seed=0, sts=STS, transfer=TRANSFER, split="test", **changes):
+        return {
+            "label": label,
+            "encoder": f"models/{label}",
+            "settings": {"pooling": "mean", "num_layers": None, "split": split, "postprocess": None},
+            "paper": None,
+            "sts": [_sts(task, seed, split) for task in sts],
+            "transfer": [_transfer(task, seed) for task in transfer],
+            "geometry": _geometry(seed),
+            "retrieval": _retrieval(label),
+            "failed": {},
+        } | changes
+
+    return make
+
+
+@pytest.fixture
+def make_result(make_report):
+    """The same, read."""
+    return lambda *args, **changes: as_result(make_report(*args, **changes), "results.json")
+
+
+@pytest.fixture
+def bert():
+    """What makes a result the paper's BERT-base."""
+    settings = {"pooling": "first_last", "num_layers": None, "split": "test", "postprocess": None}
+    return {"encoder": "bert-base-uncased", "settings": settings}
+
+
+@pytest.fixture
+def write_results(tmp_path):
+    """Write a results.json into a folder of its own."""
+
+    def write(name, report):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "results.json").write_text(json.dumps(report), encoding="utf-8")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    """Write a training run's folder as Lightning's CSVLogger and train.py do."""
+
+    def write(name="run", steps=(0, 4, 8, 12), spearman=0.7):
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = ["epoch,step,train/loss,val/alignment,val/spearman,val/uniformity"]
+        for k, step in enumerate(steps):
+            lines += [f"0,{step},,{0.3 - 0.01 * k},{spearman + 0.01 * k},{-1.5 - 0.1 * k}", f"0,{step + 1},1.25,,,"]
+        (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
+        (folder / "results.json").write_text(json.dumps({"validation": "sample", "best_step": 4, "before": {}}))
+        return folder
+
+    return write
+
+
+def _training(dev, test=None, validation="STS-B dev", **more):
+    """What train.py writes of a run besides the job."""
+
+    def scores(spearman):
+        return {"spearman": spearman, "alignment": 0.2 + spearman / 10, "uniformity": -3 * spearman, "trace": 2758.0}
+
+    stages = {"before": scores(0.6), "best": scores(dev), "test": scores(dev - 0.05 if test is None else test)}
+    return {"validation": validation, "steps": 60, "best_step": 40, **stages, **more}
+
+
+@pytest.fixture
+def job():
+    """A job of a sweep: what `write_sweep` writes of it. Without a score on dev it has failed."""
+
+    def make(dev=None, seed=0, row=None, column=None, options=None, choices=None, **more):
+        given = {"sweep.row": f"'{row}'"} if row is not None else {}
+        overrides = [f"{name}={value}" for name, value in (given | (options or {}) | {"seed": seed}).items()]
+        choices = {"model": "minilm", "data": "wiki", "sweep": None} | (choices or {})
+        place = {"row": row, "column": column}
+        told = {"overrides": overrides, "choices": choices, "seed": seed, "sweep": place}
+        return told, None if dev is None else _training(dev, **more)
+
+    return make
+
+
+@pytest.fixture
+def write_sweep(tmp_path):
+    """Write a multirun folder as Hydra and train.py do, a job for each that is given, in order; None is no folder."""
+
+    def write(name, *jobs, table=None, size=None, multirun=None):
+        folder = tmp_path / name
+        for number, job in enumerate(jobs):
+            if job is None:
+                continue
+            told, results = job
+            config = folder / str(number) / "config"
+            config.mkdir(parents=True)
+            (config / "overrides.yaml").write_text(yaml.safe_dump(told["overrides"]))
+            (config / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": told["choices"]}}}))
+            (config / "config.yaml").write_text(yaml.safe_dump({"seed": told["seed"], "run_dir": "${hydra:run.dir}"}))
+            if results is not None:
+                place = told["sweep"] | {"table": table, "size": size}
+                results = told | {"sweep": place} | results
+                (config.parent / "results.json").write_text(json.dumps(results))
+        (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun or {}))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def group():
+    """The groups of the only sweep in a folder."""
+
+    def read(folder):
+        (sweep,) = read_sweeps({"sweep": folder})
+        return grouped(sweep)
+
+    return read

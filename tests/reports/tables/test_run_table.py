@@ -1,0 +1,57 @@
+"""The table of a training run, read back from the terminal."""
+
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from simcse_pl.reports.tables.run_table import run_places, run_table
+
+
+def printed(table):
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table)
+    return console.export_text()
+
+
+@pytest.fixture
+def results():
+    scores = {"spearman": 0.7, "alignment": 0.25, "uniformity": -2.0}
+    return {
+        "validation": "STS-B",
+        "steps": 60,
+        "best_step": 48,
+        "before": scores | {"spearman": 0.63},
+        "test_before": scores | {"spearman": 0.62},
+        "best": scores | {"spearman": 0.7754},
+        "test": scores | {"uniformity": float("nan")},
+    }
+
+
+def test_run_table_shows_before_best_test_and_where(results, tmp_path):
+    text = printed(run_table(results).printed()) + printed(run_places(tmp_path, ["https://wandb.ai/run"]))
+    for expected in (
+        "STS-B",
+        "63.00",
+        "62.00",
+        "alignment ↓",
+        "uniformity ↓",
+        "77.54",
+        "70.00",
+        "step 48 of 60",
+        "0.250",
+        "-2.000",
+        f"{tmp_path}/encoder",
+        "–",  # a number that does not exist
+        "W&B          https://wandb.ai/run",
+    ):
+        assert expected in text
+
+
+def test_no_path_is_broken_where_there_is_no_terminal(tmp_path):
+    folder = tmp_path / ("long" * 20)
+    code = "from simcse_pl.reports.tables.run_table import *\nfrom simcse_pl.utils.tables import show\n"
+    code += f"show(run_places(Path({str(folder)!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"{folder}/checkpoints\n" in done.stdout

@@ -1,0 +1,219 @@
+"""The paper's figures, and the rows that results are found to be."""
+
+from statistics import fmean
+
+import pytest
+
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
+from simcse_pl.postprocessing.flow import Flow
+from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.reports.paper import ablation, ablation_names, find_row, named_row, published
+from simcse_pl.utils.errors import UserError
+
+NLI = "nli_for_simcse.csv"
+
+
+def test_every_row_is_complete_and_its_average_is_of_its_tasks():
+    for table, content in published()["encoders"].items():
+        tasks = {"sts": STS_TASKS, "transfer": TRANSFER_TASKS}[content["protocol"]]
+        parts = content["rows"]
+        for name in parts:
+            rows = [f"{name}/{row}" for row in parts[name]] if isinstance(parts[name], dict) else [name]
+            for row in rows:
+                figures = named_row(table, row).figures
+                assert [*figures] == [*tasks, "Avg"]
+                # two averages of the paper itself are off by 0.03 and 0.01
+                assert figures["Avg"] == pytest.approx(fmean(figures[task] for task in tasks), abs=0.04)
+
+
+def test_every_match_names_a_row_that_is_there():
+    for match in published()["matches"]:
+        for table, row in match["rows"].items():
+            assert named_row(table, row).name == row
+
+
+def test_all_tables_are_there():
+    ablations = published()["ablations"]
+    assert [name.split("_")[1] for name in ablations] == ["1", "2", "3", "4", "6", "7", "d1", "d2"]
+    assert ablations["table_3_dropout"][0.1] == 82.5
+    assert published()["table_a1_hyperparameters"]["unsupervised"]["BERT-base"] == [64, 3e-5]
+
+
+def test_every_ablation_is_described_and_has_a_figure_for_each_column_but_where_the_paper_has_none():
+    assert {*ablation_names()} == {*published()["ablations"], "table_a1_hyperparameters"}
+    without = []
+    for name in ablation_names():
+        table = ablation(name)
+        assert not (table.settings and table.scores != ("dev",))
+        for row, figures in table.rows.items():
+            assert all(40 < figure < 90 for figure in figures.values())
+            without += [(row, column) for column in (table.settings or table.scores) if column not in figures]
+    assert without == [
+        ("SNLI+MNLI entailment + hard negatives", "134k pairs"),
+        ("the same + ANLI (52k)", "134k pairs"),
+        ("dual encoder, entailment + hard negatives", "134k pairs"),
+    ]
+
+
+def test_an_ablations_figures_are_by_row_and_column():
+    assert ablation("table_3_dropout").rows["fixed 0.1"] == {"dev": 43.6}
+    assert ablation("table_1_augmentation").rows["crop 20%"] == {"dev": 71.4}
+    assert ablation("table_2_objective").rows["delete one word"] == {"one encoder": 75.9, "two encoders": 73.1}
+    assert ablation("table_6_pooling").rows["first-last avg."] == {"unsupervised": 81.2, "supervised": 86.1}
+    assert ablation("table_d2_mlm").rows["0.1"] == {"dev": 85.7, "transfer": 86.2}
+    assert ablation("table_d1_temperature").number == "D.1"
+    assert ablation("table_a1_hyperparameters").rows == {}
+    assert ablation("table_9") is None
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "row"),
+    [
+        ("table_3_dropout", "0.10", "0.1"),
+        ("table_3_dropout", "0", "0.0"),
+        ("table_d1_temperature", "1.0", "1"),
+        ("table_d1_temperature", "1e-3", "0.001"),
+        ("table_3_dropout", "fixed 0.1", "fixed 0.1"),
+        ("table_3_dropout", "0.3", None),
+        ("table_3_dropout", "fixed", None),
+    ],
+)
+def test_numbers_are_a_row_if_they_are_equal_and_words_if_they_are_the_same(table, name, row):
+    assert ablation(table).row(name) == row
+
+
+def test_rows_are_named_with_their_part_only_where_they_must():
+    assert named_row("table_5_sts", "BERT-base-flow").figures["Avg"] == 66.55
+    assert named_row("table_5_sts", "supervised/SimCSE-BERT-base").figures["Avg"] == 81.57
+    label = "paper, Table 5: SimCSE-BERT-base (supervised)"
+    assert named_row("table_5_sts", "supervised/SimCSE-BERT-base").label == label
+    assert named_row("table_c1_postprocessing", "BERT-flow (NLI)").label == "paper, Table C.1: BERT-flow (NLI)"
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "message"),
+    [
+        ("table_9", "x", "paper.table=table_9: choose one of table_5_sts, table_c1_postprocessing, "),
+        ("table_c1_postprocessing", "x", "paper.row=x: choose one of BERT-flow (NLI), BERT-flow (target), "),
+        (
+            "table_5_sts",
+            "SimCSE-BERT-base",
+            "paper.row=SimCSE-BERT-base: table_5_sts has 2 of that name; choose one of "
+            "unsupervised/SimCSE-BERT-base, supervised/SimCSE-BERT-base",
+        ),
+    ],
+)
+def test_a_wrong_name_is_told_with_what_there_is(table, row, message):
+    with pytest.raises(UserError) as error:
+        named_row(table, row)
+    assert str(error.value).startswith(message)
+
+
+def found(make_result, encoder, protocol="sts", aggregation="all", pooling="first_last", **settings):
+    settings = {"pooling": pooling, "num_layers": None, "split": "test", "postprocess": None} | settings
+    row = find_row(make_result(encoder=encoder, settings=settings), protocol, aggregation)
+    return row and row.label.removeprefix("paper, Table ")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "settings", "expected"),
+    [
+        ("bert-base-uncased", {}, "5: BERT-base (first-last avg.) (unsupervised)"),
+        ("google-bert/bert-base-uncased", {}, "5: BERT-base (first-last avg.) (unsupervised)"),
+        ("bert-base-uncased", {"aggregation": "wmean"}, "B.3: BERT-base (first-last avg.)"),
+        ("bert-base-uncased", {"aggregation": "mean"}, None),
+        ("bert-base-uncased", {"pooling": "cls"}, None),
+        ("bert-base-uncased", {"num_layers": 3}, None),
+        ("bert-base-uncased", {"max_length": 32}, None),
+        ("bert-base-uncased", {"normalize": True}, None),
+        (
+            "bert-base-uncased",
+            {"max_length": None, "normalize": None, "word_counts": None},
+            "5: BERT-base (first-last avg.) (unsupervised)",
+        ),
+        ("bert-base-cased", {}, None),
+        ("models/bert-base-uncased-mine", {}, None),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": NLI, "fit_seed": 7}},
+            "5: BERT-base-whitening (unsupervised)",
+        ),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": f"data/{NLI}", "dim": None}},
+            "5: BERT-base-whitening (unsupervised)",
+        ),
+        ("bert-base-uncased", {"postprocess": {"name": "whitening", "fit_on": "nli", "nli": NLI, "dim": 256}}, None),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "whitening", "fit_on": "target"}},
+            "C.1: BERT-whitening (target)",
+        ),
+        (
+            "bert-base-uncased",
+            {"postprocess": {"name": "flow", "fit_on": "target", **Flow(seed=3).options}},
+            "C.1: BERT-flow (target)",
+        ),
+        ("bert-base-uncased", {"postprocess": {"name": "flow", "fit_on": "target", **Flow(epochs=5).options}}, None),
+        ("bert-base-uncased", {"postprocess": {"name": "flow", "fit_on": "mine.txt"}}, None),
+        ("roberta-base", {}, "5: RoBERTa-base (first-last avg.) (unsupervised)"),
+        (
+            "princeton-nlp/sup-simcse-roberta-large",
+            {"pooling": None},
+            "5: SimCSE-RoBERTa-large (supervised)",
+        ),
+        ("princeton-nlp/sup-simcse-roberta-large", {"pooling": "cls"}, None),  # without the released head
+        (
+            "princeton-nlp/unsup-simcse-roberta-large",
+            {"pooling": None},
+            "5: SimCSE-RoBERTa-large (unsupervised)",
+        ),
+        (
+            "princeton-nlp/unsup-simcse-bert-base-uncased",
+            {"pooling": "cls", "protocol": "transfer", "aggregation": None},
+            "E.1: SimCSE-BERT-base (unsupervised)",
+        ),
+        (
+            "princeton-nlp/unsup-simcse-bert-base-uncased",
+            {"pooling": "cls", "postprocess": {"name": "whitening", "fit_on": "nli"}},
+            None,
+        ),
+        ("vectors/glove.840B.300d.txt", {"pooling": None, "dim": 300}, "5: GloVe (avg.) (unsupervised)"),
+        ("glove.6B.300d.txt", {"pooling": None, "dim": 300}, "5: GloVe (avg.) (unsupervised)"),
+        ("glove.6B.50d.txt", {"pooling": None, "dim": 50}, None),
+        ("vectors/glove.6B.300d.txt", {"pooling": None, "dim": 300, "word_counts": "enwiki.txt"}, None),
+        ("vectors/my-glove.txt", {"pooling": None, "dim": 300}, None),
+        ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": None}, "5: SBERT-base (supervised)"),
+        ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": "cls"}, None),
+    ],
+)
+def test_a_result_is_matched_where_that_is_certain(make_result, encoder, settings, expected):
+    assert found(make_result, encoder, **settings) == expected
+
+
+@pytest.mark.parametrize("odd", [{"fit_limit": 1000}, {"fit_columns": ["sent0"]}, {"nli": "mine.csv"}])
+def test_a_post_processing_fitted_otherwise_is_not_the_papers(odd, make_result):
+    for postprocess in (Whitening(), Flow()):
+        fit = {"name": postprocess.name, "fit_on": "nli", "nli": NLI, **postprocess.options}
+        assert found(make_result, "bert-base-uncased", postprocess=fit)
+        assert not found(make_result, "bert-base-uncased", postprocess=fit | odd)
+
+
+def test_a_row_that_the_user_named_is_one_whatever_was_set(make_result, bert):
+    settings = bert["settings"] | {"max_length": 32}
+    named = {"table": "table_5_sts", "row": "CT-BERT-base"}
+    result = make_result(encoder="bert-base-uncased", settings=settings, paper=named)
+    assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
+
+
+def test_a_row_that_the_user_named_goes_before_the_known_one_in_its_own_table_only(make_result, bert):
+    result = make_result(paper={"table": "table_5_sts", "row": "CT-BERT-base"}, **bert)
+    assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
+    assert find_row(result, "sts", "wmean").name == "BERT-base (first-last avg.)"
+
+
+def test_a_wrong_name_in_a_result_is_told(make_result):
+    result = make_result(paper={"table": "table_5_sts", "row": "BERT"})
+    with pytest.raises(UserError, match="paper.row=BERT: choose one of unsupervised/GloVe"):
+        find_row(result, "transfer", None)
