@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simcse_pl.api import SimCSE
+    from simcse_pl.inference.simcse import SimCSE
 
 __version__ = "0.1.0"
 __all__ = ["SimCSE"]
@@ -16,7 +16,7 @@ CONF = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "conf"
 def __getattr__(name: str) -> Any:
     """`SimCSE`, imported when it is asked for: with it come torch and transformers."""
     if name == "SimCSE":
-        from simcse_pl.api import SimCSE
+        from simcse_pl.inference.simcse import SimCSE
 
         return SimCSE
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

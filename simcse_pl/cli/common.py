@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simcse_pl.api import SimCSE
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.progress import counter
 

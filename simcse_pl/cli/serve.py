@@ -7,10 +7,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from simcse_pl.api import SimCSE
 from simcse_pl.cli.common import add_column, add_encoder, check_column, encoder_of
 from simcse_pl.cli.info import describe
 from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 
 
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     try:
-        from simcse_pl.serve.application import Limits, Served, application
-        from simcse_pl.serve.server import address, host_names, is_loopback, listen
-        from simcse_pl.serve.server import run as answer
+        from simcse_pl.inference.server.application import Limits, Served, application
+        from simcse_pl.inference.server.listen import address, host_names, is_loopback, listen
+        from simcse_pl.inference.server.listen import run as answer
     except ModuleNotFoundError as error:
         raise UserError(f"serve needs {error.name}: pip install fastapi uvicorn") from None
     limits = Limits(arguments.max_queries, arguments.max_characters)

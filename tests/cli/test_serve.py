@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from simcse_pl import __main__ as door
-from simcse_pl.api import SimCSE
+from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, serving
 
 CLIENTS = 50
@@ -120,7 +120,7 @@ def test_a_port_in_use_is_told_before_anything_is_encoded(mistake, monkeypatch):
 
 @pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
 def test_what_is_not_installed_is_named(library, mistake, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("simcse_pl.serve")]:
+    for name in [name for name in sys.modules if name.startswith("simcse_pl.inference.server")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     line = f"error: serve needs {library}: pip install fastapi uvicorn"

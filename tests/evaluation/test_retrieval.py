@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.retrieval import Search
-from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError
 
 LENGTHS = ["a", "aa", "aaaa", "aaaaaaaa"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError
 from tests.hostile_files.loaders import (
     NO_MODEL,

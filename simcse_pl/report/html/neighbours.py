@@ -13,10 +13,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.inference.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import Run
 from simcse_pl.reports.sweeps.sweep_results import Job
-from simcse_pl.sentence_index import Neighbour, SentenceIndex
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.yaml_files import read_yaml

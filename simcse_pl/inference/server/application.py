@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from simcse_pl.api import SimCSE
-from simcse_pl.serve.waiting import Found, WaitingSearches
+from simcse_pl.inference.server.batching import Found, WaitingSearches
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 
 _PAGE = Path(__file__).parent / "page"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from simcse_pl.index_files import read_index, write_index
+from simcse_pl.inference.index_files import read_index, write_index
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import directions

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from simcse_pl import sentence_index
-from simcse_pl.index_files import SETTINGS_FILE, VECTORS_FILE
-from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.inference import sentence_index
+from simcse_pl.inference.index_files import SETTINGS_FILE, VECTORS_FILE
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import sha256_of
 
@@ -249,7 +249,7 @@ def test_a_vector_that_is_not_finite_is_named(encode, monkeypatch):
 def test_faiss_before_torch_shares_a_process_with_it_on_several_threads(run_command):
     code = """
 import faiss, torch
-from simcse_pl.sentence_index import SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 torch.set_num_threads(2)
 faiss.omp_set_num_threads(2)
 vectors, sentences = torch.randn(3000, 64), [str(i) for i in range(3000)]

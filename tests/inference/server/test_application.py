@@ -3,8 +3,8 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from simcse_pl.api import SimCSE
-from simcse_pl.serve.application import Limits, Served, application
+from simcse_pl.inference.server.application import Limits, Served, application
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

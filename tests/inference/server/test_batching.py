@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from simcse_pl.sentence_index import Neighbour
-from simcse_pl.serve.waiting import WaitingSearches
+from simcse_pl.inference.sentence_index import Neighbour
+from simcse_pl.inference.server.batching import WaitingSearches
 
 
 class Encoder:

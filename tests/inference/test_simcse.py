@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
 import simcse_pl
-from simcse_pl import SimCSE, api
+from simcse_pl import SimCSE
+from simcse_pl.inference import simcse as api
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.utils.errors import UserError

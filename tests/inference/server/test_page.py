@@ -7,7 +7,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from simcse_pl.api import SimCSE
+from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, serving
 
 pytestmark = pytest.mark.browser

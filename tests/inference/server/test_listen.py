@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from simcse_pl.serve.server import address, host_names, is_loopback, listen
+from simcse_pl.inference.server.listen import address, host_names, is_loopback, listen
 from simcse_pl.utils.errors import UserError
 
 
