@@ -10,9 +10,9 @@ from rich.console import Console
 from simcse_pl.cli.common import add_encoder
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.export.hub import check_can_push, push
 from simcse_pl.export.model_card import trained_by, write_card
 from simcse_pl.export.onnx import write_onnx
+from simcse_pl.export.push_to_hub import check_can_push, push
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.load import load_encoder

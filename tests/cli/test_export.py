@@ -186,7 +186,7 @@ def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_mo
 def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
     saved, make_model, export, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("simcse_pl.export.hub.get_token", lambda: None)
+    monkeypatch.setattr("simcse_pl.export.push_to_hub.get_token", lambda: None)
     full, flow, wide = tmp_path / "full", tmp_path / "flow", tmp_path / "wide"
     full.mkdir()
     (full / "notes.txt").write_text("mine")

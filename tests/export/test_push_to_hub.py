@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import RepoUrl
 
-from simcse_pl.export import hub
+from simcse_pl.export import push_to_hub as hub
 from simcse_pl.utils.errors import UserError
 
 
