@@ -7,7 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric, SpearmanCorrCoef
 from torchmetrics.utilities import dim_zero_cat
 
-from simcse_pl.geometry import alignment, uniformity
+from simcse_pl.evaluation.metrics import alignment, uniformity
 
 
 class SpearmanCorrelation(SpearmanCorrCoef):

@@ -29,7 +29,7 @@ from simcse_pl.callbacks import (
 from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.token_cache import tokenize
-from simcse_pl.geometry import uniformity
+from simcse_pl.evaluation.metrics import uniformity
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.geometry import alignment, uniformity
+from simcse_pl.evaluation.metrics import alignment, uniformity
 from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 
 

@@ -11,7 +11,7 @@ from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.token_cache import tokenize
-from simcse_pl.geometry import alignment, uniformity
+from simcse_pl.evaluation.metrics import alignment, uniformity
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue

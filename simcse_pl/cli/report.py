@@ -86,7 +86,7 @@ def write_page(folders: list[str], labels: list[str] | None, output: str, senten
         UserError: something cannot be read, or labels do not fit.
         WriteError: the page cannot be written.
     """
-    from simcse_pl.report.html import neighbours  # imports torch and transformers
+    from simcse_pl.evaluation import neighbours  # imports torch and transformers
     from simcse_pl.reports.html import page, runs  # imports torch and transformers
 
     check_labels(labels, folders)

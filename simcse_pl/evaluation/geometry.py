@@ -7,7 +7,7 @@ from torch import Tensor
 
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE, ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
-from simcse_pl.geometry import (
+from simcse_pl.evaluation.metrics import (
     GramBound,
     alignment,
     effective_rank,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.logistic_regression import fit_predict
-from simcse_pl.geometry import gram_bound, principal_variances, singular_spectrum
+from simcse_pl.evaluation.metrics import gram_bound, principal_variances, singular_spectrum
 from simcse_pl.losses.regularizers import decay_curve, spectrum_control
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from simcse_pl.report.html.neighbours import Neighbourhood
+from simcse_pl.evaluation.neighbours import Neighbourhood
 from simcse_pl.reports.figures.style import COLOURS
 from simcse_pl.reports.html.curves import metric_groups
 from simcse_pl.reports.html.parallel import parallel_coordinates

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from simcse_pl.evaluation.neighbours import Neighbourhood, Query
 from simcse_pl.inference.sentence_index import Neighbour
-from simcse_pl.report.html.neighbours import Neighbourhood, Query
 from simcse_pl.reports.html.page import page as html_of
 from simcse_pl.reports.html.runs import read_runs
 from tests.reports.html.conftest import Page, loss

@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from simcse_pl import geometry
-from simcse_pl.geometry import (
+from simcse_pl.evaluation import metrics as geometry
+from simcse_pl.evaluation.metrics import (
     alignment,
     effective_rank,
     gram_bound,
