@@ -15,9 +15,9 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.processes import submitits_signal
+from simcse_pl.tracking.wandb_runs import mark_preempted
 from simcse_pl.utils.distributed import is_first_process, sum_over_ranks, world_size
 from simcse_pl.utils.errors import Stopped
-from simcse_pl.wandb_runs import mark_preempted
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.loggers import read_rows
 from simcse_pl.models.lightning_checkpoint import load
 from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.tracking.csv_logger import read_rows
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import remove_half_written, written_whole

@@ -30,13 +30,13 @@ from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.token_cache import tokenize
 from simcse_pl.evaluation.metrics import uniformity
-from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.precision import make_trainer
 from simcse_pl.resume import RunRecord, find_checkpoint
+from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

@@ -13,7 +13,6 @@ from simcse_pl import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.mlm import MaskedLanguageModelling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
@@ -22,6 +21,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.resume import RunRecord
+from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training import measure, train_and_test
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import write_bundle

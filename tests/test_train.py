@@ -10,11 +10,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.dashboard import PLANE
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.export.model_card import trained_by
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.tracking.wandb_logger import PLANE
 from tests.conftest import SENTENCES, tiny
 from tests.evaluation.test_suite import write_bundle
 from tests.offline_wandb import offline_runs

@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl import CONF
 from simcse_pl.config.entry_point import failures_apart, run
 from simcse_pl.config.schema import TrainOptions
-from simcse_pl.dashboard import Dashboard
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -29,11 +28,12 @@ from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_ar
 from simcse_pl.sweeps.optuna_search import Search
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
+from simcse_pl.tracking.wandb_logger import Dashboard
+from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.tables import show
-from simcse_pl.wandb_runs import closing_run, where_to_look
 
 log = logging.getLogger("simcse_pl.train")
 

@@ -13,8 +13,8 @@ import yaml
 from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.evaluation_results import read
+from simcse_pl.tracking.wandb_runs import remembered_run
 from simcse_pl.utils.errors import UserError
-from simcse_pl.wandb_runs import remembered_run
 from tests.hostile_files.loaders import (
     NO_MODEL,
     NPY,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from simcse_pl.cli.report import write_page
-from simcse_pl.loggers import CurvesLogger
+from simcse_pl.tracking.csv_logger import CurvesLogger
 
 _PATIENCE = 60  # seconds
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import wandb
 
-from simcse_pl import wandb_runs
-from simcse_pl.dashboard import PLANE, wandb_logger
 from simcse_pl.resume import WANDB_FILE
+from simcse_pl.tracking import wandb_runs
+from simcse_pl.tracking.wandb_logger import PLANE, wandb_logger
+from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import Stopped, UserError
-from simcse_pl.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from tests.conftest import ROOT, environment
 from tests.offline_wandb import offline_runs
 from tests.wandb_server import wandb_server
@@ -133,7 +133,7 @@ def test_from_wandb_offline_to_the_dashboard(tmp_path):
     cli = "from wandb.cli.cli import cli; cli(sys.argv[1:])"
     run_script(f"import sys; {cli}", "offline", cwd=tmp_path)
     script = (
-        "import os, signal, time; from simcse_pl.dashboard import BestCheckpoint, wandb_logger; "
+        "import os, signal, time; from simcse_pl.tracking.wandb_logger import BestCheckpoint, wandb_logger; "
         "logger = wandb_logger('.', 'my run', project='mine'); "
         "validated = {'val/alignment': 0.5, 'val/uniformity': -2.0}; "
         "logger.log_metrics({'val/spearman': 0.25}, 0); logger.log_metrics({'val/spearman': 0.75, **validated}, 3); "
@@ -165,7 +165,7 @@ def test_from_wandb_offline_to_the_dashboard(tmp_path):
 def test_a_server_that_does_not_answer_or_no_more_does_not_lose_the_run(tmp_path, answers):
     """By variables that W&B has, its patience is two seconds and not thirty, and at the end not ten minutes."""
     script = (
-        "import sys; from simcse_pl.wandb_runs import closing_run, start_run; run = start_run('.', 'online'); "
+        "import sys; from simcse_pl.tracking.wandb_runs import closing_run, start_run; run = start_run('.', 'online'); "
         "sys.stdin.readline(); run.log({'a': 1});\nwith closing_run(): print(run.offline)"
     )
     given = {"WANDB_API_KEY": "a" * 40, "WANDB_FINISH_TIMEOUT": "2", "WANDB_INIT_TIMEOUT": "30" if answers else "2"}

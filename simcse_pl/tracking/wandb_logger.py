@@ -20,15 +20,23 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.evaluation.suite import SuiteResults
-from simcse_pl.loggers import steps_done
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
 from simcse_pl.results.trajectory import RunPath
+from simcse_pl.tracking.csv_logger import steps_done
+from simcse_pl.tracking.wandb_runs import (
+    Mode,
+    closing_run,
+    remember,
+    remembered_run,
+    start_run,
+    summary_of,
+    where_to_look,
+)
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
-from simcse_pl.wandb_runs import Mode, closing_run, remember, remembered_run, start_run, summary_of, where_to_look
 
 STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"

@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from simcse_pl.loggers import CurvesLogger
+from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.utils.errors import UserError
 
 
