@@ -29,8 +29,8 @@ from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.tables import Table
 
 

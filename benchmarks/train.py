@@ -39,18 +39,18 @@ from benchmarks.comparison import (
     parser_of_rounds,
     save,
 )
-from simcse_pl.callbacks import StepSeeds
 from simcse_pl.data.collators import Batch, ViewCollator
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import Row, read_rows
 from simcse_pl.data.token_cache import tokenize
-from simcse_pl.fast_dropout import FastDropout
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule, embed_views
-from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.precision import has_bf16, make_trainer
+from simcse_pl.training.callbacks import StepSeeds
+from simcse_pl.training.fast_dropout import FastDropout
+from simcse_pl.training.module import SimCSEModule, embed_views
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.trainer import has_bf16, make_trainer
 
 LR = 3e-5
 

@@ -59,7 +59,7 @@ def _new_name(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 def kill_worker(n: int) -> None:
     """Kill a process that loads data, in the n-th call of `training_step`."""
-    from simcse_pl.module import SimCSEModule
+    from simcse_pl.training.module import SimCSEModule
 
     calls, original = 0, SimCSEModule.training_step
 
@@ -77,7 +77,7 @@ def kill_worker_with_lock(n: int) -> None:
     """Kill a process that loads data in its n-th look at what tells it to end, whose lock it holds."""
     from torch.utils.data import get_worker_info
 
-    from simcse_pl import processes
+    from simcse_pl.training import watchdog as processes
 
     processes._GRACE_OF_TORCH = 1.0
     calls, original = 0, multiprocessing.synchronize.Event.is_set

@@ -143,7 +143,7 @@ def kill_at(what: str, n: int) -> None:
     """Patch the n-th call of something to end this process at once."""
     import torch
 
-    from simcse_pl.module import SimCSEModule
+    from simcse_pl.training.module import SimCSEModule
 
     calls = 0
     original = torch.save if what == "saved" else SimCSEModule.training_step

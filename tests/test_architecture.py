@@ -54,7 +54,7 @@ def test_evaluation_never_sees_a_model(module):
     assert not reached_from(module) & {
         "simcse_pl.models.encoder",
         "simcse_pl.models.backbone",
-        "simcse_pl.module",
+        "simcse_pl.training.module",
         "transformers",
     }
 

@@ -19,7 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.config.schema import EvaluateOptions, TrainOptions
 from simcse_pl.config.type_checks import check_types
-from simcse_pl.module import SimCSEModule
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
 from tests.test_config import composed

@@ -18,19 +18,19 @@ from simcse_pl.config.entry_point import failures_apart, run
 from simcse_pl.config.schema import TrainOptions
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.processes import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.optuna_search import Search
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
-from simcse_pl.training import best_checkpoint, measure, run_settings, task_scores, train_and_test
+from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.resume import RunRecord, find_checkpoint, forget_checkpoint
+from simcse_pl.training.watchdog import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.tables import show

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.resume import given_options
+from simcse_pl.training.resume import given_options
 from simcse_pl.utils.errors import SweepError, UserError, one_line
 
 

@@ -18,7 +18,6 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.evaluation.suite import SuiteResults
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
@@ -34,6 +33,7 @@ from simcse_pl.tracking.wandb_runs import (
     summary_of,
     where_to_look,
 )
+from simcse_pl.training.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table

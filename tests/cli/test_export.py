@@ -19,12 +19,12 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.saved import KINDS
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
 

@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from simcse_pl.config.type_checks import check_types, wrong_values
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.precision import make_trainer
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 
 WHOLE, NUMBER, BOTH = "a whole number", "a number", "true or false"
@@ -52,9 +52,9 @@ def test_values_that_fit_and_what_yaml_has_no_values_of_are_left_alone(made, val
 
 def test_an_option_is_called_what_the_user_calls_it():
     """Where a value is a reference, the option that it refers to."""
-    node = {"_target_": "simcse_pl.callbacks.StepSeeds", "seed": "${seed}"}
+    node = {"_target_": "simcse_pl.training.callbacks.StepSeeds", "seed": "${seed}"}
     with pytest.raises(UserError, match="^seed=abc: it must be a whole number$"):
         check_types(OmegaConf.create({"seed": "abc", "callbacks": {"seeds": node}}))
-    lists = {"plugins": [{"_target_": "simcse_pl.callbacks.StepSeeds", "seed": "abc"}]}
+    lists = {"plugins": [{"_target_": "simcse_pl.training.callbacks.StepSeeds", "seed": "abc"}]}
     with pytest.raises(UserError, match="^trainer.plugins.0.seed=abc: it must be a whole number$"):
         check_types(OmegaConf.create({"trainer": lists}))

@@ -24,8 +24,8 @@ from simcse_pl.models.lightning_checkpoint import ENTRY, describe
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
-from simcse_pl.resume import find_checkpoint
 from simcse_pl.sweeps.optuna_search import Search
+from simcse_pl.training.resume import find_checkpoint
 from tests.hostile_files.tiny import encode, encoder
 
 TOUCH = "open('touched', 'w').close()\n"

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.mlm import MaskedLanguageModelling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule, embed_views
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.module import SimCSEModule, embed_views
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.shared_dropout import embed_with_fixed_dropout
 from tests.conftest import SENTENCES
 
 

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, ROOT, SENTENCES
 

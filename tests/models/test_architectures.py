@@ -11,8 +11,8 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModelling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

@@ -8,13 +8,13 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import save_file
 
-from simcse_pl.fast_dropout import use_fast_dropout
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import HEADS, SentenceEncoder
 from simcse_pl.models.encoder_files import Settings
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.fast_dropout import use_fast_dropout
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
 

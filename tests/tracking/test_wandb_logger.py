@@ -10,7 +10,6 @@ import wandb
 from PIL import Image
 from safetensors.torch import save_file
 
-from simcse_pl.callbacks import BestCheckpoint
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
@@ -18,6 +17,7 @@ from simcse_pl.results.evaluation_results import as_result
 from simcse_pl.tracking import wandb_logger as dashboard
 from simcse_pl.tracking.wandb_logger import log_evaluation, wandb_logger
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
+from simcse_pl.training.callbacks import BestCheckpoint
 from tests.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"

@@ -11,8 +11,8 @@ from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
 
 ROWS = 7  # which 2 and 3 ranks share unevenly

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from simcse_pl.callbacks import OF_VALIDATION
 from simcse_pl.reports.tables.score_tables import keys_of
+from simcse_pl.training.callbacks import OF_VALIDATION
 
 _ROWS_ALONE = ("epoch", "step")
 _GROUPS = ("val", "geometry", "train", "speed")

@@ -18,11 +18,11 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.resume import RunRecord
 from simcse_pl.tracking.csv_logger import CurvesLogger
-from simcse_pl.training import measure, train_and_test
+from simcse_pl.training.fit import measure, train_and_test
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.resume import RunRecord
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.evaluation.metrics import gram_bound
-from simcse_pl.metrics import Uniformity
+from simcse_pl.training.validation_metrics import Uniformity
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, check_seed
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from simcse_pl.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.processes import watched_workers
-from simcse_pl.resume import RunRecord
+from simcse_pl.training.callbacks import OF_VALIDATION, BestCheckpoint
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.resume import RunRecord
+from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 

@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from simcse_pl import fast_dropout as module
-from simcse_pl.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training import fast_dropout as module
+from simcse_pl.training.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]

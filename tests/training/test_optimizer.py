@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.processes import submitits_signal
 from simcse_pl.tracking.wandb_runs import mark_preempted
+from simcse_pl.training.watchdog import submitits_signal
 from simcse_pl.utils.distributed import is_first_process, sum_over_ranks, world_size
 from simcse_pl.utils.errors import Stopped
 

@@ -15,7 +15,7 @@ from torch.overrides import has_torch_function_unary
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from simcse_pl.attention_masks import sdpa_mask_without_waiting
+from simcse_pl.training.attention_masks import sdpa_mask_without_waiting
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"

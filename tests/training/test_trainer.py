@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.precision import has_bf16, make_trainer
+from simcse_pl.training.trainer import has_bf16, make_trainer
 
 
 def cpu_with(monkeypatch, bf16, amx=False):
@@ -51,8 +51,8 @@ def test_other_devices_compute_in_float32():
 )
 def test_the_device_is_the_one_that_lightning_takes(accelerator, cuda, mps, expected, monkeypatch):
     asked = []
-    monkeypatch.setattr("simcse_pl.precision.has_bf16", lambda device: asked.append(device) or False)
-    monkeypatch.setattr("simcse_pl.precision.Trainer", lambda **options: options)
+    monkeypatch.setattr("simcse_pl.training.trainer.has_bf16", lambda device: asked.append(device) or False)
+    monkeypatch.setattr("simcse_pl.training.trainer.Trainer", lambda **options: options)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert make_trainer(accelerator=accelerator) == {"precision": "32-true", "accelerator": accelerator}

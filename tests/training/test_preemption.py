@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from simcse_pl.preemption import Preemption
+from simcse_pl.training.preemption import Preemption
 from simcse_pl.utils.errors import Stopped
 
 
@@ -38,7 +38,7 @@ def preemption(tmp_path):
 
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_test_start"])
 def test_outside_of_training_it_stops_at_once(preemption, trainer, hook, monkeypatch):
-    monkeypatch.setattr("simcse_pl.preemption._requeue", lambda: trainer.saved.append("requeued"))
+    monkeypatch.setattr("simcse_pl.training.preemption._requeue", lambda: trainer.saved.append("requeued"))
     trainer.state = SimpleNamespace(fn="fit")
     before = signal.getsignal(signal.SIGTERM)
     getattr(preemption, hook)(trainer, MODULE)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.dropout import embed_with_fixed_dropout
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.shared_dropout import embed_with_fixed_dropout
 from tests.conftest import ARCHITECTURES
 
 RATE = 0.3

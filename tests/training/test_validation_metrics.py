@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.metrics import alignment, uniformity
-from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
+from simcse_pl.training.validation_metrics import Alignment, SpearmanCorrelation, Uniformity
 
 
 def test_a_similarity_that_is_no_number_leaves_no_correlation():

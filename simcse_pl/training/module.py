@@ -9,24 +9,24 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
-from simcse_pl.attention_masks import build_masks_without_waiting
-from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.collators import Batch
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
-from simcse_pl.dropout import embed_with_fixed_dropout
-from simcse_pl.fast_dropout import use_fast_dropout
-from simcse_pl.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
-from simcse_pl.metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import in_length_groups
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.attention_masks import build_masks_without_waiting
+from simcse_pl.training.fast_dropout import use_fast_dropout
+from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
+from simcse_pl.training.non_finite import BadSteps
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.shared_dropout import embed_with_fixed_dropout
+from simcse_pl.training.validation_metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import directions

@@ -7,8 +7,8 @@ import pandas
 import pytest
 import torch
 
-from simcse_pl.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
 from simcse_pl.tracking.wandb_logger import PLANE
+from simcse_pl.training.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from simcse_pl import training
+from simcse_pl.training import fit as training
 
 
 @pytest.mark.parametrize(("best", "told"), [(0.65, "by 5.00 or more"), (0.70, None), (0.71, None)])

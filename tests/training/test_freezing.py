@@ -2,8 +2,8 @@
 
 import pytest
 
-from simcse_pl.freezing import freeze_first_layers
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.freezing import freeze_first_layers
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 

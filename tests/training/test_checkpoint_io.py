@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from simcse_pl.training.checkpoint_io import WholeCheckpoints
 from simcse_pl.utils.errors import WriteError
-from simcse_pl.whole_checkpoints import WholeCheckpoints
 
 
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path, monkeypatch):

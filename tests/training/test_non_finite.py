@@ -5,13 +5,13 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from simcse_pl.bad_steps import BadSteps
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.non_finite import BadSteps
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
 
@@ -90,7 +90,7 @@ def test_steps_are_skipped_and_counted_and_warned_of_once(tmp_path, make_model, 
     assert torch.equal(first, second) and torch.equal(second, third), "skipped steps leave the weights alone"
     assert not torch.equal(third, fourth) and fourth.isfinite().all(), "and their optimizer's moments"
     assert [int(count) for count in weights.skipped] == [0, 0, 1, 2]
-    warnings = [record.getMessage() for record in caplog.records if record.name == "simcse_pl.bad_steps"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "simcse_pl.training.non_finite"]
     assert len(warnings) == 1 and warnings[0].startswith("step 2: the loss is ")
 
 

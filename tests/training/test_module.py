@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
-from simcse_pl.callbacks import Speed, ValidateAtEnd
 from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.token_cache import tokenize
@@ -17,8 +16,9 @@ from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
+from simcse_pl.training.callbacks import Speed, ValidateAtEnd
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

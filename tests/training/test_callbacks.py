@@ -15,7 +15,14 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
 from simcse_pl import CONF
-from simcse_pl.callbacks import (
+from simcse_pl.data.collators import PairCollator, ViewCollator
+from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.data.token_cache import tokenize
+from simcse_pl.evaluation.metrics import uniformity
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.tracking.csv_logger import CurvesLogger
+from simcse_pl.training.callbacks import (
     BestCheckpoint,
     GeometryCurves,
     ProgressBar,
@@ -26,17 +33,10 @@ from simcse_pl.callbacks import (
     ValidateAtEnd,
     WarnOnMaskedNegatives,
 )
-from simcse_pl.data.collators import PairCollator, ViewCollator
-from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.data.token_cache import tokenize
-from simcse_pl.evaluation.metrics import uniformity
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.module import SimCSEModule
-from simcse_pl.optimizer import LinearAdamW
-from simcse_pl.precision import make_trainer
-from simcse_pl.resume import RunRecord, find_checkpoint
-from simcse_pl.tracking.csv_logger import CurvesLogger
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.resume import RunRecord, find_checkpoint
+from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -231,7 +231,7 @@ def test_geometry_curves_are_of_all_validation_embeddings_at_each_validation(mak
 
 def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatch):
     clock = iter([10.0, 13.0, 14.0, 18.0, 30.0, 31.0])  # a step from 10 to 13, one from 14 to 18; validation; 30 to 31
-    monkeypatch.setattr("simcse_pl.callbacks.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("simcse_pl.training.callbacks.time.perf_counter", lambda: next(clock))
     logged = []
     module = SimpleNamespace(log=lambda name, value: logged.append((name, value)))
     batch = {"input_ids": torch.zeros(5, 2, 7)}
@@ -249,7 +249,7 @@ def test_speed_counts_all_views_and_waiting_and_leaves_validation_out(monkeypatc
 
 def test_chance_is_the_seeds_the_batchs_and_the_ranks_alone(monkeypatch):
     def drawn(seed, batch, rank=0):
-        monkeypatch.setattr("simcse_pl.callbacks.rank", lambda: rank)
+        monkeypatch.setattr("simcse_pl.training.callbacks.rank", lambda: rank)
         trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch))
         torch.rand(batch + 3)  # whatever was drawn before
         StepSeeds(seed).on_train_batch_start(trainer, None, None, 0)

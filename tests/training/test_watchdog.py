@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simcse_pl.processes import keep_to_rank_0s_folder
+from simcse_pl.training.watchdog import keep_to_rank_0s_folder
 from tests.conftest import ROOT, tiny
-from tests.test_resume import assert_same, everything_of
+from tests.training.test_resume import assert_same, everything_of
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 LONG = ["trainer.max_epochs=100000", "val_every=1000000", "log_every=1"]

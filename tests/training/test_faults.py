@@ -18,7 +18,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.processes import watched_workers
+from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.errors import FailureError
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
