@@ -8,7 +8,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from simcse_pl import front_door
+from simcse_pl.config import entry_point
 from simcse_pl.utils.errors import SweepError, UserError
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
@@ -37,11 +37,11 @@ def test_an_error_is_one_line(error, status, line, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train.py"])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit) as end:
-        front_door.run(main)
+        entry_point.run(main)
     assert (end.value.code, capsys.readouterr().err) == (status, line)
     monkeypatch.setattr(sys, "argv", ["train.py", "debug=true"])
     with pytest.raises(SystemExit) as end:
-        front_door.run(main)
+        entry_point.run(main)
     assert end.value.code == status and "Traceback" in capsys.readouterr().err
 
 
@@ -51,7 +51,7 @@ def test_the_users_mistake_is_found_among_the_causes(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "argv", ["train.py"])
     with pytest.raises(SystemExit) as end:
-        front_door.run(main)
+        entry_point.run(main)
     assert (end.value.code, capsys.readouterr().err) == (2, "error: x=1: no\n")
 
 
@@ -71,12 +71,12 @@ def as_lightning_ends():
 
 @pytest.mark.parametrize("task", [amid_a_library, as_lightning_ends])
 @pytest.mark.parametrize(
-    "door", [lambda task: task, lambda task: lambda: front_door.failures_apart()(lambda _: task())(CONFIG)]
+    "door", [lambda task: task, lambda task: lambda: entry_point.failures_apart()(lambda _: task())(CONFIG)]
 )
 def test_ctrl_c_is_told_whatever_is_made_of_it(task, door, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train.py"])
     with pytest.raises(SystemExit) as end:
-        front_door.run(door(task))
+        entry_point.run(door(task))
     assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
@@ -85,9 +85,9 @@ def test_a_mistake_of_all_jobs_ends_a_sweep(error, ends, monkeypatch, capsys):
     def task(_):
         raise error
 
-    monkeypatch.setattr(front_door.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
+    monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
-        assert front_door.failures_apart()(task)(CONFIG) is None
+        assert entry_point.failures_apart()(task)(CONFIG) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
 
 
@@ -101,7 +101,7 @@ def refused(tmp_path):
     runtime = SimpleNamespace(
         runtime=SimpleNamespace(output_dir=str(folder)), output_subdir="config", job=SimpleNamespace(name="train")
     )
-    return folder, lambda: front_door._remove_unused(runtime)
+    return folder, lambda: entry_point._remove_unused(runtime)
 
 
 def test_a_refused_run_leaves_no_folder(refused):
