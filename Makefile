@@ -28,10 +28,11 @@ claims: $(TEST_READY)  ## train what the README gives scores of, and check the s
 browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
 	$(PYTEST) -m browser
 
-check: $(DEV_READY)  ## check style and types
+check: $(DEV_READY)  ## check style, types and imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

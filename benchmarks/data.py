@@ -33,11 +33,11 @@ from rich.progress import track
 from torch.utils.data import DataLoader
 
 from benchmarks.comparison import PACKAGED, parser, save
-from simcse_pl.data.collators import Batch
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.tables import Table
 
 BATCHES, BATCH_SIZE, MAX_LENGTH = 200, 64, 32

@@ -25,9 +25,9 @@ from benchmarks.comparison import (
 )
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.token_cache import tokenize
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import tokenize
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ from torch import Tensor
 from benchmarks.comparison import PACKAGED, Way, comparison, in_turn, parser_of_rounds, save, timed
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.inference.sentence_index import Neighbour, SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results.neighbourhood import Neighbour
 
 _TOP = 10
 _CELLS = (100, 10)  # the defaults of SimCSE

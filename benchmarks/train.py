@@ -39,13 +39,13 @@ from benchmarks.comparison import (
     parser_of_rounds,
     save,
 )
-from simcse_pl.data.collators import Batch, ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import Row, read_rows
-from simcse_pl.data.token_cache import tokenize
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch, tokenize
 from simcse_pl.training.callbacks import StepSeeds
 from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule, embed_views

@@ -1,6 +1,5 @@
 """SimCSE: contrastive learning of sentence embeddings (Gao, Yao and Chen, EMNLP 2021)."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,9 +7,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["SimCSE"]
-
-_PACKAGED = Path(__file__).parent / "conf"  # where a wheel has the configs; in a clone they lie beside the package
-CONF = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "conf"
 
 
 def __getattr__(name: str) -> Any:

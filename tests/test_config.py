@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT
 

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import failures_apart, run
 from simcse_pl.config.schema import EvaluateOptions
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     results = [_results(path) for path in arguments.results]
     trained = trained_by(arguments.encoder)
     encoder = _encoder(arguments)
-    check_pooling(encoder)
+    check_pooling(encoder.pooling, encoder.backbone.config.num_hidden_layers)
     own = fingerprint(encoder) if results else None
     for path, result in zip(arguments.results, results, strict=True):
         if result.fingerprint != own:

@@ -86,16 +86,16 @@ def write_page(folders: list[str], labels: list[str] | None, output: str, senten
         UserError: something cannot be read, or labels do not fit.
         WriteError: the page cannot be written.
     """
-    from simcse_pl.evaluation import neighbours  # imports torch and transformers
+    from simcse_pl.cli import report_neighbours  # imports torch and transformers
     from simcse_pl.reports.html import page, runs  # imports torch and transformers
 
     check_labels(labels, folders)
     named = labels or [runs.default_label(folder) for folder in folders]
     if twice := [label for label in named if named.count(label) > 1]:
         raise UserError(f"two folders are called {twice[0]}: give each once, or tell them apart with --labels")
-    corpus = neighbours.read_corpus(sentences)
+    corpus = report_neighbours.read_corpus(sentences)
     read_runs, read_sweeps = runs.read_runs(dict(zip(named, folders, strict=True)))
-    page.write_page(Path(output), page.page(read_runs, read_sweeps, neighbours.neighbourhood(read_runs, corpus)))
+    page.write_page(Path(output), page.page(read_runs, read_sweeps, report_neighbours.neighbourhood(read_runs, corpus)))
     print(output)
 
 

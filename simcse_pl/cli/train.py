@@ -13,7 +13,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import failures_apart, run
 from simcse_pl.config.schema import TrainOptions
 from simcse_pl.evaluation.suite import load_suite

@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.config.suggestions import cannot_build, not_a_flag, place_of
 from simcse_pl.config.type_checks import check_types, named_in_full

@@ -16,9 +16,10 @@ from simcse_pl.data.dataset import TrainingRows
 from simcse_pl.data.readers.row_reader import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
 from simcse_pl.data.sampler import ContrastiveBatches, EpochLoader
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
-from simcse_pl.data.token_cache import open_corpus, tokenize
+from simcse_pl.data.token_cache import open_corpus
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
+from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError
 

@@ -10,8 +10,8 @@ from torch.utils.data import Dataset
 
 from simcse_pl.data.collators import LabeledRow, Sentence
 from simcse_pl.data.readers.row_reader import Row
-from simcse_pl.data.token_cache import Tokens
 from simcse_pl.data.views.view import Original, View
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)

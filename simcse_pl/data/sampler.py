@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from simcse_pl.data.collators import Batch, LabeledRow, Sentence
+from simcse_pl.data.collators import LabeledRow, Sentence
 from simcse_pl.data.dataset import Key, TrainingRows
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
 

@@ -17,17 +17,16 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 from filelock import FileLock
-from numpy.typing import NDArray
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers.row_reader import ReadRows, Row
-from simcse_pl.utils.errors import WriteError, failing_as
+from simcse_pl.models.tokenization import Tokens, tokenize
+from simcse_pl.utils.errors import WriteError
 from simcse_pl.utils.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
 from simcse_pl.utils.progress import counter
 
 log = logging.getLogger(__name__)
 
-Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
 T = TypeVar("T")
 
 _FORMAT = 2
@@ -211,16 +210,6 @@ def _noting_warning(records: ReadRows, warnings: list[str]) -> Iterator[tuple[Ro
     """The records, and at their end what they warn of."""
     if warning := (yield from records):
         warnings.append(warning)
-
-
-def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
-    """The tokens of sentences, special ones included, at most `max_length` of each."""
-    if not sentences:
-        return []
-    options = {"return_attention_mask": False, "return_token_type_ids": False}
-    with failing_as(f"the tokenizer of {tokenizer.name_or_path}"):
-        ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
-    return ids
 
 
 def _fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

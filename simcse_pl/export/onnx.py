@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.data.collators import Batch, batches_of_like_length
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch, batches_of_like_length
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.files import written_whole

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcse_pl.inference.index_files import read_index, write_index
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import directions
 
@@ -16,13 +17,6 @@ _SENTENCES_AT_A_TIME = 16384
 _NUMBERS_AT_A_TIME = 1 << 26  # 256 MB in float32
 _SAME = 0.05  # distance of a sentence's two vectors, in float32 and in half precision: a cosine above 0.998
 _DIGITS = 6  # of a similarity: float32 rounds the seventh
-
-
-class Neighbour(NamedTuple):
-    """A sentence of the corpus and its cosine similarity with the query, rounded to 6 digits."""
-
-    sentence: str
-    similarity: float
 
 
 class SentenceIndex:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.sentence_index import Neighbour, SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.models.word_vectors import WordVectors
+from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.tensors import directions
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import check_amount
 
 

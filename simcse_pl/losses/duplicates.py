@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.data.collators import Batch
+from simcse_pl.models.tokenization import Batch
 
 
 def sentence_keys(batch: Batch) -> Tensor:

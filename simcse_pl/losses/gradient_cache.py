@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from simcse_pl.data.collators import Batch
+from simcse_pl.models.tokenization import Batch
 
 
 def in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_size: int | None) -> Tensor:

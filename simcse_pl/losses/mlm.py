@@ -7,12 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.mlm_head import VocabularyHead
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError
 
@@ -99,7 +99,11 @@ class MaskedLanguageModelling(AuxiliaryLoss):
     def _sum(self, encoder: SentenceEncoder, sequences: Batch) -> Tensor:
         """The sum of the cross-entropy over the tokens of some sequences, [1]."""
         states, labels = [], []
-        for _, group in length_groups(encoder, sequences) if self.group_by_length else [(None, dict(sequences))]:
+        for _, group in (
+            length_groups(encoder.backbone, sequences, encoder.ignores_padding)
+            if self.group_by_length
+            else [(None, dict(sequences))]
+        ):
             wanted = group.pop("labels")
             chosen = wanted != NOT_CHOSEN
             states.append(encoder.backbone(**group).last_hidden_state[chosen])

@@ -6,9 +6,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import gather_rows, shares
 from simcse_pl.utils.errors import UserError
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError, check_amount
 from simcse_pl.utils.tensors import as_float64, at_least_float32, directions
 

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import batches_of_like_length, padded
-from simcse_pl.data.token_cache import tokenize
 from simcse_pl.models.backbone import (
     check_vocabulary,
     load_backbone,
@@ -26,12 +24,13 @@ from simcse_pl.models.backbone import (
     resolve,
 )
 from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
-from simcse_pl.models.length_bucketing import in_length_groups, with_word_embeddings
+from simcse_pl.models.length_bucketing import ignores_padding, length_groups
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling
 from simcse_pl.models.released import read_released
 from simcse_pl.models.sentence_transformers_reader import MODULES_FILE, read_sentence_transformers
 from simcse_pl.models.sentence_transformers_writer import check_pooling, write_modules
+from simcse_pl.models.tokenization import batches_of_like_length
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
 from simcse_pl.utils.errors import UserError, check_sentences, failing_as
@@ -42,9 +41,7 @@ from simcse_pl.utils.tensors import directions
 log = logging.getLogger(__name__)
 
 HEADS = ("none", "mlp", "mlp_train_only")
-EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 _LONGEST_BY_DEFAULT = 512
-_PADDING_CHANGES = 1e-3  # of the largest state
 
 
 class SentenceEncoder(nn.Module):
@@ -95,7 +92,7 @@ class SentenceEncoder(nn.Module):
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
-        self.ignores_padding = self._check_states()
+        self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
 
     def _checked_length(self, max_length: int | None) -> int:
         longest = longest_input(self.backbone) or self.tokenizer.model_max_length
@@ -105,32 +102,6 @@ class SentenceEncoder(nn.Module):
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
         return max_length
-
-    @torch.no_grad()
-    def _check_states(self) -> bool:
-        """Return whether padding leaves a sentence's states as they are.
-
-        It changes them where tokens are convolved (ConvBERT), attention has no mask (FNet), or word embeddings that
-        were looked up beforehand, as length_groups does it, are scaled in another way (ESM).
-
-        Raises:
-            UserError: the backbone does not return a state for every token.
-        """
-        words = EXAMPLE.split()
-        sentences = [" ".join(words[: len(words) // 2]), EXAMPLE]
-        inputs = padded(tokenize(self.tokenizer, sentences, min(self.max_length, 64)), self.tokenizer)
-        both = {name: x.to(self.device) for name, x in inputs.items()}
-        tokens = int(both["attention_mask"][0].sum())
-        was_training = self.backbone.training
-        self.backbone.eval()
-        alone = self.backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
-        if alone is None or alone.shape != (1, tokens, self.hidden_size):
-            model, size = type(self.backbone).__name__, self.hidden_size
-            raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
-        beside = self.backbone(**with_word_embeddings(self.backbone, both)).last_hidden_state[:1, :tokens]
-        self.backbone.train(was_training)
-        difference = (beside - alone).abs().max()
-        return bool(difference <= _PADDING_CHANGES * alone.abs().max())
 
     @property
     def dim(self) -> int:
@@ -167,6 +138,21 @@ class SentenceEncoder(nn.Module):
         else:
             states = self.hidden_states(inputs)
         return self.project(self._pool(states, inputs["attention_mask"]))
+
+    def forward_in_length_groups(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the vectors of `forward`, computed with less padding.
+
+        Args:
+            inputs: see `length_bucketing.length_groups`.
+
+        Returns:
+            [batch, dim], in the order of the inputs.
+        """
+        groups = list(length_groups(self.backbone, inputs, self.ignores_padding))
+        vectors: list[Tensor] = [self(group) for _, group in groups]
+        if len(vectors) == 1:  # already in order
+            return vectors[0]
+        return torch.cat(vectors)[torch.cat([rows for rows, _ in groups]).argsort()]
 
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs of the embedding layer and of every layer, each [batch, tokens, dim].
@@ -231,7 +217,7 @@ class SentenceEncoder(nn.Module):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                 for places, inputs in bar:
                     on_device = {name: tensor.to(self.device) for name, tensor in inputs.items()}
-                    vectors[places] = in_length_groups(self, on_device).float().cpu()
+                    vectors[places] = self.forward_in_length_groups(on_device).float().cpu()
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
@@ -259,16 +245,20 @@ class SentenceEncoder(nn.Module):
                 self.postprocess.save(new)
             modules = self._has_modules()
             if modules:
-                write_modules(self, new)
+                write_modules(self._saved(), self.backbone.config, new)
             (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
         gone = [HEAD_FILE] * (self.projection is None) + [MODULES_FILE] * (not modules)
         gone += [POSTPROCESS_FILE, TENSORS_FILE] * (self.postprocess is None)  # never settings without their tensors
         for file in gone:
             (Path(folder) / file).unlink(missing_ok=True)
 
+    def _saved(self) -> Saved:
+        weights = {} if self.projection is None else self.projection.state_dict()
+        return Saved(self.settings, weights, self.postprocess)
+
     def _has_modules(self) -> bool:
         try:
-            check_pooling(self)
+            check_pooling(self.pooling, self.backbone.config.num_hidden_layers)
         except UserError as error:  # no reason to lose what training has made
             log.warning("%s", error)
             return False

@@ -3,21 +3,21 @@
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.models.backbone import word_embedding_layer
-
-if TYPE_CHECKING:
-    from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch, padded, tokenize
+from simcse_pl.utils.errors import UserError
 
 # What one more pass costs, in tokens' worth of work: small products are slower, and every pass has gradients of all
 # weights. Steps of the packaged encoder were fastest with 128 to 256.
 _TOKENS_PER_PASS = 256
+_PADDING_CHANGES = 1e-3  # of the largest state
+EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
 
 def longest_of_groups(lengths: Sequence[int]) -> list[int]:
@@ -47,7 +47,7 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
     return best[-1][1]
 
 
-def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
+def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
     """Parts of a batch, each of sequences of like length and padded to its own longest.
 
     This has been measured on CPUs only: elsewhere all are one group.
@@ -58,15 +58,16 @@ def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[T
     one length, on every device, so that a sentence has the vector that it has alone.
 
     Args:
-        encoder: what reads them.
+        backbone: the model that reads them.
         inputs: tensors [sequences, tokens], padded on the right, `attention_mask` among them.
+        ignores_padding: see `ignores_padding`.
 
     Yields:
         The places of a group's sequences in the batch, and its tensors; `inputs_embeds` stands for `input_ids`
         where the backbone takes it.
     """
-    unpadded = not (encoder.ignores_padding or encoder.training)
-    if not unpadded and not (encoder.ignores_padding and inputs["input_ids"].is_cpu):
+    unpadded = not (ignores_padding or backbone.training)
+    if not unpadded and not (ignores_padding and inputs["input_ids"].is_cpu):
         yield torch.arange(len(inputs["input_ids"])), dict(inputs)
         return
     lengths = inputs["attention_mask"].sum(dim=1)
@@ -74,7 +75,7 @@ def length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Iterator[tuple[T
         longest = lengths.unique()
     else:
         longest = torch.tensor(longest_of_groups(lengths.tolist()))
-        inputs = with_word_embeddings(encoder.backbone, inputs)
+        inputs = with_word_embeddings(backbone, inputs)
     group = torch.bucketize(lengths, longest)
     places = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(places, longest.tolist(), strict=True):
@@ -90,18 +91,28 @@ def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]
     return others | {"inputs_embeds": words(inputs["input_ids"])}
 
 
-def in_length_groups(encoder: "SentenceEncoder", inputs: Batch) -> Tensor:
-    """An encoder's vectors of sequences, padded to the longest of their group instead of the longest of all.
+@torch.no_grad()
+def ignores_padding(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> bool:
+    """Return whether padding leaves the hidden states of a sentence unchanged.
 
-    Args:
-        encoder: what encodes.
-        inputs: see `length_groups`.
+    Padding changes them if tokens are convolved (ConvBERT), if attention has no mask (FNet), or if word embeddings
+    that were looked up before are scaled differently (ESM).
 
-    Returns:
-        [sequences, dim], in the order of the inputs.
+    Raises:
+        UserError: the backbone does not return a state for every token.
     """
-    places, vectors = zip(*((rows, encoder(group)) for rows, group in length_groups(encoder, inputs)), strict=True)
-    if len(vectors) == 1:  # already in order
-        only: Tensor = vectors[0]
-        return only
-    return torch.cat(vectors)[torch.cat(places).argsort()]
+    words = EXAMPLE.split()
+    sentences = [" ".join(words[: len(words) // 2]), EXAMPLE]
+    inputs = padded(tokenize(tokenizer, sentences, min(max_length, 64)), tokenizer)
+    both = {name: x.to(backbone.device) for name, x in inputs.items()}
+    tokens, size = int(both["attention_mask"][0].sum()), backbone.config.hidden_size
+    was_training = backbone.training
+    backbone.eval()
+    alone = backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
+    if alone is None or alone.shape != (1, tokens, size):
+        model = type(backbone).__name__
+        raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
+    beside = backbone(**with_word_embeddings(backbone, both)).last_hidden_state[:1, :tokens]
+    backbone.train(was_training)
+    difference = (beside - alone).abs().max()
+    return bool(difference <= _PADDING_CHANGES * alone.abs().max())

@@ -7,19 +7,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import PretrainedConfig
 
+from simcse_pl.models.encoder_files import Saved
 from simcse_pl.models.pooling import Pooling, find_pooling, first_token, max_over_tokens, mean_over_tokens
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-
-if TYPE_CHECKING:
-    from simcse_pl.models.encoder import SentenceEncoder
 
 _SWITCHES = {
     first_token: "pooling_mode_cls_token",
@@ -38,42 +37,43 @@ class _Module:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
-def check_pooling(encoder: "SentenceEncoder") -> None:
-    """Raise an error for a pooling that sentence-transformers does not have.
+def check_pooling(pooling: str, num_layers: int) -> None:
+    """Check that sentence-transformers has a pooling.
 
-    It averages hidden states over layers first, which gives the maximum over tokens other values.
+    That library averages hidden states over layers first, which changes the maximum over tokens.
 
     Raises:
-        UserError: the pooling is none of its modules.
+        UserError: none of its modules computes this pooling.
     """
-    pooling = find_pooling(encoder.pooling, encoder.backbone.config.num_hidden_layers)
-    several_maxima = pooling.over_tokens is max_over_tokens and len(pooling.layers) > 1
-    if pooling.over_tokens not in _SWITCHES or several_maxima:
-        raise UserError(f"pooling={encoder.pooling}: sentence-transformers has no such module, only simcse_pl loads it")
+    found = find_pooling(pooling, num_layers)
+    several_maxima = found.over_tokens is max_over_tokens and len(found.layers) > 1
+    if found.over_tokens not in _SWITCHES or several_maxima:
+        raise UserError(f"pooling={pooling}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
-def write_modules(encoder: "SentenceEncoder", folder: Path) -> None:
-    """Make a folder with an encoder's transformer and tokenizer one that `SentenceTransformer(folder)` loads.
+def write_modules(saved: Saved, config: PretrainedConfig, folder: Path) -> None:
+    """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
     A head that is kept at test time becomes a module Dense, a linear post-processing one more.
 
     Args:
-        encoder: whose vectors at test time are meant.
+        saved: the encoder's settings, weights of the head and post-processing.
+        config: of the transformer.
         folder: with the transformer's own files.
 
     Raises:
-        UserError: a post-processing that is not linear, or what `check_pooling` raises.
+        UserError: a post-processing that is not linear, or a pooling that `check_pooling` rejects.
     """
-    check_pooling(encoder)
-    num_layers = encoder.backbone.config.num_hidden_layers
-    pooling = find_pooling(encoder.pooling, num_layers)
-    modules = [*_layers(folder, pooling, num_layers, encoder.hidden_size), _pooling(pooling, encoder.hidden_size)]
-    if encoder.projection is not None and encoder.head == "mlp":
-        weights = encoder.projection.state_dict()
-        modules.append(_dense("Tanh", weights["0.weight"], weights["0.bias"]))
-    if encoder.postprocess is not None:
-        modules.append(_affine(encoder.postprocess))
-    if encoder.normalize:
+    settings, num_layers, dim = saved.settings, config.num_hidden_layers, config.hidden_size
+    assert settings.pooling is not None
+    check_pooling(settings.pooling, num_layers)
+    pooling = find_pooling(settings.pooling, num_layers)
+    modules = [*_layers(folder, pooling, num_layers, dim), _pooling(pooling, dim)]
+    if settings.head == "mlp":
+        modules.append(_dense("Tanh", saved.head_weights["0.weight"], saved.head_weights["0.bias"]))
+    if saved.postprocess is not None:
+        modules.append(_affine(saved.postprocess))
+    if settings.normalize:
         modules.append(_Module("Normalize", {}))
     places = [f"{place}_{module.kind}" for place, module in enumerate(modules, start=1)]
     for place, module in zip(places, modules, strict=True):
@@ -81,7 +81,7 @@ def write_modules(encoder: "SentenceEncoder", folder: Path) -> None:
         _write(folder / place / "config.json", module.config)
         if module.weights:
             save_file(module.weights, folder / place / "model.safetensors")
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_length, "do_lower_case": False})
     _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     kinds = ["Transformer", *(module.kind for module in modules)]
     _write(folder / "modules.json", _entries(kinds, ["", *places]))

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simcse_pl.data.readers.formats import Unreadable, check_is_file, read_lines
 from simcse_pl.utils.errors import UserError, check_sentences
 from simcse_pl.utils.progress import progress_bar, tracked
 from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
 
 _LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017

@@ -4,7 +4,9 @@ from pathlib import Path
 
 RESULTS_FILE = "results.json"
 CURVES_FILE = "metrics.csv"
+WANDB_FILE = "wandb_run.json"  # which W&B run is the folder's
 RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with every reference replaced by its value
+VALIDATION_PREFIXES = ("val/", "geometry/")  # how the names of what is measured at a validation begin
 
 
 def job_folders(folder: Path) -> list[Path]:

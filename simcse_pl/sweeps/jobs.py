@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.training.resume import given_options
 from simcse_pl.utils.errors import SweepError, UserError, one_line
 
 
@@ -37,6 +36,11 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     if options != given_options(overrides):
         raise SweepError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results
+
+
+def given_options(options: Sequence[str]) -> list[str]:
+    """The options of a run in one order, without those that say to go on, or to show a traceback."""
+    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=")))
 
 
 def best_score(results: Mapping[str, Any]) -> float:

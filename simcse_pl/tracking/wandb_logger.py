@@ -22,6 +22,7 @@ from simcse_pl.evaluation.suite import SuiteResults
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
+from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.results.trajectory import RunPath
 from simcse_pl.tracking.csv_logger import steps_done
 from simcse_pl.tracking.wandb_runs import (
@@ -33,7 +34,6 @@ from simcse_pl.tracking.wandb_runs import (
     summary_of,
     where_to_look,
 )
-from simcse_pl.training.callbacks import OF_VALIDATION, BestCheckpoint
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
@@ -71,7 +71,9 @@ class Dashboard(WandbLogger):
         self._path = _path_so_far(self.folder)
         summary = summary_of(run)
         if _BEST_STEP in summary:
-            self._best = {name: summary[name] for name in summary if name.startswith((*OF_VALIDATION, _BEST_STEP))}
+            self._best = {
+                name: summary[name] for name in summary if name.startswith((*VALIDATION_PREFIXES, _BEST_STEP))
+            }
         for name in (STEP, "epoch"):
             run.define_metric(name, hidden=True)
         run.define_metric("*", step_metric=STEP, step_sync=True)
@@ -81,7 +83,7 @@ class Dashboard(WandbLogger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to curves, and with a validation the run's path so far through the plane of figure 2."""
-        validated = {name: float(value) for name, value in metrics.items() if name.startswith(OF_VALIDATION)}
+        validated = {name: float(value) for name, value in metrics.items() if name.startswith(VALIDATION_PREFIXES)}
         if not validated:
             super().log_metrics(metrics, steps_done(metrics, step))
             return
@@ -101,7 +103,7 @@ class Dashboard(WandbLogger):
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
         """Make the last validation the run's summary where it is the best so far: Lightning calls this on rank 0."""
-        if isinstance(checkpoint_callback, BestCheckpoint):
+        if checkpoint_callback.monitor is not None:
             self._best = self._validated
             self.experiment.summary.update(self._best)
             remember(self.experiment)

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import wandb
 from wandb.errors import AuthenticationError, CommError
 
-from simcse_pl.training.resume import WANDB_FILE
+from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.utils.errors import Stopped, UserError, one_line
 from simcse_pl.utils.files import written_whole
 

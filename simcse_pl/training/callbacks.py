@@ -13,6 +13,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.evaluation.metrics import gram_bound
+from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.validation_metrics import Uniformity
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, check_seed
@@ -20,7 +21,6 @@ from simcse_pl.utils.errors import UserError, check_seed
 log = logging.getLogger(__name__)
 
 _COLLAPSED_ABOVE = -0.01  # of uniformity: a mean squared distance of 0.005, where untrained encoders have 0.04
-OF_VALIDATION = ("val/", "geometry/")  # how the names of what is measured at a validation begin
 
 
 class StepSeeds(Callback):
@@ -68,7 +68,7 @@ class BestCheckpoint(ModelCheckpoint):
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
         if self.best_model_score is not None and (score is None or self.best_model_score != score):
-            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(OF_VALIDATION)}
+            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(VALIDATION_PREFIXES)}
             self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.callbacks import OF_VALIDATION, BestCheckpoint
+from simcse_pl.results.run_files import VALIDATION_PREFIXES
+from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunRecord
 from simcse_pl.training.watchdog import watched_workers
@@ -67,7 +68,7 @@ def train_and_test(
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": _without_stage({k: v for k, v in record.before.items() if k.startswith(OF_VALIDATION)}),
+        "before": _without_stage({k: v for k, v in record.before.items() if k.startswith(VALIDATION_PREFIXES)}),
         "test_before": _without_stage({k: v for k, v in record.before.items() if k.startswith("test/")}),
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),

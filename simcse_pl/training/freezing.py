@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from simcse_pl.data.collators import Batch, ViewCollator
-from simcse_pl.models.encoder import EXAMPLE, SentenceEncoder
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.length_bucketing import EXAMPLE
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
 

@@ -9,7 +9,6 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
-from simcse_pl.data.collators import Batch
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
@@ -18,8 +17,8 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import in_length_groups
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import build_masks_without_waiting
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
@@ -302,7 +301,7 @@ def embed_views(encoder: SentenceEncoder, batch: Batch, group_by_length: bool = 
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    vectors: Tensor = in_length_groups(encoder, sequences) if group_by_length else encoder(sequences)
+    vectors: Tensor = encoder.forward_in_length_groups(sequences) if group_by_length else encoder(sequences)
     return vectors.view(rows, views, -1)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.models.lightning_checkpoint import load
-from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
+from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.csv_logger import read_rows
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
@@ -18,7 +19,6 @@ from simcse_pl.utils.files import remove_half_written, written_whole
 log = logging.getLogger(__name__)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
-WANDB_FILE = "wandb_run.json"  # which W&B run is the folder's
 
 
 class RunRecord(Callback):
@@ -122,11 +122,6 @@ def forget_checkpoint(folder: Path) -> None:
     """Let a run in a folder begin anew: a trial of a search that was interrupted has been given up."""
     if is_first_process():
         (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
-
-
-def given_options(options: Sequence[str]) -> list[str]:
-    """The options of a run in one order, without those that say to go on, or to show a traceback."""
-    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=")))
 
 
 def _cut_curves(folder: Path, steps: int) -> None:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from simcse_pl.data.collators import Batch
+from simcse_pl.models.tokenization import Batch
 
 
 def embed_with_fixed_dropout(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from simcse_pl.__main__ import main
+from simcse_pl.cli.report_neighbours import encoder_before_training
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.evaluation.neighbours import encoder_before_training
 from simcse_pl.reports.html.runs import read_runs
 from tests.conftest import SENTENCES, tiny
 from tests.reports.html.conftest import Page

@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.utils.errors import UserError
 

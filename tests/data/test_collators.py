@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator, padded
-from simcse_pl.data.token_cache import tokenize
+from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import padded, tokenize
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 

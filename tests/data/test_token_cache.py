@@ -13,8 +13,9 @@ import pytest
 
 from simcse_pl.data import token_cache as module
 from simcse_pl.data.readers.row_reader import iterate_labeled_rows, iterate_rows
-from simcse_pl.data.token_cache import Column, open_corpus, tokenize
+from simcse_pl.data.token_cache import Column, open_corpus
 from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 

@@ -15,9 +15,9 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
+from simcse_pl.cli.report_neighbours import encoder_before_training
 from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.evaluation.neighbours import encoder_before_training
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import ENTRY, describe

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import in_length_groups, length_groups, longest_of_groups
+from simcse_pl.models.length_bucketing import length_groups, longest_of_groups
 from tests.conftest import ARCHITECTURES, SENTENCES
 
 PASS = 256  # what one more pass costs, in tokens
@@ -49,7 +49,7 @@ def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_m
     inputs = encoder.tokenizer(sentences, padding=True, truncation=True, max_length=60, return_tensors="pt")
     assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1 and encoder.ignores_padding
     results = []
-    for encode in (encoder, lambda inputs: in_length_groups(encoder, inputs)):
+    for encode in (encoder, encoder.forward_in_length_groups):
         encoder.zero_grad()
         vectors = encode(dict(inputs))
         (vectors * torch.arange(len(vectors)).unsqueeze(1)).cos().sum().backward()
@@ -63,7 +63,7 @@ def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_m
 def test_off_the_cpu_all_are_one_group_and_the_batch_stays_whole(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
-    [(rows, group)] = length_groups(encoder, inputs)
+    [(rows, group)] = length_groups(encoder.backbone, inputs, encoder.ignores_padding)
     assert rows.tolist() == [0, 1, 2, 3, 4] and group == inputs
     group.clear()
     assert len(inputs) == 2

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simcse_pl.data import token_cache as corpora
-from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator, batches_of_like_length, padded
+from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator
 from simcse_pl.data.dataset import TrainingRows
 from simcse_pl.data.sampler import ContrastiveBatches
-from simcse_pl.data.token_cache import open_corpus, tokenize
+from simcse_pl.data.token_cache import open_corpus
 from simcse_pl.data.views.words import Crop
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import in_length_groups, longest_of_groups
+from simcse_pl.models.length_bucketing import longest_of_groups
+from simcse_pl.models.tokenization import batches_of_like_length, padded, tokenize
 from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
 
@@ -167,7 +168,7 @@ def test_vectors_in_groups_are_those_of_each_sequence_alone(encoder, lengths, se
     generator = torch.Generator().manual_seed(seed)
     tokens = [torch.randint(5, 90, (length,), generator=generator).tolist() for length in lengths]
     with torch.no_grad():
-        together = in_length_groups(encoder, padded(tokens, encoder.tokenizer))
+        together = encoder.forward_in_length_groups(padded(tokens, encoder.tokenizer))
         for place in {0, len(lengths) // 2, len(lengths) - 1}:
             alone = encoder(padded([tokens[place]], encoder.tokenizer))
             torch.testing.assert_close(together[place : place + 1], alone)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.data.readers.formats import read_lines
 from simcse_pl.data.readers.row_reader import (
     iterate_documents,
     iterate_labeled_rows,
@@ -22,6 +21,7 @@ from simcse_pl.data.readers.row_reader import (
     with_warning,
 )
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import read_lines
 from tests.properties.strategies import MILLIONS, halves, sentences, texts
 
 ENDS = st.sampled_from(["\n", "\r\n"])

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 import wandb
 
+from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking import wandb_runs
 from simcse_pl.tracking.wandb_logger import PLANE, wandb_logger
 from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
-from simcse_pl.training.resume import WANDB_FILE
 from simcse_pl.utils.errors import Stopped, UserError
 from tests.conftest import ROOT, environment
 from tests.offline_wandb import offline_runs

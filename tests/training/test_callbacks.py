@@ -14,13 +14,13 @@ from omegaconf import OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.data.token_cache import tokenize
 from simcse_pl.evaluation.metrics import uniformity
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import tokenize
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
     BestCheckpoint,

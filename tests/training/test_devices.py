@@ -9,7 +9,7 @@ import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl import CONF
+from simcse_pl.config import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite

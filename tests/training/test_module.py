@@ -9,13 +9,13 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.data.collators import PairCollator, ViewCollator
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.data.token_cache import tokenize
 from simcse_pl.evaluation.metrics import alignment, uniformity
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import Speed, ValidateAtEnd
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW

@@ -7,8 +7,10 @@ import pandas
 import pytest
 import torch
 
+from simcse_pl.results.run_files import WANDB_FILE
+from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.wandb_logger import PLANE
-from simcse_pl.training.resume import WANDB_FILE, RunRecord, find_checkpoint, forget_checkpoint, given_options
+from simcse_pl.training.resume import RunRecord, find_checkpoint, forget_checkpoint
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs

@@ -9,11 +9,11 @@ from typing import TypeVar
 import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from simcse_pl.data.readers.formats import Unreadable, check_is_file
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.text_files import Unreadable, check_is_file
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.data.prepare.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
-from simcse_pl.data.readers.formats import Unreadable, open_table, text_problem
+from simcse_pl.data.readers.formats import open_table, text_problem
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import Unreadable
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data.prepare.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
-from simcse_pl.data.readers.formats import Records, Unreadable, open_table, read_lines
+from simcse_pl.data.readers.formats import Records, open_table
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import Unreadable, read_lines
 
 Pair = tuple[str, str]
 Lines = Iterator[tuple[int, str | Unreadable]]

@@ -15,10 +15,10 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 
-from simcse_pl.data.readers.formats import check_is_file
 from simcse_pl.utils.errors import FailureError, UserError, one_line
 from simcse_pl.utils.files import cache_folder, written_whole
 from simcse_pl.utils.progress import progress_bar
+from simcse_pl.utils.text_files import check_is_file
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others hold talk, users, templates

@@ -6,18 +6,11 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_pl.data.readers.formats import (
-    Cells,
-    OpenedTable,
-    Unreadable,
-    check_is_file,
-    is_number,
-    open_table,
-    text_problem,
-)
+from simcse_pl.data.readers.formats import Cells, OpenedTable, is_number, open_table, text_problem
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import sha256_of
+from simcse_pl.utils.text_files import Unreadable, check_is_file
 
 if TYPE_CHECKING:
     import datasets

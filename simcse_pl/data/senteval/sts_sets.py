@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data import sample
-from simcse_pl.data.readers.formats import Unreadable
 from simcse_pl.data.readers.row_reader import open_hub_dataset
 from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines, warn_if_short
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import Unreadable
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from simcse_pl.inference.sentence_index import Neighbour
 from simcse_pl.inference.simcse import SimCSE
+from simcse_pl.results.neighbourhood import Neighbour
 
 Found = list[list[Neighbour]]  # of every query
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from simcse_pl.reports.tables.score_tables import keys_of
-from simcse_pl.training.callbacks import OF_VALIDATION
+from simcse_pl.results.run_files import VALIDATION_PREFIXES
 
 _ROWS_ALONE = ("epoch", "step")
 _GROUPS = ("val", "geometry", "train", "speed")
@@ -85,7 +85,7 @@ def _group(metric: str) -> str:
 
 
 def _of_validation(group: str) -> bool:
-    return f"{group}/" in OF_VALIDATION
+    return f"{group}/" in VALIDATION_PREFIXES
 
 
 def _rank(metric: str) -> tuple[int, str]:

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from simcse_pl.evaluation.neighbours import Neighbourhood
 from simcse_pl.reports.figures.style import COLOURS
 from simcse_pl.reports.html.curves import metric_groups
 from simcse_pl.reports.html.parallel import parallel_coordinates
@@ -19,6 +18,7 @@ from simcse_pl.reports.html.runs import Run, options_in_common, runs_table
 from simcse_pl.reports.sweeps.seed_groups import Groups, grouped
 from simcse_pl.reports.sweeps.sweep_results import Sweep, differing
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.results.neighbourhood import Neighbourhood
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import written_whole
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from simcse_pl.data.prepare.conversion import BAD_ROW, Account, check_paths, clean, has_words, sound_rows, write_csv
-from simcse_pl.data.readers.formats import Unreadable
 from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.text_files import Unreadable
 
 A, B = Path("a.tsv"), Path("b.tsv")
 

@@ -7,8 +7,9 @@ import json
 import pandas
 import pytest
 
-from simcse_pl.data.readers.formats import Unreadable, open_table
+from simcse_pl.data.readers.formats import open_table
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import Unreadable
 
 ROWS = [["One, two.", 'He said "no".'], ["Zwölf Boxkämpfer", "半年"], ["a\u0085b", "c\u2028d"]]
 

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from simcse_pl.inference.sentence_index import Neighbour
 from simcse_pl.inference.server.batching import WaitingSearches
+from simcse_pl.results.neighbourhood import Neighbour
 
 
 class Encoder:

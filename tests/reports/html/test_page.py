@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from simcse_pl.evaluation.neighbours import Neighbourhood, Query
-from simcse_pl.inference.sentence_index import Neighbour
 from simcse_pl.reports.html.page import page as html_of
 from simcse_pl.reports.html.runs import read_runs
+from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
 from tests.reports.html.conftest import Page, loss
 
 pytestmark = pytest.mark.browser

@@ -7,8 +7,8 @@ import pytest
 import torch
 import yaml
 
+from simcse_pl.cli.report_neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.evaluation.neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import read_runs
 from simcse_pl.utils.errors import UserError

@@ -13,10 +13,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.inference.sentence_index import Neighbour, SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import Run
 from simcse_pl.reports.sweeps.sweep_results import Job
+from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, one_line
 from simcse_pl.utils.yaml_files import read_yaml
@@ -25,38 +26,6 @@ _QUERIES = 6
 _COUNT = 5
 _MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
 _ENCODER = "encoder"  # the folder of the best, in that of the run
-
-
-@dataclass(frozen=True)
-class Query:
-    """A sentence, and those nearest to it, the nearest first."""
-
-    sentence: str
-    before: list[Neighbour]
-    after: list[Neighbour]
-
-    def is_new(self, neighbour: Neighbour) -> bool:
-        """Whether training brought a neighbour among the nearest."""
-        return neighbour.sentence not in {own.sentence for own in self.before}
-
-
-@dataclass(frozen=True)
-class Neighbourhood:
-    """The neighbours of a page.
-
-    Args:
-        corpus: what the sentences are.
-        sentences: how many distinct ones there are.
-        run: whose encoder it is; None where no run has one.
-        queries: of them.
-        problem: why there are no neighbours to show; None where there are.
-    """
-
-    corpus: str
-    sentences: int
-    run: str | None
-    queries: list[Query]
-    problem: str | None = None
 
 
 @dataclass(frozen=True)

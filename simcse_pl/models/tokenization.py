@@ -1,0 +1,50 @@
+"""Tokenize sentences, and pad their tokens to batches."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.utils.errors import failing_as
+
+Batch = dict[str, Tensor]
+Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
+
+_BATCHES_SORTED_TOGETHER = 128  # tokens of all sentences at once would take much memory
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
+    """The tokens of sentences, special ones included, at most `max_length` of each."""
+    if not sentences:
+        return []
+    options = {"return_attention_mask": False, "return_token_type_ids": False}
+    with failing_as(f"the tokenizer of {tokenizer.name_or_path}"):
+        ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
+    return ids
+
+
+def batches_of_like_length(
+    sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, batch_size: int, max_length: int
+) -> Iterator[tuple[list[int], Batch]]:
+    """The places and padded tokens of sentences of like length, the longest of a good many first."""
+    many = batch_size * _BATCHES_SORTED_TOGETHER
+    for begin in range(0, len(sentences), many):
+        tokens = tokenize(tokenizer, list(sentences[begin : begin + many]), max_length)
+        order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            yield [begin + i for i in rows], padded([tokens[i] for i in rows], tokenizer)
+
+
+def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
+    """What the tokenizer itself would return of single sentences, padded to the longest: tensors [n, tokens] int64."""
+    shape = len(tokens), max(map(len, tokens))
+    ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row, own in enumerate(tokens):
+        ids[row, : len(own)] = own
+        mask[row, : len(own)] = 1
+    inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
+    return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
