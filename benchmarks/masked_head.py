@@ -24,16 +24,16 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.comparison import Way, in_turn, timed
 from simcse_pl.losses.mlm import NOT_CHOSEN
-from simcse_pl.losses.mlm_head import VocabularyHead
+from simcse_pl.losses.mlm_head import MLMHead
 
 
-def masked_positions(head: VocabularyHead, hidden_states: Tensor, labels: Tensor) -> Tensor:
+def masked_positions(head: MLMHead, hidden_states: Tensor, labels: Tensor) -> Tensor:
     """Our way: what is not predicted is not scored."""
     chosen = labels != NOT_CHOSEN
     return F.cross_entropy(head(hidden_states[chosen]), labels[chosen])
 
 
-def every_position(head: VocabularyHead, hidden_states: Tensor, labels: Tensor) -> Tensor:
+def every_position(head: MLMHead, hidden_states: Tensor, labels: Tensor) -> Tensor:
     """The way of transformers and of the released code: cross-entropy leaves out what has no label."""
     return F.cross_entropy(head(hidden_states), labels, ignore_index=NOT_CHOSEN)
 
@@ -60,7 +60,7 @@ def main() -> None:
 
     torch.manual_seed(42)
     config = BertConfig(vocab_size=arguments.vocabulary, hidden_size=arguments.dim, num_hidden_layers=1)
-    head = VocabularyHead.fresh(BertModel(config, add_pooling_layer=False))
+    head = MLMHead.fresh(BertModel(config, add_pooling_layer=False))
     positions = arguments.sentences * arguments.tokens
     hidden_states = torch.randn(positions, arguments.dim, requires_grad=True)
     labels = torch.randint(arguments.vocabulary, (positions,))
@@ -68,7 +68,7 @@ def main() -> None:
 
     weights = [hidden_states, *head.parameters()]
 
-    def step(way: Callable[[VocabularyHead, Tensor, Tensor], Tensor]) -> float:
+    def step(way: Callable[[MLMHead, Tensor, Tensor], Tensor]) -> float:
         loss = way(head, hidden_states, labels)
         torch.autograd.grad(loss, weights)
         return loss.item()

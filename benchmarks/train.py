@@ -46,7 +46,7 @@ from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch, tokenize
-from simcse_pl.training.callbacks import StepSeeds
+from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule, embed_views
 from simcse_pl.training.optimizer import LinearAdamW
@@ -131,12 +131,12 @@ def ours(
     rows: Sequence[Row],
     arguments: argparse.Namespace,
     precision: str = "auto",
-    group_by_length: bool = True,
+    length_bucketing: bool = True,
     fast_dropout: bool = True,
     compile: bool = False,
 ) -> float:
     """What train.py builds, without validation, logs and checkpoints."""
-    options = {"group_by_length": group_by_length, "compile": compile}
+    options = {"length_bucketing": length_bucketing, "compile": compile}
     module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), LinearAdamW(lr=LR), **options)
     if not fast_dropout:
         use_torchs_dropout(module.encoder)
@@ -156,7 +156,7 @@ def ours(
         devices=1,
         max_epochs=1,
         gradient_clip_val=1.0,
-        callbacks=[StepSeeds(42), Clock()],
+        callbacks=[SeedEveryStep(42), Clock()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -204,7 +204,7 @@ def main() -> None:
         Way("plain loop, views apart", partial(plain, apart=True)),
         Way("plain loop, one pass", partial(plain, apart=False)),
         Way("simcse_pl, float32", partial(trained, precision="32-true")),
-        Way("simcse_pl, padded", partial(trained, group_by_length=False)),
+        Way("simcse_pl, padded", partial(trained, length_bucketing=False)),
         Way("simcse_pl, torch's dropout", partial(trained, fast_dropout=False)),
         Way("simcse_pl", trained),
     ]

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
 from simcse_pl.config import CONF
-from simcse_pl.config.entry_point import failures_apart, run
+from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.schema import EvaluateOptions
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
@@ -34,7 +34,7 @@ TARGET, NLI = "target", "nli"
 
 
 @hydra.main(config_path=str(CONF), config_name="evaluate", version_base="1.3")
-@failures_apart(EvaluateOptions)
+@report_errors(EvaluateOptions)
 def evaluate(config: DictConfig) -> None:
     """Measure, print the tables, and write them and results.json into the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)

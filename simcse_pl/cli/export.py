@@ -20,7 +20,7 @@ from simcse_pl.models.sentence_transformers_writer import check_pooling
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
             )
     console = Console(stderr=True)
     try:
-        with written_whole(folder, last=SETTINGS_FILE) as new:
+        with atomic_write(folder, last=SETTINGS_FILE) as new:
             encoder.save_pretrained(new)
             if arguments.onnx or arguments.int8:
                 with console.status("writing ONNX, and comparing it with the encoder"):

@@ -3,7 +3,7 @@
 import argparse
 
 from simcse_pl.data.prepare.nli import KINDS, convert
-from simcse_pl.data.readers.row_reader import ON_BAD_ROW
+from simcse_pl.data.readers.row_reader import ON_INVALID_ROW
 from simcse_pl.utils.tables import show
 
 
@@ -23,12 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help="the csv file to write")
     parser.add_argument("--seed", type=int, default=42, help="for drawing hard negatives (%(default)s)")
     parser.add_argument(
-        "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
+        "--on-invalid-row", choices=ON_INVALID_ROW, default="error", help="stop at a damaged row, or drop and count it"
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    account, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_bad_row)
+    account, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_invalid_row)
     show(account.table(arguments.kind).printed())
     print(f"{written} rows in {arguments.out}")

@@ -3,7 +3,7 @@
 import argparse
 
 from simcse_pl.data.prepare.paraphrases import CORPORA, convert
-from simcse_pl.data.readers.row_reader import ON_BAD_ROW
+from simcse_pl.data.readers.row_reader import ON_INVALID_ROW
 from simcse_pl.utils.tables import show
 
 
@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("out", metavar="OUT", help="the csv file to write: anchor and positive")
     parser.add_argument(
-        "--on-bad-row", choices=ON_BAD_ROW, default="error", help="stop at a damaged row, or drop and count it"
+        "--on-invalid-row", choices=ON_INVALID_ROW, default="error", help="stop at a damaged row, or drop and count it"
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_bad_row)
+    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_invalid_row)
     show(account.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")

@@ -7,12 +7,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.evaluation_report import check_labels, encoder_figures, encoder_tables, save
-from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table, show
 
@@ -34,7 +34,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
     """
     check_labels(labels, folders)
     results: list[Result] = []
-    runs: list[RunPath] = []
+    runs: list[TrainingTrajectory] = []
     sweeps: dict[str, str] = {}
     for place, folder in enumerate(folders):
         if is_sweep(folder):
@@ -46,7 +46,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         match read(folder):
             case Result() as result:
                 results.append(result.model_copy(update={"label": labels[place]}) if labels else result)
-            case RunPath() as path:
+            case TrainingTrajectory() as path:
                 runs.append(dataclasses.replace(path, label=labels[place]) if labels else path)
     own_tables, own_figures = of_sweeps(sweeps)
     tables = encoder_tables(results, aggregation) + own_tables
@@ -66,7 +66,7 @@ def of_sweeps(folders: dict[str, str]) -> tuple[list[Table], dict[str, Figure]]:
     sweeps = read_sweeps(folders)
     for number, sweep in enumerate(sweeps, 1):
         name = f"sweep_{number}" if len(sweeps) > 1 else "sweep"
-        groups = grouped(sweep)
+        groups = group_by_seed(sweep)
         tables += sweep_tables(groups, name)
         if figure := sweep_figure(groups):
             figures[name] = figure

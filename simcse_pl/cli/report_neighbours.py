@@ -19,7 +19,7 @@ from simcse_pl.reports.html.runs import Run
 from simcse_pl.reports.sweeps.sweep_results import Job
 from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
 from simcse_pl.sweeps.rows import with_row
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.yaml_files import read_yaml
 
 _QUERIES = 6
@@ -88,7 +88,7 @@ def encoder_before_training(job: Job) -> SentenceEncoder:
         options: Any = OmegaConf.to_container(config.model, resolve=True)
         target, seed = options.pop("_target_"), int(config.seed)
     except (OmegaConfBaseException, KeyError, AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{file} does not tell what the run began with: {one_line(error)}") from error
+        raise UserError(f"{file} does not tell what the run began with: {first_line(error)}") from error
     takes = inspect.signature(SentenceEncoder.from_pretrained).parameters
     odd = [name for name in options if name not in takes]
     if target != _MODEL or odd:

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.config import CONF
-from simcse_pl.config.entry_point import failures_apart, run
+from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.schema import TrainOptions
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
@@ -29,17 +29,17 @@ from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunRecord, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
 from simcse_pl.training.watchdog import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import show
 
 log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
-@failures_apart(SimCSEModule, TrainOptions)
+@report_errors(SimCSEModule, TrainOptions)
 def train(config: DictConfig) -> float:
     """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
     folder = Path(config.run_dir)
@@ -50,7 +50,7 @@ def train(config: DictConfig) -> float:
     if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
         return best_score(finished)
-    record = RunRecord(job["overrides"])
+    record = RunMetadata(job["overrides"])
     callbacks = [*instantiate(config.callbacks).values(), record]
     trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     best_checkpoint(trainer)  # one that cannot be tested is told now
@@ -72,7 +72,7 @@ def train(config: DictConfig) -> float:
     module = build_module(config, encoder)
     options: Any = OmegaConf.to_container(config, resolve=True)
     if trainer.is_global_zero:
-        with written_whole(folder) as new:
+        with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(options)), encoding="utf-8")
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
@@ -114,14 +114,14 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         instantiate(config.optimizer),
         auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
         positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
-        fixed_dropout=config.fixed_dropout,
+        shared_dropout_mask=config.shared_dropout_mask,
         queue=instantiate(config.get("queue")),
         chunk_size=config.chunk_size,
         gradient_checkpointing=config.gradient_checkpointing,
         freeze_layers=config.freeze_layers,
-        group_by_length=config.group_by_length,
+        length_bucketing=config.length_bucketing,
         compile=config.compile,
-        on_bad_step=config.on_bad_step,
+        on_non_finite=config.on_non_finite,
     )
 
 

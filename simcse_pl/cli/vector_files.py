@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from simcse_pl.cli.common import STANDARD, json_line
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _DECIMALS = 8  # in JSON: float32 has no more
@@ -46,7 +46,7 @@ def vector_writer(out: str, dim: int) -> Iterator[Write]:
         yield lambda sentences, vectors: print(*_json_lines(sentences, vectors), sep="", end="")
         return
     path = Path(out)
-    with written_whole(path.parent) as new, _WRITERS[path.suffix](new / path.name, dim) as write:
+    with atomic_write(path.parent) as new, _WRITERS[path.suffix](new / path.name, dim) as write:
         yield write
 
 

@@ -28,9 +28,17 @@ from simcse_pl.results.run_files import RESOLVED_CONFIG
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.command_line import Parser
 from simcse_pl.utils.distributed import is_first_process, is_one_of_several
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, check_seed, did_you_mean, one_line, origins
-from simcse_pl.utils.exit_status import tell
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.errors import (
+    USER_ERROR_STATUS,
+    SweepError,
+    UserError,
+    check_seed,
+    did_you_mean,
+    exception_chain,
+    first_line,
+)
+from simcse_pl.utils.exit_status import report_error
+from simcse_pl.utils.files import atomic_write
 
 T = TypeVar("T")
 
@@ -71,17 +79,17 @@ def run(main: Callable[[], Any]) -> None:
             raise SystemExit(128 + signal.SIGINT) from None
         if not isinstance(error, Exception):
             raise
-        raise SystemExit(tell(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
+        raise SystemExit(report_error(_in_our_words(error), _TO_DEBUG in sys.argv, _TO_DEBUG)) from None
 
 
 def _interrupted(error: BaseException) -> bool:
     """Whether it was Ctrl-C: Lightning makes status 1 of it, and a library amid whose work it comes, its own error."""
-    return any(isinstance(one, KeyboardInterrupt) for one in origins(error))
+    return any(isinstance(one, KeyboardInterrupt) for one in exception_chain(error))
 
 
 def _save_config(config: DictConfig, name: str, folder: Path) -> None:
     """In the place of Hydra's, which leaves half a file where the disk is full."""
-    with written_whole(folder) as new:
+    with atomic_write(folder) as new:
         (new / name).write_text(OmegaConf.to_yaml(config), encoding="utf-8")
 
 
@@ -109,12 +117,12 @@ def _in_our_words(error: Exception, config: DictConfig | None = None) -> Excepti
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return error
     if not isinstance(error, InstantiationException):
-        mistake = UserError(one_line(error))
+        mistake = UserError(first_line(error))
     elif isinstance(error.__cause__, OSError):
         return error.__cause__
     elif config is not None and isinstance(error.__cause__, UserError):
         mistake = UserError(named_in_full(str(error.__cause__), config, place_of(error)))
-    elif "'simcse_pl." in one_line(error):  # a class of ours says itself whose mistake it is
+    elif "'simcse_pl." in first_line(error):  # a class of ours says itself whose mistake it is
         return error
     else:
         mistake = UserError(cannot_build(error))
@@ -122,7 +130,7 @@ def _in_our_words(error: Exception, config: DictConfig | None = None) -> Excepti
     return mistake
 
 
-def failures_apart(
+def report_errors(
     *given_to: Callable[..., Any],
 ) -> Callable[[Callable[[DictConfig], T]], Callable[[DictConfig], T | None]]:
     """Print whatever goes wrong in a job, as `run` does; in a multirun let the other jobs run.
@@ -150,7 +158,7 @@ def failures_apart(
             except Exception as error:
                 if _interrupted(error):
                     raise KeyboardInterrupt from None  # which ends a multirun too
-                status = tell(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
+                status = report_error(_in_our_words(error, config), config.debug is True, _TO_DEBUG)
                 alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
                 if status == USER_ERROR_STATUS and alone and is_first_process():
                     _remove_unused(HydraConfig.get())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 
-from simcse_pl.utils.errors import UserError, did_you_mean, one_line
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 _SWEEP = re.compile(r"Ambiguous value for argument '(?P<option>[^']+)'")
@@ -33,7 +33,7 @@ def explained(error: HydraException, names: Collection[str]) -> str:
         return f"{sweep['option']}: add -m for a job of each value; a list is written in brackets, text in quotes"
     if there := _THERE.match(text):
         return f"+{there['name']}: there is such an option already; leave out the +"
-    return f"{text} {one_line(error.__cause__)}" if error.__cause__ else text
+    return f"{text} {first_line(error.__cause__)}" if error.__cause__ else text
 
 
 def check_added(overrides: Iterable[str], names: Collection[str]) -> None:
@@ -69,7 +69,7 @@ def not_a_flag(flag: str, names: Collection[str]) -> str:
 
 def cannot_build(error: InstantiationException) -> str:
     """Which part of the config could not be built, and why."""
-    return f"{place_of(error)}: {one_line(error.__cause__ or error)}"
+    return f"{place_of(error)}: {first_line(error.__cause__ or error)}"
 
 
 def place_of(error: InstantiationException) -> str:

@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collators import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
-from simcse_pl.data.dataset import TrainingRows
+from simcse_pl.data.dataset import TrainingDataset
 from simcse_pl.data.readers.row_reader import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
-from simcse_pl.data.sampler import ContrastiveBatches, EpochLoader
+from simcse_pl.data.sampler import ContrastiveBatchSampler, ContrastiveDataLoader
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
-from simcse_pl.data.token_cache import open_corpus
+from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
 from simcse_pl.models.tokenization import tokenize
@@ -35,7 +35,7 @@ class SentenceDataModule(LightningDataModule):
     Args:
         tokenizer: the encoder's.
         train: what to train on (see readers.read_rows).
-        columns, on_bad_row, header, split: how to read it (see readers.read_rows).
+        columns, on_invalid_row, header, split: how to read it (see readers.read_rows).
         label_column: holds each row's class, by name or by position from 0; batches then have `labels`.
         limit: how many rows are trained on, drawn at random and kept in order; all where None.
         view: how the positive of a row of one sentence is made; where None it is the sentence itself.
@@ -55,7 +55,7 @@ class SentenceDataModule(LightningDataModule):
         tokenizer: PreTrainedTokenizerBase,
         train: str | Path,
         columns: Sequence[int | str] | None = None,
-        on_bad_row: str = "error",
+        on_invalid_row: str = "error",
         header: bool | None = None,
         split: str = "train",
         label_column: int | str | None = None,
@@ -82,7 +82,7 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"{option}: this view takes the sentences that follow in a text file, which has no columns")
         self.tokenizer = tokenizer
         self.train = train
-        self.columns, self.on_bad_row, self.header, self.split = columns, on_bad_row, header, split
+        self.columns, self.on_invalid_row, self.header, self.split = columns, on_invalid_row, header, split
         self.label_column = label_column
         self.limit = limit
         self.view = None if isinstance(view, Dropout) else view  # the sentence itself is tokenized once for both
@@ -92,7 +92,7 @@ class SentenceDataModule(LightningDataModule):
         self.senteval_dir = senteval_dir
         self.num_workers = num_workers
         self.seed = seed
-        self.rows: TrainingRows | None = None
+        self.rows: TrainingDataset | None = None
         self.tasks: dict[str, StsTask] = {}
         self.pairs: dict[str, list[TokenizedPair]] = {}
         self._place: dict[str, int] = {}
@@ -133,18 +133,18 @@ class SentenceDataModule(LightningDataModule):
         assert self.rows is not None
         return max(2, len(self.rows.rows[0]))
 
-    def _training_rows(self) -> TrainingRows:
-        how = (self.columns, self.on_bad_row, self.header, self.split)
+    def _training_rows(self) -> TrainingDataset:
+        how = (self.columns, self.on_invalid_row, self.header, self.split)
         documents = self.view is not None and bool(self.view.following)
         if documents:
-            read = partial(iterate_documents, self.train, self.on_bad_row)
+            read = partial(iterate_documents, self.train, self.on_invalid_row)
         elif self.label_column is not None:
             read = partial(iterate_labeled_rows, self.train, self.label_column, *how)
         else:
             read = partial(iterate_rows, self.train, *how)
         described = (fingerprint(self.train, self.split), read.func.__name__, self.label_column, *how)
         named = documents or self.label_column is not None
-        corpus = open_corpus(read, described, self.tokenizer, self.max_length, named)
+        corpus = open_token_cache(read, described, self.tokenizer, self.max_length, named)
         if self.view is not None and len(corpus.sentences[0]) > 1:
             given = f"{self.train} has rows of {len(corpus.sentences[0])} sentences, with positives of their own"
             raise UserError(f"{given}: set views=dropout, or data.columns to one column")
@@ -152,11 +152,11 @@ class SentenceDataModule(LightningDataModule):
             if seen := corpus.count(set(task.sentences)):
                 log.warning("%d sentences of %s are in the %s pairs: scores may be too high", seen, self.train, split)
         names = {"documents" if documents else "labels": corpus.names}
-        return TrainingRows(
+        return TrainingDataset(
             corpus.sentences, self.view, limit=self.limit, seed=self.seed, tokens=corpus.tokens, **names
         )
 
-    def train_dataloader(self) -> EpochLoader:
+    def train_dataloader(self) -> ContrastiveDataLoader:
         """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
         assert self.rows is not None
         views = ViewCollator(self.tokenizer, self.max_length)
@@ -164,10 +164,10 @@ class SentenceDataModule(LightningDataModule):
         collate = LabeledViewCollator(views) if self.labels else views
         if self._place:
             batches.resume(**self._place)
-        return EpochLoader(self.rows, batches, collate, self.num_workers)
+        return ContrastiveDataLoader(self.rows, batches, collate, self.num_workers)
 
-    def _batches(self, rows: TrainingRows) -> ContrastiveBatches:
-        return ContrastiveBatches(len(rows), self.batch_size, world_size(), rank(), self.seed)
+    def _batches(self, rows: TrainingDataset) -> ContrastiveBatchSampler:
+        return ContrastiveBatchSampler(len(rows), self.batch_size, world_size(), rank(), self.seed)
 
     def rows_of_batch(self, epoch: int, batch: int) -> list[int]:
         """The places, in `train` as it was read, of the rows of a contrastive batch over all devices."""

@@ -21,7 +21,7 @@ Key = tuple[int, int]  # the epoch, and the place among the chosen rows
 _FOLLOWING = 3  # sentences that a view is shown of those after a row's own
 
 
-class TrainingRows(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
+class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """Rows to train on; of a row of one sentence, the sentence and the positive that a view makes of it.
 
     A view's chance is seeded by the seed, the epoch and the row. The keys carry the epoch, so that worker
@@ -78,7 +78,7 @@ class TrainingRows(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         """The rows of a batch, each with its positive and, where there are labels, with its label.
 
         Args:
-            keys: from `ContrastiveBatches`.
+            keys: from `ContrastiveBatchSampler`.
         """
         places = [(epoch, self.chosen[row]) for epoch, row in keys]
         given: Sequence[tuple[Sentence, ...]] = self.rows if self.tokens is None else self.tokens

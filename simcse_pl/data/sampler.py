@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from simcse_pl.data.collators import LabeledRow, Sentence
-from simcse_pl.data.dataset import Key, TrainingRows
+from simcse_pl.data.dataset import Key, TrainingDataset
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
 
-class ContrastiveBatches(Sampler[list[Key]]):
+class ContrastiveBatchSampler(Sampler[list[Key]]):
     """This rank's share of every contrastive batch of an epoch, in an order that the seed and the epoch shuffle.
 
     The batches are the same with any number of ranks, which take contiguous shares in rank order, as even as can be.
@@ -84,7 +84,7 @@ class ContrastiveBatches(Sampler[list[Key]]):
             yield [(epoch, row) for row in order[own:own_end].tolist()]
 
 
-class EpochLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
+class ContrastiveDataLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """A loader of contrastive batches.
 
     An epoch begins when its first batch is asked for: Lightning makes the first iterator before it says which
@@ -99,8 +99,8 @@ class EpochLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
 
     def __init__(
         self,
-        rows: TrainingRows,
-        batches: ContrastiveBatches,
+        rows: TrainingDataset,
+        batches: ContrastiveBatchSampler,
         collate: Callable[[list[Any]], Batch],
         num_workers: int = 0,
     ) -> None:

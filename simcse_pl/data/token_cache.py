@@ -22,7 +22,14 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.readers.row_reader import ReadRows, Row
 from simcse_pl.models.tokenization import Tokens, tokenize
 from simcse_pl.utils.errors import WriteError
-from simcse_pl.utils.files import cache_folder, read_json, refusals_told, remove_half_written, sha256_of, written_whole
+from simcse_pl.utils.files import (
+    atomic_write,
+    cache_folder,
+    read_json,
+    remove_half_written,
+    reraise_write_errors,
+    sha256_of,
+)
 from simcse_pl.utils.progress import counter
 
 log = logging.getLogger(__name__)
@@ -108,7 +115,7 @@ class Corpus:
         return sum(own.true_count for own in found)
 
 
-def open_corpus(
+def open_token_cache(
     read: Callable[[], ReadRows],
     described: Sequence[Any],
     tokenizer: PreTrainedTokenizerBase,
@@ -133,7 +140,7 @@ def open_corpus(
     key = repr((_FORMAT, described, _fingerprint(tokenizer), max_length))
     folder = cache_folder() / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:16]
     try:
-        with refusals_told(folder):
+        with reraise_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"):
                 remove_half_written(folder)
@@ -187,7 +194,7 @@ def _write(folder: Path, records: ReadRows, tokenizer: PreTrainedTokenizerBase, 
     warnings: list[str] = []
     read = full = 0
     rows = _noting_warning(records, warnings)
-    with written_whole(folder, last=_SEAL) as new, counter("tokenizing", " rows") as bar:
+    with atomic_write(folder, last=_SEAL) as new, counter("tokenizing", " rows") as bar:
         task = bar.add_task("", total=None)
         with pyarrow.ipc.new_file(str(new / _ROWS), schema) as file:
             while block := list(itertools.islice(rows, _ROWS_A_BLOCK)):

@@ -12,7 +12,7 @@ from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, check_seed
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Postprocessed:
         if self._fit_on_target:
             self._postprocess.fit(vectors)
         vectors = self._postprocess.transform(vectors).cpu()
-        return directions(vectors) if self._normalize else vectors
+        return unit_vectors(vectors) if self._normalize else vectors
 
 
 def sentences_to_fit_on(

@@ -8,7 +8,7 @@ from torch import Tensor
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE, ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.metrics import (
-    GramBound,
+    EigenvalueBound,
     alignment,
     effective_rank,
     gram_bound,
@@ -18,15 +18,15 @@ from simcse_pl.evaluation.metrics import (
     uniformity,
 )
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
 _TOP = (1, 3, 10, 100)
 
 
 @dataclass(frozen=True)
-class GeometryResult(GramBound):
-    """What `evaluate_geometry` measures, section 5's bound on the largest eigenvalue (GramBound) among it.
+class GeometryResult(EigenvalueBound):
+    """What `evaluate_geometry` measures, section 5's bound on the largest eigenvalue (EigenvalueBound) among it.
 
     Args:
         data: the pairs it is measured on.
@@ -69,7 +69,7 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
     spectrum = singular_spectrum(x)
     variances = principal_variances(x)
     gram = gram_bound(x)
-    cosines = (directions(first.double()) * directions(second.double())).sum(dim=-1)
+    cosines = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
     return GeometryResult(
         data=f"{task.name} {task.split}",
         sentences=len(x),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.utils.tensors import as_float64, directions
+from simcse_pl.utils.tensors import as_float64, unit_vectors
 
 _ROWS_AT_A_TIME = 2048
 
@@ -19,7 +19,7 @@ def alignment(x: Tensor, y: Tensor) -> Tensor:
     Returns:
         A scalar in [0, 4], at least in float32; not a number where n is 0.
     """
-    return (directions(x) - directions(y)).square().sum(dim=-1).mean()
+    return (unit_vectors(x) - unit_vectors(y)).square().sum(dim=-1).mean()
 
 
 def uniformity(x: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def uniformity(x: Tensor) -> Tensor:
     Returns:
         A scalar in [-8, 0], at least in float32; not a number where n is below 2.
     """
-    x = directions(x)
+    x = unit_vectors(x)
     n, squares = len(x), x.square().sum(dim=-1)  # 1, but for rows of zeros
     total = x.new_zeros(())
     for start in range(0, n, _ROWS_AT_A_TIME):
@@ -52,7 +52,7 @@ def singular_spectrum(x: Tensor) -> Tensor:
     Returns:
         [min(n, dim)] in float64, descending from 1; not numbers where all rows are zeros.
     """
-    values: Tensor = torch.linalg.svdvals(directions(as_float64(x)))
+    values: Tensor = torch.linalg.svdvals(unit_vectors(as_float64(x)))
     return values / values[0]
 
 
@@ -92,7 +92,7 @@ def isoscore(variances: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class GramBound:
+class EigenvalueBound:
     """What section 5 of the paper argues with: W holds n embeddings of length 1, and W W^T their cosines.
 
     Where all cosines are 0 or more, Sum(W W^T) is an upper bound of the largest eigenvalue (Merikoski 1984); the trace,
@@ -111,11 +111,11 @@ class GramBound:
     nonnegative: float
 
 
-def gram_bound(x: Tensor) -> GramBound:
+def gram_bound(x: Tensor) -> EigenvalueBound:
     """Sum(W W^T), the largest eigenvalue and the trace of the embeddings x [n, dim], normalized here."""
-    w = directions(as_float64(x))
+    w = unit_vectors(as_float64(x))
     nonnegative = sum(int((rows @ w.T >= 0).sum()) for rows in w.split(_ROWS_AT_A_TIME))
-    return GramBound(
+    return EigenvalueBound(
         gram_sum=float(w.sum(dim=0).square().sum()),
         largest_eigenvalue=float(torch.linalg.eigvalsh(w.T @ w)[-1]),
         trace=float(w.square().sum()),

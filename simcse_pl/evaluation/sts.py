@@ -11,7 +11,7 @@ from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsResult:
 def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
     """The cosine similarity of each pair [n], in float64."""
     first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
-    return (directions(first.double()) * directions(second.double())).sum(dim=-1).numpy()
+    return (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1).numpy()
 
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:

@@ -26,7 +26,7 @@ from simcse_pl.evaluation.retrieval import RetrievalResult, Search
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.progress import tracked
 
 log = logging.getLogger(__name__)
@@ -127,9 +127,9 @@ def load_suite(
             _read(suite, task, senteval_dir, geometry_split if task == GEOMETRY else split)
         except UserError as error:
             if isinstance(error, NotInBundleError) and task not in names:
-                log.warning("%s is left out: %s", task, one_line(error))
+                log.warning("%s is left out: %s", task, first_line(error))
             else:
-                suite.failed[task] = one_line(error)
+                suite.failed[task] = first_line(error)
     if regressor:
         _read_relatedness(suite, senteval_dir)
     if names and not suite.sentences():
@@ -172,7 +172,7 @@ def _read_relatedness(suite: Suite, senteval_dir: str | Path) -> None:
             try:
                 train, dev = (load_sts_task(senteval_dir, test.name, split) for split in ("train", "dev"))
             except UserError as error:
-                suite.failed[_regressor(test.name)] = one_line(error)
+                suite.failed[_regressor(test.name)] = first_line(error)
             else:
                 suite.relatedness[test.name] = {"train": train, "dev": dev, "test": test}
 
@@ -222,5 +222,5 @@ def evaluate_suite(
         try:
             measure()
         except UserError as error:
-            results.failed[name] = one_line(error)
+            results.failed[name] = first_line(error)
     return results

@@ -18,7 +18,7 @@ from simcse_pl.reports.sweeps.sweep_results import TrainingRun
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read, validated
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
@@ -32,7 +32,7 @@ _RECIPE = (
     "queue",
     "optimizer",
     "encoders",
-    "fixed_dropout",
+    "shared_dropout_mask",
     "seed",
 )
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
@@ -50,7 +50,7 @@ class TrainedBy:
         config: all options; of files the names alone.
     """
 
-    path: RunPath
+    path: TrainingTrajectory
     scores: TrainingRun
     command: str
     config: dict[str, Any]
@@ -77,7 +77,7 @@ def trained_by(encoder: str) -> TrainedBy | None:
         return None
     scores = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
     run = read(folder)
-    assert isinstance(run, RunPath)  # the curves are there
+    assert isinstance(run, TrainingTrajectory)  # the curves are there
     options = " ".join(str(_public(option)) for option in scores.overrides)
     config = OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG))
     return TrainedBy(run, scores, f"python train.py {options}".rstrip(), _public(config))

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch, batches_of_like_length
 from simcse_pl.postprocessing.affine import AffinePostProcess
-from simcse_pl.utils.errors import UserError, one_line
-from simcse_pl.utils.files import written_whole
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.tensors import unit_vectors
 
 GRAPH_FILE = "sentence_encoder.onnx"
 INT8_FILE = "sentence_encoder_int8.onnx"
@@ -54,7 +54,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     """
     onnxruntime, quantization = _package("onnxruntime"), _package("onnxruntime.quantization")
     _package("onnxscript")
-    with written_whole(folder) as new:
+    with atomic_write(folder) as new:
         _write_graph(encoder, sentences[:2], new / GRAPH_FILE)
         expected, found = _vectors(encoder, onnxruntime, new / GRAPH_FILE, sentences)
         difference = float((expected - found).abs().max() / expected.abs().max().clamp(min=1))
@@ -65,7 +65,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
             return measured
         _quantize(quantization, new / GRAPH_FILE, new / INT8_FILE)
         expected, found = _vectors(encoder, onnxruntime, new / INT8_FILE, sentences)
-        cosine = float((directions(expected) * directions(found)).sum(dim=-1).min())
+        cosine = float((unit_vectors(expected) * unit_vectors(found)).sum(dim=-1).min())
         if not cosine > SMALLEST_COSINE:
             raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too coarse")
         return measured | {INT8_FILE: f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"}
@@ -90,7 +90,7 @@ class _Graph(nn.Module):
         match self.encoder.postprocess:
             case AffinePostProcess(mean=mean, matrix=matrix):
                 vectors = ((vectors.double() - mean) @ matrix).float()
-        return directions(vectors) if self.encoder.normalize else vectors
+        return unit_vectors(vectors) if self.encoder.normalize else vectors
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
@@ -111,7 +111,7 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
             )
     except Exception as error:  # torch's own, of many kinds
         kind = type(encoder.backbone).__name__
-        raise UserError(f"{kind} cannot be written as ONNX: {one_line(error)}") from error
+        raise UserError(f"{kind} cannot be written as ONNX: {first_line(error)}") from error
     finally:
         encoder.train(was_training)
 

@@ -7,7 +7,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 
 def check_can_push(repository: str) -> None:
@@ -19,7 +19,7 @@ def check_can_push(repository: str) -> None:
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise UserError(f"--push-to-hub {repository}: {one_line(error)}") from error
+        raise UserError(f"--push-to-hub {repository}: {first_line(error)}") from error
     if get_token() is None:
         raise UserError("--push-to-hub: nobody is logged in to the hub; run `hf auth login`, or set HF_TOKEN")
     if why := hub.unavailable():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcse_pl.models.encoder_files import read_weights
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_json, sha256_of, written_whole
+from simcse_pl.utils.files import atomic_write, read_json, sha256_of
 
 VECTORS_FILE = "vectors.safetensors"
 SETTINGS_FILE = "index.json"
@@ -26,7 +26,7 @@ def write_index(folder: str | Path, sentences: list[str], vectors: Tensor, setti
         vectors: [n, dim] float32.
         settings: of the encoder.
     """
-    with written_whole(folder, last=SETTINGS_FILE) as new:
+    with atomic_write(folder, last=SETTINGS_FILE) as new:
         save_file({"vectors": vectors}, new / VECTORS_FILE)
         index = {"encoder": settings, "vectors_sha256": sha256_of(new / VECTORS_FILE), "sentences": sentences}
         (new / SETTINGS_FILE).write_text(json.dumps(index, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

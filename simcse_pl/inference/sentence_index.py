@@ -11,7 +11,7 @@ from simcse_pl.inference.index_files import read_index, write_index
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 _SENTENCES_AT_A_TIME = 16384
 _NUMBERS_AT_A_TIME = 1 << 26  # 256 MB in float32
@@ -217,7 +217,7 @@ def _unit_vectors(encode: Encode, sentences: list[str]) -> Tensor:
     """Return [n, dim] float32 on the CPU, filled part by part so that the vectors are in memory once."""
     vectors = torch.empty(0)
     for start in range(0, len(sentences), _SENTENCES_AT_A_TIME):
-        part = directions(encode(sentences[start : start + _SENTENCES_AT_A_TIME]).float().cpu())
+        part = unit_vectors(encode(sentences[start : start + _SENTENCES_AT_A_TIME]).float().cpu())
         if start == 0:
             vectors = torch.empty(len(sentences), part.shape[1])
         if not part.isfinite().all():

@@ -19,8 +19,8 @@ from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.neighbourhood import Neighbour
-from simcse_pl.utils.errors import UserError, one_line
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.tensors import unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
@@ -127,7 +127,7 @@ class SimCSE:
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
         if normalize_to_unit:
-            vectors = directions(vectors)
+            vectors = unit_vectors(vectors)
         if isinstance(sentence, str) and not keepdim:
             vectors = vectors[0]
         return vectors.numpy() if return_numpy else vectors
@@ -148,7 +148,7 @@ class SimCSE:
             UserError: an item is not a string, or the vectors have different widths.
         """
         one, other = (
-            directions(torch.as_tensor(side).float()).numpy()
+            unit_vectors(torch.as_tensor(side).float()).numpy()
             if isinstance(side, Tensor | np.ndarray)
             else self.encode(side, device, return_numpy=True)
             for side in (queries, keys)
@@ -282,7 +282,7 @@ class SimCSE:
             try:
                 self.encoder.to(device)
             except (RuntimeError, AssertionError) as error:  # torch's, for an unknown or missing device
-                raise UserError(f"device={device}: {one_line(error)}") from error
+                raise UserError(f"device={device}: {first_line(error)}") from error
         return partial(self.encoder.encode, **options)
 
     def _settings(self) -> dict[str, Any]:

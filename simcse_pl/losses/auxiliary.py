@@ -19,7 +19,7 @@ class AuxiliaryLoss(nn.Module, ABC):
     Attributes:
         name: of its curve, train/NAME.
         chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
-        group_by_length: whether sequences of like length go through the backbone together (see length_groups).
+        length_bucketing: whether sequences of like length go through the backbone together (see length_groups).
 
     Raises:
         UserError: a weight below 0, or infinite.
@@ -27,7 +27,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     name: ClassVar[str]
     chunk_size: int | None = None
-    group_by_length: bool = False
+    length_bucketing: bool = False
 
     def __init__(self, weight: float) -> None:
         super().__init__()

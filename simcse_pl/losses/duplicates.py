@@ -9,7 +9,7 @@ from torch import Tensor
 from simcse_pl.models.tokenization import Batch
 
 
-def sentence_keys(batch: Batch) -> Tensor:
+def hash_token_ids(batch: Batch) -> Tensor:
     """A number for every sentence, the same for the same tokens however far they are padded.
 
     Args:
@@ -29,16 +29,16 @@ def _factors(tokens: int, device: torch.device) -> Tensor:
     return torch.from_numpy(numbers).to(device)
 
 
-def duplicate_negatives(keys: Tensor, others: Tensor, first_row: int = 0) -> Tensor:
+def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0) -> Tensor:
     """Which of the negatives of each row are the row's own sentences over again.
 
     The positive of another row is, where that row has this row's anchor or positive among its own two; a hard
     negative, where it is this row's anchor or positive itself.
 
     Args:
-        keys: [n, views], of `sentence_keys`: anchor, positive, then any hard negatives.
+        keys: [n, views], of `hash_token_ids`: anchor, positive, then any hard negatives.
         others: [m, views], of all rows that are contrasted with; m > n where some are on other devices.
-        first_row: the place in `others` of the first of `keys`.
+        label_offset: the place in `others` of the first of `keys`.
 
     Returns:
         [n, m (views - 1)] bool in the order of `contrastive_loss`: all positives, then the hard negatives row by row.
@@ -46,5 +46,5 @@ def duplicate_negatives(keys: Tensor, others: Tensor, first_row: int = 0) -> Ten
     same = (keys[:, None, :2, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
     positives = same[:, :, :2].any(dim=2)
     own = torch.arange(len(keys), device=keys.device)
-    positives[own, first_row + own] = False
+    positives[own, label_offset + own] = False
     return torch.cat([positives, same[:, :, 2:].flatten(1)], dim=1)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simcse_pl.utils.tensors import at_least_float32, directions
+from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
 SIMILARITIES = ("cosine", "dot")
 
@@ -23,7 +23,7 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine")
         [n, m], at least in float32 whatever the precision of the embeddings.
     """
     with torch.autocast(queries.device.type, enabled=False):  # which would take the product down again
-        scaled = directions if similarity == "cosine" else at_least_float32
+        scaled = unit_vectors if similarity == "cosine" else at_least_float32
         return scaled(queries) @ scaled(keys).T
 
 
@@ -36,8 +36,8 @@ def contrastive_loss(
     temperature: float = 0.05,
     hard_negative_weight: float = 1.0,
     similarity: str = "cosine",
-    first_row: int = 0,
-    left_out: Tensor | None = None,
+    label_offset: int = 0,
+    negative_mask: Tensor | None = None,
     decoupled: bool = False,
 ) -> Tensor:
     """The contrastive loss: equations 1 and 4 without hard negatives, 5 with them, 8 with their weight.
@@ -58,8 +58,8 @@ def contrastive_loss(
         temperature: t, above 0.
         hard_negative_weight: alpha, 0 or more; at 0 a row's own hard negatives take no part.
         similarity: `cosine` or `dot`.
-        first_row: the index in `positives` of the first anchor's own positive.
-        left_out: [n, up to m + m k + q] bool, or None: which positives, then which hard negatives row by row, then
+        label_offset: the index in `positives` of the first anchor's own positive.
+        negative_mask: [n, up to m + m k + q] bool, or None: which positives, then which hard negatives row by row, then
             which of the queue take no part in the sum for an anchor; never its own positive. What is beyond the last
             column does.
         decoupled: leave a row's own positive out of its sum (Yeh et al. 2022); a row without negatives has loss 0.
@@ -72,14 +72,14 @@ def contrastive_loss(
     keys = torch.cat(parts)
     k = 0 if hard_negatives is None else hard_negatives.shape[1]
     rows = torch.arange(m, device=anchors.device)
-    own = rows[first_row : first_row + n]
+    own = rows[label_offset : label_offset + n]
     negative_of = F.pad(rows.repeat_interleave(k), (m, len(keys) - m - m * k), value=-1)
     logits = similarity_matrix(anchors, keys, similarity) / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
         logits = torch.where(negative_of == own[:, None], logits + log_alpha, logits)
-    if left_out is not None:
-        logits = logits.masked_fill(F.pad(left_out, (0, len(keys) - left_out.shape[1])), -math.inf)
+    if negative_mask is not None:
+        logits = logits.masked_fill(F.pad(negative_mask, (0, len(keys) - negative_mask.shape[1])), -math.inf)
     return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
 
 
@@ -91,24 +91,24 @@ def near_negatives(
     queue: Tensor | None = None,
     *,
     threshold: float,
-    first_row: int = 0,
+    label_offset: int = 0,
 ) -> Tensor:
     """Return which negatives are too near to be ones (DCLR, Zhou et al. 2022; GISTEmbed, Solatorio 2024).
 
     Args:
-        anchors, positives, hard_negatives, queue, first_row: see `contrastive_loss`. These may be the vectors of
+        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`. These may be the vectors of
             another encoder than the one that is trained.
         threshold: a cosine; nearer ones are false negatives. An anchor's own positive and hard negatives never are.
 
     Returns:
-        [n, m + m k + q] bool, a `left_out` of `contrastive_loss`.
+        [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
     """
     m, k = len(positives), 0 if hard_negatives is None else hard_negatives.shape[1]
     parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
     keys = torch.cat(parts)
     rows = torch.arange(m, device=anchors.device)
     row_of = F.pad(torch.cat([rows, rows.repeat_interleave(k)]), (0, len(keys) - m - m * k), value=-1)
-    own = rows[first_row : first_row + len(anchors), None]
+    own = rows[label_offset : label_offset + len(anchors), None]
     return (similarity_matrix(anchors, keys) > threshold) & (row_of != own)
 
 

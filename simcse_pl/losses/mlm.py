@@ -9,7 +9,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.gradient_cache import in_chunks
-from simcse_pl.losses.mlm_head import VocabularyHead
+from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups
 from simcse_pl.models.tokenization import Batch
@@ -20,7 +20,7 @@ HEADS = ("pretrained", "new")
 NOT_CHOSEN = -100  # the label of a token that is not predicted
 
 
-class MaskedLanguageModelling(AuxiliaryLoss):
+class MaskedLanguageModeling(AuxiliaryLoss):
     """The loss of predicting tokens that were hidden from the encoder, as BERT was trained (Devlin et al. 2019).
 
     All views of a batch are masked, each by itself, and go through the backbone once more: what the released code
@@ -40,7 +40,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
     """
 
     name = "mlm"
-    head: VocabularyHead
+    head: MLMHead
     special_ids: Tensor
 
     def __init__(self, weight: float = 0.1, probability: float = 0.15, head: str = "pretrained") -> None:
@@ -63,7 +63,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
             raise UserError(f"auxiliary.mlm: the tokenizer of {backbone.config.name_or_path} has no mask token")
         self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.probability)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
-        self.head = VocabularyHead.fresh(backbone) if self.head_is_new else VocabularyHead.pretrained(backbone)
+        self.head = MLMHead.fresh(backbone) if self.head_is_new else MLMHead.pretrained(backbone)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Choose tokens and hide them.
@@ -101,7 +101,7 @@ class MaskedLanguageModelling(AuxiliaryLoss):
         states, labels = [], []
         for _, group in (
             length_groups(encoder.backbone, sequences, encoder.ignores_padding)
-            if self.group_by_length
+            if self.length_bucketing
             else [(None, dict(sequences))]
         ):
             wanted = group.pop("labels")

@@ -9,10 +9,10 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreT
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.models.backbone import load_masked_language_model
-from simcse_pl.utils.errors import UserError, failing_as
+from simcse_pl.utils.errors import UserError, reraise_as
 
 
-class VocabularyHead(nn.Module):
+class MLMHead(nn.Module):
     """All that an architecture's masked language model does after its backbone, on the hidden states it is given.
 
     It is the model itself, with a stand-in where its backbone was: whatever BERT, RoBERTa, ELECTRA and the others
@@ -32,7 +32,7 @@ class VocabularyHead(nn.Module):
         _share_weights(model, backbone)
         setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
         self.model = nn.Module.to(model, backbone.dtype).eval()
-        with failing_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
+        with reraise_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
             self(torch.zeros(1, backbone.config.hidden_size, dtype=backbone.dtype))
         model.train()  # as a fresh module is, and a loaded one is not
 
@@ -42,7 +42,7 @@ class VocabularyHead(nn.Module):
         return scores.squeeze(0)
 
     @classmethod
-    def pretrained(cls, backbone: PreTrainedModel) -> "VocabularyHead":
+    def pretrained(cls, backbone: PreTrainedModel) -> "MLMHead":
         """The head in the checkpoint that a backbone was loaded from.
 
         Raises:
@@ -55,7 +55,7 @@ class VocabularyHead(nn.Module):
             raise UserError(f"{error}; auxiliary.mlm.head=new makes a fresh one") from error
 
     @classmethod
-    def fresh(cls, backbone: PreTrainedModel) -> "VocabularyHead":
+    def fresh(cls, backbone: PreTrainedModel) -> "MLMHead":
         """A head with weights drawn as the architecture draws them, from torch's global random state.
 
         Raises:

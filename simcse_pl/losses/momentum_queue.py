@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.utils.distributed import gather_rows, shares
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 
 
@@ -72,7 +72,7 @@ class MomentumQueue(nn.Module):
             own.lerp_(new.to(own.dtype), 1 - self.momentum)
         vectors = in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
         anchors = encoder.project(vectors).float()
-        anchors = gather_rows(anchors, shares(len(anchors), anchors.device))
+        anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))
 

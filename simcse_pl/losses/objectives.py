@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.distributed import gather_rows, shares
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError, check_amount
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 
 class Objective(nn.Module, ABC):
@@ -59,7 +59,7 @@ class Objective(nn.Module, ABC):
             embeddings: [batch, views, dim].
             labels: [batch] int64, where the data has them.
             queue: [any number, dim], embeddings of batches before that are negatives too.
-            keys: [batch, views], equal for equal sentences (see duplicates.sentence_keys).
+            keys: [batch, views], equal for equal sentences (see duplicates.hash_token_ids).
 
         Raises:
             UserError: rows without what the objective needs, or with what it has no use for.
@@ -151,26 +151,30 @@ class ContrastiveObjective(Objective):
             UserError: rows that have labels.
         """
         self.check_rows(embeddings.shape[1], labels is not None)
-        own = shares(len(embeddings), embeddings.device)
-        others = gather_rows(embeddings[:, 1:], own)
-        left_out = None
+        own = split_batch(len(embeddings), embeddings.device)
+        others = all_gather_with_grad(embeddings[:, 1:], own)
+        negative_mask = None
         if self.mask_duplicates and keys is not None:
-            left_out = duplicate_negatives(keys, gather_rows(keys, own), own.first_row)
+            negative_mask = duplicate_negatives(keys, all_gather_with_grad(keys, own), own.label_offset)
         if self.false_negative_threshold is not None:
             anchors, others_seen = embeddings[:, 0], others
             if guides is not None:
-                anchors, others_seen = guides[:, 0], gather_rows(guides[:, 1:], own)
+                anchors, others_seen = guides[:, 0], all_gather_with_grad(guides[:, 1:], own)
             near = near_negatives(
                 anchors,
                 others_seen[:, 0],
                 others_seen[:, 1:],
                 None if guides is not None else queue,
                 threshold=self.false_negative_threshold,
-                first_row=own.first_row,
+                label_offset=own.label_offset,
             )
             negatives = near.shape[1] - embeddings.shape[1] + 1  # without a row's own
             self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
-            left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
+            negative_mask = (
+                near
+                if negative_mask is None
+                else near | F.pad(negative_mask, (0, near.shape[1] - negative_mask.shape[1]))
+            )
         return own.weight * contrastive_loss(
             embeddings[:, 0],
             others[:, 0],
@@ -179,8 +183,8 @@ class ContrastiveObjective(Objective):
             temperature=self.temperature,
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
-            first_row=own.first_row,
-            left_out=left_out,
+            label_offset=own.label_offset,
+            negative_mask=negative_mask,
             decoupled=self.decoupled,
         )
 
@@ -259,7 +263,7 @@ class SoftmaxObjective(Objective):
                 f"objective.labels={self.labels}: a row has label {int(odd[0])}, counted from 0: "
                 "set objective.labels to how many the data has, or choose another data.label_column"
             )
-        weight = shares(len(embeddings), embeddings.device).weight
+        weight = split_batch(len(embeddings), embeddings.device).weight
         return weight * siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, self.classifier.weight)
 
 
@@ -273,7 +277,7 @@ def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Two scalars; the second is not a number where there are no negatives.
     """
-    anchors, others = directions(embeddings[:, 0]), directions(embeddings[:, 1:])
+    anchors, others = unit_vectors(embeddings[:, 0]), unit_vectors(embeddings[:, 1:])
     positive = (anchors * others[:, 0]).sum(dim=-1)
     everything = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # autocast would take an @ down
     negatives = len(anchors) * (others.shape[0] * others.shape[1] - 1)

@@ -11,7 +11,7 @@ from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError, check_amount
-from simcse_pl.utils.tensors import as_float64, at_least_float32, directions
+from simcse_pl.utils.tensors import as_float64, at_least_float32, unit_vectors
 
 DECAYS = ("polynomial", "exponential")
 
@@ -31,7 +31,7 @@ def cosine_regularization(words: Tensor) -> Tensor:
         A scalar in [-1 / |V|, 1), at least in float32.
     """
     with torch.autocast(words.device.type, enabled=False):
-        unit = directions(words)
+        unit = unit_vectors(words)
         return (unit.sum(dim=0).square().sum() - unit.any(dim=1).sum()) / len(words) ** 2
 
 

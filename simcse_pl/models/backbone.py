@@ -22,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, failing_as, is_failure, one_line
+from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
 
 PACKAGE = "package:"
 
@@ -124,7 +124,7 @@ def rebuild_backbone(
     if num_layers is not None:
         _keep_layers(config, num_layers, name)
     with (
-        failing_as(f"{name}: its weights do not fit its config"),
+        reraise_as(f"{name}: its weights do not fit its config"),
         torch.random.fork_rng(devices=[]),
         quiet_transformers(),
     ):
@@ -239,7 +239,7 @@ def recompute_layers(backbone: PreTrainedModel) -> None:
     try:
         enable({"use_reentrant": False})
     except ValueError as error:
-        raise UserError(f"gradient_checkpointing=true: {one_line(error)}") from error
+        raise UserError(f"gradient_checkpointing=true: {first_line(error)}") from error
 
 
 @contextmanager
@@ -297,7 +297,7 @@ def _one_line_errors(name: str) -> Iterator[None]:
             raise
         source = resolve(name)
         if Path(source).exists():
-            raise UserError(f"cannot load the model in {name}: {one_line(error)}") from error
+            raise UserError(f"cannot load the model in {name}: {first_line(error)}") from error
         if why := hub.unavailable(source):
             raise UserError(
                 f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"

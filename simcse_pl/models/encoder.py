@@ -23,20 +23,20 @@ from simcse_pl.models.backbone import (
     quiet_transformers,
     resolve,
 )
-from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, Saved, Settings, read_saved
+from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, EncoderSettings, EncoderSpec, read_saved
 from simcse_pl.models.length_bucketing import ignores_padding, length_groups
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
+from simcse_pl.models.official_checkpoints import read_official_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling
-from simcse_pl.models.released import read_released
 from simcse_pl.models.sentence_transformers_reader import MODULES_FILE, read_sentence_transformers
 from simcse_pl.models.sentence_transformers_writer import check_pooling, write_modules
 from simcse_pl.models.tokenization import batches_of_like_length
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
-from simcse_pl.utils.errors import UserError, check_sentences, failing_as
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.errors import UserError, check_sentences, reraise_as
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.progress import tracked
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +114,9 @@ class SentenceEncoder(nn.Module):
         return self.tokenizer.model_max_length
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EncoderSettings:
         """What is saved of the encoder beside its weights and its tokenizer."""
-        return Settings(self.pooling, self.head, self.max_length, self.normalize)
+        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize)
 
     @property
     def device(self) -> torch.device:
@@ -221,7 +221,7 @@ class SentenceEncoder(nn.Module):
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
-        return directions(vectors) if normalize or self.normalize else vectors
+        return unit_vectors(vectors) if normalize or self.normalize else vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:
         return self.postprocess.transform(vectors) if self.postprocess else vectors
@@ -236,7 +236,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: a post-processing that is not linear.
         """
-        with written_whole(folder, last=SETTINGS_FILE) as new, quiet_transformers():
+        with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
             self.backbone.save_pretrained(new)
             self.tokenizer.save_pretrained(new)
             if self.projection is not None:
@@ -252,9 +252,9 @@ class SentenceEncoder(nn.Module):
         for file in gone:
             (Path(folder) / file).unlink(missing_ok=True)
 
-    def _saved(self) -> Saved:
+    def _saved(self) -> EncoderSpec:
         weights = {} if self.projection is None else self.projection.state_dict()
-        return Saved(self.settings, weights, self.postprocess)
+        return EncoderSpec(self.settings, weights, self.postprocess)
 
     def _has_modules(self) -> bool:
         try:
@@ -298,10 +298,10 @@ class SentenceEncoder(nn.Module):
         if not str(name):
             raise UserError("the name of the model is empty: give a folder, a hub name or package:NAME")
         source = resolve(str(name))
-        saved = read_released(source, pooler) if pooler else read_saved(source)
+        saved = read_official_checkpoint(source, pooler) if pooler else read_saved(source)
         if saved is None and pooling is None:
-            saved = read_sentence_transformers(source) or read_released(source)
-        saved = saved or Saved()
+            saved = read_sentence_transformers(source) or read_official_checkpoint(source)
+        saved = saved or EncoderSpec()
         if not pretrained:  # the head's weights as well
             head = head or saved.settings.head
             saved = replace(saved, settings=replace(saved.settings, head="none"), postprocess=None)
@@ -342,7 +342,7 @@ class SentenceEncoder(nn.Module):
         name: str,
         backbone: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        saved: Saved,
+        saved: EncoderSpec,
         pooling: str | None,
         head: str | None,
         max_length: int | None,
@@ -356,15 +356,15 @@ class SentenceEncoder(nn.Module):
         normalize = settings.normalize if normalize is None else normalize
         head = head or settings.head
         # a damaged config, or a model that is no encoder; and where nothing is given, the settings are the folder's
-        with failing_as(f"{name} cannot encode", users_too=own):
+        with reraise_as(f"{name} cannot encode", users_too=own):
             if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
                 max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
             check_vocabulary(tokenizer, backbone, name)
             encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
         if encoder.projection is not None and settings.head != "none":
-            with failing_as(f"{name}: the weights of its projection head do not fit"):
+            with reraise_as(f"{name}: the weights of its projection head do not fit"):
                 encoder.projection.load_state_dict(saved.head_weights)
-        with failing_as(f"{name} cannot encode", users_too=own):
+        with reraise_as(f"{name} cannot encode", users_too=own):
             vectors = encoder.encode(["a"])
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")

@@ -16,7 +16,7 @@ from simcse_pl.postprocessing import saved as saved_postprocess
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
 from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import read_json
 
 SETTINGS_FILE = "simcse.json"
@@ -26,7 +26,7 @@ _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncoderSettings:
     """The arguments of SentenceEncoder that are saved with it; a plain checkpoint says nothing."""
 
     pooling: str | None = None
@@ -36,7 +36,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Saved:
+class EncoderSpec:
     """What a source says of an encoder.
 
     Args:
@@ -47,14 +47,14 @@ class Saved:
         lower_case: whether sentences are read in small letters.
     """
 
-    settings: Settings = field(default_factory=Settings)
+    settings: EncoderSettings = field(default_factory=EncoderSettings)
     head_weights: Mapping[str, Tensor] = field(default_factory=dict)
     postprocess: PostProcess | None = None
     subfolder: str = ""
     lower_case: bool = False
 
 
-def read_saved(source: str) -> Saved | None:
+def read_saved(source: str) -> EncoderSpec | None:
     """What `SentenceEncoder.save_pretrained` wrote; None where it did not.
 
     Args:
@@ -69,11 +69,11 @@ def read_saved(source: str) -> Saved | None:
     settings = parse_settings(read_json(path), str(path))
     postprocess = _read_postprocess(source)
     if settings.head == "none":
-        return Saved(settings, postprocess=postprocess)
+        return EncoderSpec(settings, postprocess=postprocess)
     head = find_file(source, HEAD_FILE)
     if head is None:
         raise UserError(f"{source} says that it has a projection head, and {HEAD_FILE} is missing")
-    return Saved(settings, read_weights(head), postprocess)
+    return EncoderSpec(settings, read_weights(head), postprocess)
 
 
 def _read_postprocess(source: str) -> PostProcess | None:
@@ -84,8 +84,8 @@ def _read_postprocess(source: str) -> PostProcess | None:
     return saved_postprocess.load(path.parent)
 
 
-def parse_settings(value: Any, where: str) -> Settings:
-    """Settings from what `dataclasses.asdict` made of them; `normalize` came later than the others.
+def parse_settings(value: Any, where: str) -> EncoderSettings:
+    """EncoderSettings from what `dataclasses.asdict` made of them; `normalize` came later than the others.
 
     Raises:
         UserError: they are not there, or not of their types.
@@ -94,7 +94,7 @@ def parse_settings(value: Any, where: str) -> Settings:
         case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
             match value.get("normalize", False):
                 case bool(normalize):
-                    return Settings(pooling, head, max_length, normalize)
+                    return EncoderSettings(pooling, head, max_length, normalize)
     raise UserError(f"{where} is damaged: it must hold pooling, head, max_length and normalize")
 
 
@@ -141,7 +141,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except Exception as error:  # safetensors has its own, and the system's
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+        raise UserError(f"{path} is damaged: {first_line(error)}") from error
 
 
 def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:

@@ -11,16 +11,16 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
-from simcse_pl.models.encoder_files import Saved, Settings, check_config, parse_settings
-from simcse_pl.utils.errors import UserError, failing_as, one_line
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import temporary_folder
 
-ENTRY = "simcse_pl.models.encoder"
+CHECKPOINT_KEY = "simcse_pl.models.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
 
 
-def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> dict[str, Any]:
-    """What a checkpoint's entry `ENTRY` says of its encoder, beside the weights.
+def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> dict[str, Any]:
+    """What a checkpoint's entry `CHECKPOINT_KEY` says of its encoder, beside the weights.
 
     A file's bytes stand as the characters of latin-1: torch's safe reader refuses empty bytes, and a tokenizer's file
     need not be text.
@@ -42,7 +42,7 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
 
 def read_checkpoint(
     path: str | Path, num_layers: int | None = None
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Saved]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSpec]:
     """The encoder of a checkpoint; no code that the file may hold is run.
 
     Args:
@@ -56,21 +56,21 @@ def read_checkpoint(
         UserError: no such file, one that is damaged or holds no encoder, or more layers than there are.
     """
     content = load(path)
-    if not isinstance(content, dict) or ENTRY not in content:
+    if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
         raise UserError(
             f"{path} holds no encoder: it is of another project or of an older version; "
             "give the folder `encoder` of the run instead"
         )
-    match content.get("state_dict"), content[ENTRY]:
+    match content.get("state_dict"), content[CHECKPOINT_KEY]:
         case dict(weights), {"settings": settings, "files": dict(files)} if all(
             map(_is_plain_file, files.items())
         ) and all(map(_is_weight, weights.items())):
             pass
         case _:
-            raise UserError(f"{path} is damaged: it must hold state_dict, and {ENTRY} with settings and files")
+            raise UserError(f"{path} is damaged: it must hold state_dict, and {CHECKPOINT_KEY} with settings and files")
     config, tokenizer = _read_files(files, path)
     backbone = rebuild_backbone(str(path), config, _under("backbone.", weights), num_layers)
-    return backbone, tokenizer, Saved(parse_settings(settings, str(path)), _under("projection.", weights))
+    return backbone, tokenizer, EncoderSpec(parse_settings(settings, str(path)), _under("projection.", weights))
 
 
 def load(path: str | Path) -> Any:
@@ -84,7 +84,7 @@ def load(path: str | Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # the optimizer's state stays on disk
     except OSError as error:
-        raise UserError(f"cannot read {path}: {one_line(error)}") from error
+        raise UserError(f"cannot read {path}: {first_line(error)}") from error
     except Exception as error:  # torch has many, and the longest says how to run a file's code
         raise UserError(
             f"{path} is no checkpoint, or damaged, or holds more than tensors and plain values, which is not loaded"
@@ -104,7 +104,7 @@ def _is_weight(item: tuple[Any, Any]) -> bool:
 
 
 def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    damaged = failing_as(f"{path} is damaged: its config or tokenizer", users_too=True)
+    damaged = reraise_as(f"{path} is damaged: its config or tokenizer", users_too=True)
     with temporary_folder() as folder, quiet_transformers(), damaged:
         for name, text in files.items():
             (folder / name).write_bytes(text.encode("latin-1"))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.encoder_files import Saved, Settings, find_file, find_weights, load_weights
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, load_weights
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 
@@ -36,7 +36,7 @@ _TRANSFORMER_FILES = [
 ]
 
 
-def read_sentence_transformers(source: str) -> Saved | None:
+def read_sentence_transformers(source: str) -> EncoderSpec | None:
     """What a sentence-transformers folder says of its encoder; None where it is none.
 
     Args:
@@ -56,14 +56,14 @@ def read_sentence_transformers(source: str) -> Saved | None:
     _refuse_prompt_and_cut(source)
     transformer = modules["Transformer"]
     own = _transformer_settings(source, transformer)
-    settings = Settings(
+    settings = EncoderSettings(
         pooling=_pooling(source, modules["Pooling"]),
         head="mlp" if "Dense" in modules else "none",
         max_length=_max_length(source, transformer, own),
         normalize="Normalize" in modules,
     )
     head_weights = _head_weights(source, modules["Dense"]) if "Dense" in modules else {}
-    return Saved(settings, head_weights, subfolder=transformer, lower_case=bool(own.get("do_lower_case")))
+    return EncoderSpec(settings, head_weights, subfolder=transformer, lower_case=bool(own.get("do_lower_case")))
 
 
 def _refuse(source: str, what: str) -> NoReturn:

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from simcse_pl.models.encoder_files import Saved
+from simcse_pl.models.encoder_files import EncoderSpec
 from simcse_pl.models.pooling import Pooling, find_pooling, first_token, max_over_tokens, mean_over_tokens
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -51,7 +51,7 @@ def check_pooling(pooling: str, num_layers: int) -> None:
         raise UserError(f"pooling={pooling}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
-def write_modules(saved: Saved, config: PretrainedConfig, folder: Path) -> None:
+def write_modules(saved: EncoderSpec, config: PretrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
     A head that is kept at test time becomes a module Dense, a linear post-processing one more.

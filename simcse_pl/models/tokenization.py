@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.utils.errors import failing_as
+from simcse_pl.utils.errors import reraise_as
 
 Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
@@ -21,7 +21,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     if not sentences:
         return []
     options = {"return_attention_mask": False, "return_token_type_ids": False}
-    with failing_as(f"the tokenizer of {tokenizer.name_or_path}"):
+    with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"):
         ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, check_sentences
 from simcse_pl.utils.progress import progress_bar, tracked
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
 
 _LINES_AT_A_TIME = 4096
@@ -140,7 +140,7 @@ class WordVectors:
         for start in tracked(starts, "averaging", shown=progress):
             batch = slice(start, start + batch_size)
             vectors[batch] = self._average(sentences[batch])
-        return directions(vectors) if normalize or self.normalize else vectors
+        return unit_vectors(vectors) if normalize or self.normalize else vectors
 
     def _average(self, sentences: Sequence[str]) -> Tensor:
         known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in sentences]

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
@@ -91,7 +91,7 @@ class PostProcess(ABC):
         if not self.fitted:
             raise UserError(f"{self.name}: fit it before it is saved")
         settings = {"name": self.name, "width": self.width, "options": self.options}
-        with written_whole(folder, last=SETTINGS_FILE) as new:
+        with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file(self.tensors(), new / TENSORS_FILE)
             (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 

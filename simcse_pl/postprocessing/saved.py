@@ -9,7 +9,7 @@ from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE, PostProcess
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import read_json
 
 KINDS: dict[str, type[PostProcess]] = {kind.name: kind for kind in (Whitening, RemoveComponents, Flow)}
@@ -32,7 +32,7 @@ def load(folder: str | Path) -> PostProcess:
             raise ValueError("it holds numbers that are not finite")
         postprocess.restore(width, fitted)
     except Exception as error:  # safetensors and torch each have their own
-        raise UserError(f"{tensors} is damaged or does not belong to {settings.name}: {one_line(error)}") from error
+        raise UserError(f"{tensors} is damaged or does not belong to {settings.name}: {first_line(error)}") from error
     return postprocess
 
 
@@ -43,5 +43,5 @@ def _read_settings(path: Path) -> tuple[PostProcess, int]:
             try:
                 return KINDS[name](**options), width
             except (ValueError, TypeError) as error:
-                raise UserError(f"{path} is damaged: {one_line(error)}") from error
+                raise UserError(f"{path} is damaged: {first_line(error)}") from error
     raise UserError(f"{path} is damaged: it must hold name (one of {', '.join(KINDS)}), width and options")

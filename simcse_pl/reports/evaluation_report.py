@@ -12,9 +12,9 @@ from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Aggregation, Result
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 
 
@@ -60,7 +60,7 @@ def check_labels(labels: Sequence[str] | None, folders: Sequence[str]) -> None:
 
 
 def encoder_figures(
-    results: Sequence[Result], runs: Sequence[RunPath] = (), aggregation: Aggregation = "all"
+    results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:
     """Every figure that the results have something for, by name.
 
@@ -95,7 +95,7 @@ def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figu
         files |= table.files()
     for name, figure in figures.items():
         files |= figure_files(name, figure)
-    with written_whole(folder) as new:
+    with atomic_write(folder) as new:
         for name, content in files.items():
             (new / name).write_bytes(content)
     return [folder / name for name in files]

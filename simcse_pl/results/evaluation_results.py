@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
-from simcse_pl.results.trajectory import LARGEST, RunPath, read_run
-from simcse_pl.utils.errors import UserError, one_line
-from simcse_pl.utils.files import read_json, written_whole
+from simcse_pl.results.trajectory import LARGEST, TrainingTrajectory, read_run
+from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.files import atomic_write, read_json
 
 Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
@@ -162,11 +162,11 @@ def validated(shape: type[Shape], report: Any, source: str | Path, door: str) ->
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "the file"
-        why = one_line(ValueError(problem["msg"]))
+        why = first_line(ValueError(problem["msg"]))
         raise UserError(f"{source} is no results file of {door}: {place}: {why}") from error
 
 
-def read(path: str | Path) -> Result | RunPath:
+def read(path: str | Path) -> Result | TrainingTrajectory:
     """A results file or the folder that it is in, or the folder of a training run.
 
     Raises:
@@ -205,7 +205,7 @@ def write_json(path: Path, report: Mapping[str, Any]) -> None:
         report: what front doors write as results.json.
     """
     content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    with written_whole(path.parent) as new:
+    with atomic_write(path.parent) as new:
         (new / path.name).write_text(content + "\n", encoding="utf-8")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.results.run_files import CURVES_FILE
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn
 _PATH_COLUMNS = {
@@ -18,7 +18,7 @@ _PATH_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class RunPath:
+class TrainingTrajectory:
     """The validations of a training run.
 
     Args:
@@ -31,7 +31,7 @@ class RunPath:
     points: pd.DataFrame
 
 
-def read_run(folder: Path) -> RunPath:
+def read_run(folder: Path) -> TrainingTrajectory:
     """The rows of the curves that belong to a validation.
 
     Raises:
@@ -46,7 +46,7 @@ def read_run(folder: Path) -> RunPath:
     if points.empty:
         raise UserError(f"{file} has no validation with alignment and uniformity in it")
     points["step"] = points["step"].astype(int)
-    return RunPath(run_label(folder), points)
+    return TrainingTrajectory(run_label(folder), points)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -62,7 +62,7 @@ def read_curves(folder: Path) -> pd.DataFrame:
             raise ValueError(f"a step is beyond {LARGEST:g}")
         return curves
     except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+        raise UserError(f"{file} is damaged: {first_line(error)}") from error
 
 
 def run_label(folder: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.utils.errors import SweepError, UserError, one_line
+from simcse_pl.utils.errors import SweepError, UserError, first_line
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
@@ -32,7 +32,7 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         options = given_options(ran)
         best_score(results)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({one_line(error)}): remove it to run the job anew") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to run the job anew") from error
     if options != given_options(overrides):
         raise SweepError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results

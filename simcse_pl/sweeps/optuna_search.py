@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.utils.distributed import is_first_process
-from simcse_pl.utils.errors import UserError, failing_as, one_line
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
 
 if TYPE_CHECKING:
     import optuna
@@ -49,7 +49,7 @@ class Search:
         backend = optuna.storages.journal.JournalFileBackend(str(file))
         if not is_first_process() and _TRIAL not in os.environ:
             raise UserError("a search takes the ranks that it starts itself: no torchrun, and one SLURM task a job")
-        with failing_as(f"{file} is damaged or of another search, remove it to begin anew"):
+        with reraise_as(f"{file} is damaged or of another search, remove it to begin anew"):
             self._study = optuna.create_study(
                 study_name="search",
                 storage=optuna.storages.JournalStorage(backend),
@@ -134,7 +134,7 @@ def _distribution(name: str, given: Mapping[str, Any]) -> Any:
         kind = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
         return kind(given["low"], given["high"], log=given.get("log", False))
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"search.space.{name}: {one_line(error)}") from error
+        raise UserError(f"search.space.{name}: {first_line(error)}") from error
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

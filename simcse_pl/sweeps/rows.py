@@ -5,7 +5,7 @@ A sweep that follows a table of the paper names its rows as the table does, and 
     sweep:
       rows:
         0.1: {model: {dropout: 0.1}}
-        fixed 0.1: {model: {dropout: 0.1}, fixed_dropout: true}
+        fixed 0.1: {model: {dropout: 0.1}, shared_dropout_mask: true}
 
 Hydra's own sweeper runs them, by their names, as values of the option `sweep.row`.
 """

@@ -11,8 +11,8 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.utils.distributed import is_first_process
-from simcse_pl.utils.errors import UserError, one_line
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.files import atomic_write
 
 
 def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:
@@ -40,7 +40,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"row {number} has more or fewer columns than the first line")
             int(row["step"])
     except (ValueError, KeyError, csv.Error) as error:
-        raise UserError(f"{path} is damaged, move it away to go on: {one_line(error)}") from error
+        raise UserError(f"{path} is damaged, move it away to go on: {first_line(error)}") from error
     return rows
 
 
@@ -85,7 +85,7 @@ class _Curves(ExperimentWriter):
     def log_hparams(self, params: dict[str, Any]) -> None:
         """Write the options to hparams.yaml."""
         self.hparams.update(params)
-        with written_whole(self.log_dir) as new:
+        with atomic_write(self.log_dir) as new:
             save_hparams_to_yaml(new / self.NAME_HPARAMS_FILE, self.hparams)
 
     def save(self) -> None:
@@ -96,7 +96,7 @@ class _Curves(ExperimentWriter):
         self._written += self.metrics
         self.metrics = []
         path = Path(self.metrics_file_path)
-        with written_whole(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
+        with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.metrics_keys)
             writer.writeheader()
             writer.writerows(self._written)

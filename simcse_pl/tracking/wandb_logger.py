@@ -23,7 +23,7 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.tracking.csv_logger import steps_done
 from simcse_pl.tracking.wandb_runs import (
     Mode,
@@ -118,7 +118,7 @@ class Dashboard(WandbLogger):
         run = self.experiment
         report = {"label": self.label, "encoder": str(self.folder / "encoder"), **asdict(measured)}
         result = as_result(without_nan(report), self.folder)
-        paths = [RunPath(self.label, pd.DataFrame(self._path))] if self._path else []
+        paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path))] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
@@ -168,7 +168,7 @@ def _path_so_far(folder: Path) -> list[dict[str, float]]:
         run = read(folder)
     except UserError:  # nothing has been validated there
         return []
-    return run.points.to_dict("records") if isinstance(run, RunPath) else []
+    return run.points.to_dict("records") if isinstance(run, TrainingTrajectory) else []
 
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:

@@ -13,8 +13,8 @@ import wandb
 from wandb.errors import AuthenticationError, CommError
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.utils.errors import Stopped, UserError, one_line
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.errors import Stopped, UserError, first_line
+from simcse_pl.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def start_run(
     except AuthenticationError as error:
         raise UserError("W&B does not take the key: run `wandb login`, or set WANDB_MODE=offline") from error
     except CommError as error:
-        log.warning("W&B does not answer, and this run is kept offline: %s", one_line(error))
+        log.warning("W&B does not answer, and this run is kept offline: %s", first_line(error))
         run = start(mode="offline")
     if before:
         run.summary.update(before["summary"])  # of which `wandb sync` keeps the last part's alone
@@ -93,7 +93,7 @@ def remember(run: wandb.Run) -> None:
         return
     folder = Path(run.settings.root_dir)
     content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary_of(run)}
-    with written_whole(folder) as files:
+    with atomic_write(folder) as files:
         (files / WANDB_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
@@ -112,7 +112,7 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
                 return {name: content[name] for name in (*_PLACE, "summary")}
         raise ValueError("it must hold id, project, entity and summary")
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({one_line(error)}): remove it to begin a new W&B run") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to begin a new W&B run") from error
 
 
 def summary_of(run: wandb.Run) -> dict[str, Any]:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _COLLAPSED_ABOVE = -0.01  # of uniformity: a mean squared distance of 0.005, where untrained encoders have 0.04
 
 
-class StepSeeds(Callback):
+class SeedEveryStep(Callback):
     """Seeds torch anew before every batch, by the seed, the batch's number and the rank.
 
     So dropout and masked tokens are the same in a run that was interrupted as in one that was not, and no two
@@ -108,7 +108,7 @@ class LastCheckpoint(ModelCheckpoint):
             super().on_validation_end(trainer, pl_module)
 
 
-class _TellShare(Callback):
+class _WarnOnShare(Callback):
     """Warns once, at a validation, of a curve whose mean over the steps so far is above a limit."""
 
     curve: str
@@ -140,7 +140,7 @@ class _TellShare(Callback):
         """Return what the share is of, and what to do; None for an objective that needs no warning."""
 
 
-class TellDuplicates(_TellShare):
+class WarnOnDuplicates(_WarnOnShare):
     """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
 
     curve = "train/duplicates"
@@ -155,7 +155,7 @@ class TellDuplicates(_TellShare):
         )
 
 
-class WarnOnMaskedNegatives(_TellShare):
+class WarnOnMaskedNegatives(_WarnOnShare):
     """Warns once, at a validation, if most negatives were left out as too near: there is little left to learn from."""
 
     curve = "train/masked_negatives"
@@ -171,7 +171,7 @@ class WarnOnMaskedNegatives(_TellShare):
         )
 
 
-class TellCollapse(Callback):
+class WarnOnCollapse(Callback):
     """Warns once, at a validation, if all embeddings are nearly one and the same."""
 
     def __init__(self) -> None:

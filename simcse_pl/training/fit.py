@@ -18,7 +18,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunRecord
+from simcse_pl.training.resume import RunMetadata
 from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def train_and_test(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunRecord, resume: Path | None = None
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
 ) -> dict[str, Any]:
     """Validate, train, and test the checkpoint that validated best.
 

@@ -11,24 +11,24 @@ from torch import Tensor, nn
 
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
+from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.gradient_cache import in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import ENTRY, describe
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import build_masks_without_waiting
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
-from simcse_pl.training.non_finite import BadSteps
+from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import LinearAdamW
-from simcse_pl.training.shared_dropout import embed_with_fixed_dropout
+from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
 from simcse_pl.training.validation_metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import directions
+from simcse_pl.utils.tensors import unit_vectors
 
 _FIRST, _OTHERS = slice(0, 1), slice(1, None)
 
@@ -48,21 +48,21 @@ class SimCSEModule(LightningModule):
         auxiliary: terms that are added to the objective, each with its weight; one of weight 0 is left out.
         positive_encoder: where given, encodes all views but the first, and `encoder` the first alone (Table 2's two
             independent encoders); only `encoder` is measured and saved.
-        fixed_dropout: all views of a row get one and the same dropout mask (Table 3's `fixed 0.1`).
+        shared_dropout_mask: all views of a row get one and the same dropout mask (Table 3's `fixed 0.1`).
         queue: embeddings of the batches before, as further negatives.
         chunk_size: rows of a device's batch that are encoded at once (see gradient_cache); all where None.
         gradient_checkpointing: activations inside a layer are not kept, and computed again in backward.
         freeze_layers: freeze the word embeddings and this many layers from the first; all train where None. Parameters
             that neither the pooling nor an auxiliary term reads are always frozen.
-        group_by_length: on a CPU, sequences of like length go through the encoder together, padded to their own longest
-            (see length_groups); vectors are the same. No effect where padding changes a backbone's vectors.
+        length_bucketing: on a CPU, encode sequences of similar length together, padded to the longest of their group
+            (see `length_groups`). Vectors are the same. No effect if padding changes a backbone's vectors.
         compile: fuse the backbone's operations by torch.compile, once for all lengths and batch sizes.
-        on_bad_step: `error` to stop at a loss or gradient that is not finite, or `skip` (see bad_steps).
+        on_non_finite: `error` to stop at a loss or gradient that is not finite, or `skip` (see non_finite).
 
     Raises:
         UserError: an auxiliary term that does not fit the encoder, fixed dropout for two encoders, a queue for two
             encoders, for a guide or for an objective without negatives, a guide of another vocabulary, a chunk without
-            rows, more frozen layers than can be, or an unknown on_bad_step.
+            rows, more frozen layers than can be, or an unknown on_non_finite.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class SimCSEModule(LightningModule):
         optimizer: LinearAdamW,
         auxiliary: Sequence[AuxiliaryLoss] = (),
         positive_encoder: SentenceEncoder | None = None,
-        fixed_dropout: bool = False,
+        shared_dropout_mask: bool = False,
         queue: MomentumQueue | None = None,
         chunk_size: int | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: int | None = None,
-        group_by_length: bool = True,
+        length_bucketing: bool = True,
         compile: bool = False,
-        on_bad_step: str = "error",
+        on_non_finite: str = "error",
     ) -> None:
         super().__init__()
-        self.bad_steps = BadSteps(on_bad_step)
-        _check_options(objective, positive_encoder, fixed_dropout, queue, chunk_size)
+        self.non_finite = NonFiniteSteps(on_non_finite)
+        _check_options(objective, positive_encoder, shared_dropout_mask, queue, chunk_size)
         encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in encoders:
             _make_ready(trained, gradient_checkpointing, freeze_layers)
@@ -95,11 +95,11 @@ class SimCSEModule(LightningModule):
         terms = [term for term in auxiliary if term.weight]
         for term in terms:
             term.attach(encoder)
-            term.chunk_size, term.group_by_length = chunk_size, group_by_length
+            term.chunk_size, term.length_bucketing = chunk_size, length_bucketing
         self.auxiliary = nn.ModuleList(terms)
-        self.fixed_dropout = fixed_dropout
+        self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size
-        self.group_by_length = group_by_length
+        self.length_bucketing = length_bucketing
         self._freeze_unused(encoders)
         self.queue = queue
         if queue:
@@ -133,10 +133,10 @@ class SimCSEModule(LightningModule):
         if self.positive_encoder:
             first, others = ({name: tensor[:, part] for name, tensor in batch.items()} for part in (_FIRST, _OTHERS))
             encoders = ((self.encoder, first), (self.positive_encoder, others))
-            return torch.cat([embed_views(*views, self.group_by_length) for views in encoders], dim=1)
-        if self.fixed_dropout:
-            return embed_with_fixed_dropout(self.encoder, batch)
-        return embed_views(self.encoder, batch, self.group_by_length)
+            return torch.cat([embed_views(*views, self.length_bucketing) for views in encoders], dim=1)
+        if self.shared_dropout_mask:
+            return embed_with_shared_dropout_mask(self.encoder, batch)
+        return embed_views(self.encoder, batch, self.length_bucketing)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The objective of this device's rows of a contrastive batch, with the auxiliary terms.
@@ -151,7 +151,7 @@ class SimCSEModule(LightningModule):
         labels = batch.get("labels")
         batch = _views_of(batch)
         embeddings = self.embed(batch)
-        keys = sentence_keys(batch)
+        keys = hash_token_ids(batch)
         guided = {} if self.guide is None else {"guides": self._embed_by_guide(self.guide, batch)}
         queue = self.queue.negatives() if self.queue else None
         loss: Tensor = self.objective(embeddings, labels, queue, keys, **guided)
@@ -174,7 +174,7 @@ class SimCSEModule(LightningModule):
     def _embed_by_guide(self, guide: SentenceEncoder, batch: Batch) -> Tensor:
         own = {name: batch[name] for name in guide.tokenizer.model_input_names if name in batch}
         guide.to(batch["input_ids"].device)  # it is no submodule, which Lightning would move
-        return in_chunks(partial(embed_views, guide, group_by_length=self.group_by_length), own, self.chunk_size)
+        return in_chunks(partial(embed_views, guide, length_bucketing=self.length_bucketing), own, self.chunk_size)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of one contrastive batch; log the means over devices."""
@@ -203,11 +203,11 @@ class SimCSEModule(LightningModule):
         trained = [p for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         self.log("train/grad_norm", norm)
-        if self.bad_steps.action == "skip":
-            self.log("train/skipped_steps", torch.tensor(float(self.bad_steps.skipped)))
+        if self.non_finite.action == "skip":
+            self.log("train/skipped_steps", torch.tensor(float(self.non_finite.skipped)))
         scaled = self.trainer.precision == "16-mixed"
         if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
-            self.bad_steps.handle(self.trainer, float(self._loss), float(norm))
+            self.non_finite.handle(self.trainer, float(self._loss), float(norm))
             return
         if self.queue:
             with self.trainer.precision_plugin.train_step_context():
@@ -227,11 +227,11 @@ class SimCSEModule(LightningModule):
 
     def _measure(self, batch: Batch, stage: str) -> None:
         scores = batch.pop("scores")
-        embeddings = embed_views(self.encoder, batch, self.group_by_length).float()
+        embeddings = embed_views(self.encoder, batch, self.length_bucketing).float()
         if not embeddings.isfinite().all():
             raise UserError(f"step {self.global_step}: embeddings are not finite any more: lower optimizer.lr")
         first, second = embeddings.unbind(dim=1)
-        self.spearman.update((directions(first) * directions(second)).sum(dim=-1), scores)
+        self.spearman.update((unit_vectors(first) * unit_vectors(second)).sum(dim=-1), scores)
         alike = scores > ALIKE_ABOVE
         self.alignment.update(first[alike], second[alike])
         self.uniformity.update(torch.cat([first, second]))
@@ -242,7 +242,7 @@ class SimCSEModule(LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what `SentenceEncoder.from_checkpoint` needs to rebuild the encoder from this file alone."""
         encoder = self.encoder
-        checkpoint[ENTRY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
+        checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW over all weights, with its linear schedule step by step."""
@@ -256,7 +256,7 @@ class SimCSEModule(LightningModule):
 def _check_options(
     objective: Objective,
     positive_encoder: SentenceEncoder | None,
-    fixed_dropout: bool,
+    shared_dropout_mask: bool,
     queue: MomentumQueue | None,
     chunk_size: int | None,
 ) -> None:
@@ -267,8 +267,8 @@ def _check_options(
         raise UserError("queue: its negatives are the first encoder's, and positives another's; it needs encoders=one")
     if queue and not objective.contrasts:
         raise UserError("queue: the objective has no negatives, and no use for a queue of them: set queue=null")
-    if fixed_dropout and positive_encoder:
-        raise UserError("fixed_dropout=true: two encoders have no mask in common; it needs encoders=one")
+    if shared_dropout_mask and positive_encoder:
+        raise UserError("shared_dropout_mask=true: two encoders have no mask in common; it needs encoders=one")
 
 
 def _check_guide(guide: SentenceEncoder | None, encoder: SentenceEncoder, queue: MomentumQueue | None) -> None:
@@ -291,17 +291,17 @@ def _make_ready(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_l
         freeze_first_layers(encoder, freeze_layers)
 
 
-def embed_views(encoder: SentenceEncoder, batch: Batch, group_by_length: bool = False) -> Tensor:
+def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
     """All views of a batch at once: tensors [batch, views, tokens] in, [batch, views, dim] out.
 
     Args:
         encoder: what encodes.
         batch: the views.
-        group_by_length: in groups of like length; else in one padded pass.
+        length_bucketing: in groups of like length; else in one padded pass.
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    vectors: Tensor = encoder.forward_in_length_groups(sequences) if group_by_length else encoder(sequences)
+    vectors: Tensor = encoder.forward_in_length_groups(sequences) if length_bucketing else encoder(sequences)
     return vectors.view(rows, views, -1)
 
 

@@ -12,13 +12,13 @@ from simcse_pl.utils.errors import UserError
 log = logging.getLogger(__name__)
 
 ON_BAD_STEP = ("error", "skip")
-FILE = "bad_steps.jsonl"
+FILE = "non_finite.jsonl"
 
 _ROWS_SHOWN = 8
 
 
-class BadSteps:
-    """What is done about them; their rows go to bad_steps.jsonl in the run's folder, a line a step.
+class NonFiniteSteps:
+    """What is done about them; their rows go to non_finite.jsonl in the run's folder, a line a step.
 
     Args:
         action: `error` to stop the run, or `skip` to leave the weights as they are and go on.
@@ -32,7 +32,7 @@ class BadSteps:
 
     def __init__(self, action: str) -> None:
         if action not in ON_BAD_STEP:
-            raise UserError(f"on_bad_step={action}: choose one of {', '.join(ON_BAD_STEP)}")
+            raise UserError(f"on_non_finite={action}: choose one of {', '.join(ON_BAD_STEP)}")
         self.action = action
         self.skipped = 0
 
@@ -51,7 +51,7 @@ class BadSteps:
         rows = self._record(trainer, step, loss, gradient_norm)
         what = f"step {step}: the loss is {loss:.3g}, its gradient's norm {gradient_norm:.3g}, in the batch of {rows}"
         if self.action == "error":
-            raise UserError(f"{what}: lower optimizer.lr, look at these rows, or set on_bad_step=skip")
+            raise UserError(f"{what}: lower optimizer.lr, look at these rows, or set on_non_finite=skip")
         for optimizer in trainer.optimizers:
             optimizer.zero_grad(set_to_none=True)  # which it then has nothing to do for
         self.skipped += 1

@@ -14,14 +14,14 @@ from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.csv_logger import read_rows
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import remove_half_written, written_whole
+from simcse_pl.utils.files import atomic_write, remove_half_written
 
 log = logging.getLogger(__name__)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
 
-class RunRecord(Callback):
+class RunMetadata(Callback):
     """What checkpoints know of their run beside its weights.
 
     Args:
@@ -130,7 +130,7 @@ def _cut_curves(folder: Path, steps: int) -> None:
     if not is_first_process() or not path.exists():
         return
     rows = read_rows(path)
-    with written_whole(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0] if rows else [])
         writer.writeheader()
         writer.writerows(row for row in rows if int(row["step"]) <= steps and not _is_last_test(row))

@@ -9,7 +9,7 @@ from torch import Tensor
 from simcse_pl.models.tokenization import Batch
 
 
-def embed_with_fixed_dropout(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
+def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
     """Embed every view of a batch under the same dropout masks.
 
     Each view is a pass of its own that starts from the same state of the random generators. Views are padded to the

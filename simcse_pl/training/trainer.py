@@ -7,7 +7,7 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Trainer
 
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 
 def has_bf16(device: str) -> bool:
@@ -54,7 +54,7 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
     try:
         return Trainer(precision=precision, accelerator=accelerator, **options)  # type: ignore[arg-type]
     except (MisconfigurationException, ModuleNotFoundError, TypeError, ValueError) as error:
-        raise UserError(f"trainer: {one_line(error)}") from error
+        raise UserError(f"trainer: {first_line(error)}") from error
 
 
 def _device(accelerator: str) -> str:

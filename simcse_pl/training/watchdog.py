@@ -18,7 +18,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, one_line, origins
+from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, exception_chain, first_line
 
 _ROOT = str(Path(__file__).parents[1])  # of the package, which may lie in a clone that is not installed
 _EVERY = 0.2  # seconds between looks at another process
@@ -166,7 +166,7 @@ def watched_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        lines = map(one_line, origins(error))  # a library may have made another error of it
+        lines = map(first_line, exception_chain(error))  # a library may have made another error of it
         told = next((line.rstrip(". ") for line in lines if line.startswith("DataLoader worker")), None)
         line = told or killed.line()
         if line is None:

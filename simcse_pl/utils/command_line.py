@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
-from simcse_pl.utils.exit_status import say_no_more, tell
+from simcse_pl.utils.exit_status import report_error, say_no_more
 
 _TO_DEBUG = "--debug"
 
@@ -42,4 +42,4 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        sys.exit(tell(error, arguments.debug, _TO_DEBUG))
+        sys.exit(report_error(error, arguments.debug, _TO_DEBUG))

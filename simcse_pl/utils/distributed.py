@@ -31,7 +31,7 @@ def is_one_of_several() -> bool:
 
 
 @dataclass(frozen=True)
-class Shares:
+class BatchSplit:
     """How many rows of a batch each rank has.
 
     Args:
@@ -43,7 +43,7 @@ class Shares:
     rank: int = 0
 
     @property
-    def first_row(self) -> int:
+    def label_offset(self) -> int:
         """The place in the whole batch of this rank's first row."""
         return sum(self.rows[: self.rank])
 
@@ -53,16 +53,16 @@ class Shares:
         return self.rows[self.rank] * len(self.rows) / sum(self.rows)
 
 
-def shares(rows: int, device: torch.device) -> Shares:
+def split_batch(rows: int, device: torch.device) -> BatchSplit:
     """Tell all ranks how many rows this one has, and learn theirs."""
     if world_size() == 1:
-        return Shares((rows,))
+        return BatchSplit((rows,))
     counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world_size())]
     dist.all_gather(counts, torch.tensor([rows], device=device))
-    return Shares(tuple(int(count) for count in torch.cat(counts).tolist()), rank())
+    return BatchSplit(tuple(int(count) for count in torch.cat(counts).tolist()), rank())
 
 
-class _GatherRows(torch.autograd.Function):
+class _AllGatherWithGrad(torch.autograd.Function):
     """All ranks' rows in rank order; backward adds up what every rank has to say about ours."""
 
     @staticmethod
@@ -81,10 +81,10 @@ class _GatherRows(torch.autograd.Function):
         return gradient.split(ctx.counts)[rank()], None
 
 
-def gather_rows(rows: Tensor, shares: Shares) -> Tensor:
+def all_gather_with_grad(rows: Tensor, shares: BatchSplit) -> Tensor:
     """The rows of all ranks, with gradients.
 
-    The loss of each rank's own anchors against the gathered rows, times its `Shares.weight` and averaged over
+    The loss of each rank's own anchors against the gathered rows, times its `BatchSplit.weight` and averaged over
     ranks as DDP averages gradients, has the gradient of one device that holds the whole batch.
 
     Args:
@@ -96,7 +96,7 @@ def gather_rows(rows: Tensor, shares: Shares) -> Tensor:
     """
     if world_size() == 1:
         return rows
-    gathered: Tensor = _GatherRows.apply(rows, shares.rows)
+    gathered: Tensor = _AllGatherWithGrad.apply(rows, shares.rows)
     return gathered
 
 

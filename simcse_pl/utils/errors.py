@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
-HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # json can write these alone; UTF-8 and tokenizers cannot take them
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # json can write these alone; UTF-8 and tokenizers cannot take them
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # control characters and halves of others
 
 
@@ -64,13 +64,13 @@ class Stopped(SystemExit):
         self.name = signal.Signals(number).name
 
 
-def one_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of what an exception says, or its class where it says nothing."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def origins(
+def exception_chain(
     error: BaseException | None, contexts: Callable[[BaseException], bool] = lambda error: True
 ) -> Iterator[BaseException]:
     """An exception, the one that it was raised from, and so on.
@@ -118,7 +118,7 @@ def check_amount(option: str, value: float, may_be_zero: bool = True) -> None:
 
 
 @contextmanager
-def failing_as(what: str, users_too: bool = False) -> Iterator[None]:
+def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
     """Whatever a damaged file makes of a library in this block is the user's: `what`, and why.
 
     Args:
@@ -133,7 +133,7 @@ def failing_as(what: str, users_too: bool = False) -> Iterator[None]:
     except BaseException as error:
         if not is_failure(error) or (isinstance(error, UserError) and not users_too):
             raise
-        raise UserError(f"{what}: {one_line(error)}") from error
+        raise UserError(f"{what}: {first_line(error)}") from error
 
 
 def is_failure(error: BaseException) -> bool:
@@ -148,7 +148,7 @@ def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
     odd = next((i for i, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
     if odd is not None:
         raise UserError(f"encode: sentence {odd} is no text but {reprlib.repr(sentences[odd])}")
-    half = next((i for i, sentence in enumerate(sentences) if HALF_A_CHARACTER.search(sentence)), None)
+    half = next((i for i, sentence in enumerate(sentences) if LONE_SURROGATE.search(sentence)), None)
     if half is not None:
         raise UserError(f"encode: sentence {half} holds half a character ({sentences[half][:20]!a})")
     if batch_size < 1:

@@ -13,12 +13,12 @@ from simcse_pl.utils.errors import (
     FailureError,
     UserError,
     WriteError,
-    one_line,
-    origins,
+    exception_chain,
+    first_line,
 )
 
 
-def tell(error: Exception, debug: bool, to_debug: str) -> int:
+def report_error(error: Exception, debug: bool, to_debug: str) -> int:
     """Print what has gone wrong to standard error, in one line; the exit status that says whose fault it is.
 
     Args:
@@ -26,7 +26,7 @@ def tell(error: Exception, debug: bool, to_debug: str) -> int:
         debug: print the traceback instead.
         to_debug: the option that does so.
     """
-    causes = list(origins(error, contexts=_hides_its_cause))
+    causes = list(exception_chain(error, contexts=_hides_its_cause))
     known = next((cause for cause in causes if _is_the_users(cause) or isinstance(cause, FailureError)), None)
     refused = next((cause for cause in causes if isinstance(cause, OSError)), None)  # by the system
     if refused:
@@ -34,11 +34,11 @@ def tell(error: Exception, debug: bool, to_debug: str) -> int:
     if debug:
         traceback.print_exception(error)
     elif known is not None:
-        print(f"error: {one_line(known)}", file=sys.stderr)
+        print(f"error: {first_line(known)}", file=sys.stderr)
     elif refused:
         print(f"error: {_refused(refused)} ({to_debug} shows where)", file=sys.stderr)
     else:
-        what = f"{type(error).__name__}: {one_line(error)}"
+        what = f"{type(error).__name__}: {first_line(error)}"
         print(f"error: {what} (this should not happen; {to_debug} shows where)", file=sys.stderr)
     return USER_ERROR_STATUS if any(map(_is_the_users, causes)) else FAILURE_STATUS
 
@@ -52,8 +52,8 @@ def say_no_more() -> None:
 def _refused(error: OSError) -> str:
     """What cannot be written to a file is a WriteError that names it; so what has no name is standard output."""
     if error.errno == errno.ENOSPC and error.filename is None:
-        return one_line(WriteError("to standard output", os.strerror(error.errno)))
-    return one_line(error)
+        return first_line(WriteError("to standard output", os.strerror(error.errno)))
+    return first_line(error)
 
 
 def _is_the_users(error: BaseException) -> bool:

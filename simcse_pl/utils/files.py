@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import FailureError, UserError, WriteError, one_line
+from simcse_pl.utils.errors import FailureError, UserError, WriteError, first_line
 
 _SURROGATE = "\\ud"  # the escapes of halves of characters begin so
 _SAVING = ".saving-"
@@ -37,7 +37,7 @@ def read_json(path: Path) -> Any:
         if _SURROGATE in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged, or no JSON: {one_line(error)}") from error
+        raise UserError(f"{path} is damaged, or no JSON: {first_line(error)}") from error
     return value
 
 
@@ -48,7 +48,7 @@ def sha256_of(path: Path) -> str:
 
 
 @contextmanager
-def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
+def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
     """A new folder to write files and folders into; each file is moved to its place in `folder` at the end, whole.
 
     Files that are there already are replaced, and others stay. Where the block is left by an exception, `folder` stays
@@ -62,11 +62,11 @@ def written_whole(folder: str | Path, last: str = "") -> Iterator[Path]:
         WriteError: the system does not let a file be written, in the block or after it.
     """
     folder = Path(folder)
-    with refusals_told(folder):
+    with reraise_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
             new = Path(name)
-            with refusals_told(new):
+            with reraise_write_errors(new):
                 yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
             mode = 0o666 & ~_umask()
@@ -92,12 +92,12 @@ def temporary_folder() -> Iterator[Path]:
     Raises:
         WriteError: the system does not let a file be written there.
     """
-    with refusals_told(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
+    with reraise_write_errors(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
 
 @contextmanager
-def refusals_told(folder: Path) -> Iterator[None]:
+def reraise_write_errors(folder: Path) -> Iterator[None]:
     """Raise WriteError in the place of whatever says that the system does not let something be written to a folder."""
     try:
         yield
@@ -139,6 +139,6 @@ def _number_and_place(error: BaseException) -> tuple[int, Path | None]:
 
 
 def remove_half_written(*folders: Path) -> None:
-    """Remove what processes that were killed in `written_whole` have left in folders that nobody writes to now."""
+    """Remove what processes that were killed in `atomic_write` have left in folders that nobody writes to now."""
     for left in (path for folder in folders for path in folder.glob(f"{_SAVING}*")):
         shutil.rmtree(left)

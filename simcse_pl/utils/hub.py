@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, validate_repo_id  # type: ignore[attr-defined]
 
-from simcse_pl.utils.errors import UserError, one_line, origins
+from simcse_pl.utils.errors import UserError, exception_chain, first_line
 
 _SECONDS_TO_ANSWER = 5.0
 _LOG_IN = "if the name is right, log in with an account that may read it (`hf auth login`, or HF_TOKEN)"
@@ -69,14 +69,14 @@ def _refusal(status: int) -> str:
 
 def reason(error: BaseException) -> str:
     """Return in one line why a download failed, from the exception that a library raised."""
-    for cause in origins(error):
+    for cause in exception_chain(error):
         if isinstance(cause, HfHubHTTPError) and not isinstance(cause, EntryNotFoundError):
             return _refusal(cause.response.status_code)
         if isinstance(cause, FileMetadataError):
             return _no_hub()
         if type(cause).__module__.partition(".")[0].startswith("httpx"):
             return f"the hub does not answer as it should ({type(cause).__name__})"
-    return one_line(error)
+    return first_line(error)
 
 
 def find(repository: str, file: str, repo_type: str = "model") -> Path | None:

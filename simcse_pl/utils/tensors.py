@@ -17,7 +17,7 @@ def as_float64(x: Tensor) -> Tensor:
         return x.cpu().double()
 
 
-def directions(x: Tensor) -> Tensor:
+def unit_vectors(x: Tensor) -> Tensor:
     """Vectors divided by their lengths.
 
     A vector of zeros has no direction: it stays zeros, its cosines count as 0, and its gradient is 0.

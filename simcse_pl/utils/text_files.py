@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 STANDARD_INPUT = "-"
 _LONGEST_UNPACKED = 1 << 26  # bytes of a line: a few packed ones may be any number of them
@@ -48,7 +48,7 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
                 except UnicodeDecodeError as error:
                     yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 @contextmanager

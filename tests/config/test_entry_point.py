@@ -71,7 +71,7 @@ def as_lightning_ends():
 
 @pytest.mark.parametrize("task", [amid_a_library, as_lightning_ends])
 @pytest.mark.parametrize(
-    "door", [lambda task: task, lambda task: lambda: entry_point.failures_apart()(lambda _: task())(CONFIG)]
+    "door", [lambda task: task, lambda task: lambda: entry_point.report_errors()(lambda _: task())(CONFIG)]
 )
 def test_ctrl_c_is_told_whatever_is_made_of_it(task, door, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train.py"])
@@ -87,7 +87,7 @@ def test_a_mistake_of_all_jobs_ends_a_sweep(error, ends, monkeypatch, capsys):
 
     monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
-        assert entry_point.failures_apart()(task)(CONFIG) is None
+        assert entry_point.report_errors()(task)(CONFIG) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
 
 

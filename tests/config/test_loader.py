@@ -46,7 +46,7 @@ def test_a_file_may_have_dots_in_its_name(name, tmp_path):
 
 def test_a_row_of_a_sweep_is_in_the_config_that_is_shown_and_kept(composed):
     config = composed("train", "sweep=table_3_dropout", "sweep.row='fixed 0.1'", "run_dir=/tmp/run")
-    assert config.fixed_dropout and config.model.dropout == 0.1 and not config.sweep.rows
+    assert config.shared_dropout_mask and config.model.dropout == 0.1 and not config.sweep.rows
     assert composed("train", "sweep=table_3_dropout", "run_dir=/tmp/run").sweep.rows
     with pytest.raises(UserError, match=r"^sweep.row=0.3: choose one of 0.0, 0.01, .*; -m runs them all$"):
         composed("train", "sweep=table_3_dropout", "sweep.row=0.3")

@@ -52,9 +52,9 @@ def test_values_that_fit_and_what_yaml_has_no_values_of_are_left_alone(made, val
 
 def test_an_option_is_called_what_the_user_calls_it():
     """Where a value is a reference, the option that it refers to."""
-    node = {"_target_": "simcse_pl.training.callbacks.StepSeeds", "seed": "${seed}"}
+    node = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep", "seed": "${seed}"}
     with pytest.raises(UserError, match="^seed=abc: it must be a whole number$"):
         check_types(OmegaConf.create({"seed": "abc", "callbacks": {"seeds": node}}))
-    lists = {"plugins": [{"_target_": "simcse_pl.training.callbacks.StepSeeds", "seed": "abc"}]}
+    lists = {"plugins": [{"_target_": "simcse_pl.training.callbacks.SeedEveryStep", "seed": "abc"}]}
     with pytest.raises(UserError, match="^trainer.plugins.0.seed=abc: it must be a whole number$"):
         check_types(OmegaConf.create({"trainer": lists}))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from simcse_pl.data.dataset import TrainingRows
+from simcse_pl.data.dataset import TrainingDataset
 from simcse_pl.data.views.sentences import Next3Sentences, NextSentence
 from simcse_pl.data.views.view import View
 from simcse_pl.utils.errors import UserError
@@ -36,7 +36,7 @@ def positives(rows, keys):
 
 def test_without_a_view_rows_stay_as_they_are():
     rows = [("a", "b", "c"), ("d", "e", "f")]
-    assert TrainingRows(rows)[[(0, 1), (3, 0)]] == [rows[1], rows[0]]
+    assert TrainingDataset(rows)[[(0, 1), (3, 0)]] == [rows[1], rows[0]]
 
 
 def test_a_view_adds_the_positive_and_sees_a_batch_at_once():
@@ -47,51 +47,51 @@ def test_a_view_adds_the_positive_and_sees_a_batch_at_once():
             seen.append([(original.sentence, original.following) for original in originals])
             return [original.sentence.upper() for original in originals]
 
-    batch = TrainingRows(ROWS, Recording())[[(0, 2), (0, 7)]]
+    batch = TrainingDataset(ROWS, Recording())[[(0, 2), (0, 7)]]
     assert batch == [("sentence 2", "SENTENCE 2"), ("sentence 7", "SENTENCE 7")]
     assert seen == [[("sentence 2", ()), ("sentence 7", ())]]
 
 
 def test_a_positive_is_the_seeds_the_epochs_and_the_rows_alone():
     keys = [(epoch, row) for epoch in range(3) for row in range(10)]
-    together = positives(TrainingRows(ROWS, Numbered(), seed=1), keys)
-    rows = TrainingRows(ROWS, Numbered(), seed=1)
+    together = positives(TrainingDataset(ROWS, Numbered(), seed=1), keys)
+    rows = TrainingDataset(ROWS, Numbered(), seed=1)
     random.seed(5)  # the global random state takes no part
     alone = [positives(rows, [key])[0] for key in reversed(keys)][::-1]
     assert together == alone
     chances = [positive.split()[2] for positive in together]
     assert len(set(chances)) == 30
-    other_seed = positives(TrainingRows(ROWS, Numbered(), seed=2), keys)
+    other_seed = positives(TrainingDataset(ROWS, Numbered(), seed=2), keys)
     assert not set(chances) & {positive.split()[2] for positive in other_seed}
 
 
 def test_the_global_random_state_is_left_as_it_was():
     random.seed(3)
     before = random.getstate()
-    positives(TrainingRows(ROWS, Numbered(), limit=4), [(0, 1)])
+    positives(TrainingDataset(ROWS, Numbered(), limit=4), [(0, 1)])
     assert random.getstate() == before
 
 
 def test_labels_are_numbered_in_alphabetical_order():
     labels = ["neutral", "entailment", "contradiction", "entailment"]
     pairs = [(f"premise {i}", f"hypothesis {i}") for i in range(4)]
-    rows = TrainingRows(pairs, labels=labels)
+    rows = TrainingDataset(pairs, labels=labels)
     assert rows.classes == ["contradiction", "entailment", "neutral"]
     assert rows[[(0, i) for i in range(4)]] == list(zip(pairs, [2, 1, 0, 1], strict=True))
-    few = TrainingRows(pairs, labels=labels, limit=1)
+    few = TrainingDataset(pairs, labels=labels, limit=1)
     assert few.classes == rows.classes  # the same number for a class whatever is drawn
     assert few[[(0, 0)]] == rows[[(0, few.chosen[0])]]
 
 
 def test_labels_and_positives_stand_together():
-    rows = TrainingRows([("a",), ("b",)], Numbered(), labels=["y", "x"])
+    rows = TrainingDataset([("a",), ("b",)], Numbered(), labels=["y", "x"])
     assert [(row[0], label) for row, label in rows[[(0, 1), (0, 0)]]] == [("b", 0), ("a", 1)]
 
 
 @pytest.mark.parametrize("limit", [1, 4, 10])
 def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
     def drawn(seed):
-        rows = TrainingRows(ROWS, limit=limit, seed=seed)
+        rows = TrainingDataset(ROWS, limit=limit, seed=seed)
         return rows.__getitem__([(0, i) for i in range(len(rows))])
 
     assert len(drawn(1)) == limit
@@ -100,20 +100,20 @@ def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
 
 
 def test_a_row_has_the_same_positive_whatever_else_is_drawn():
-    everything = TrainingRows(ROWS, Numbered(), seed=1)
-    some = TrainingRows(ROWS, Numbered(), seed=1, limit=4)
+    everything = TrainingDataset(ROWS, Numbered(), seed=1)
+    some = TrainingDataset(ROWS, Numbered(), seed=1, limit=4)
     assert set(positives(some, [(2, i) for i in range(4)])) < set(positives(everything, [(2, i) for i in range(10)]))
 
 
 @pytest.mark.parametrize("limit", [0, -1, 11])
 def test_a_limit_out_of_range_is_told_with_the_number_of_rows(limit):
     with pytest.raises(UserError, match=rf"^data.limit={limit}: it must be 1 to 10, the rows that there are$"):
-        TrainingRows(ROWS, limit=limit)
+        TrainingDataset(ROWS, limit=limit)
 
 
 def test_up_to_three_following_sentences_of_the_same_document(caplog):
     with caplog.at_level(logging.INFO):
-        rows = TrainingRows(ROWS, Following(), documents=DOCUMENTS)
+        rows = TrainingDataset(ROWS, Following(), documents=DOCUMENTS)
     (record,) = caplog.records
     assert record.getMessage() == "train: 4 of 10 sentences are the last of their document and left out"
     numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
@@ -125,13 +125,13 @@ def test_up_to_three_following_sentences_of_the_same_document(caplog):
 
 @pytest.mark.parametrize("view", [NextSentence(), Next3Sentences()])
 def test_a_limit_draws_among_the_rows_that_another_follows(view):
-    rows = TrainingRows(ROWS, view, documents=DOCUMENTS, limit=5)
+    rows = TrainingDataset(ROWS, view, documents=DOCUMENTS, limit=5)
     for epoch in range(5):
         for sentence, positive in rows[[(epoch, i) for i in range(5)]]:
             own, after = (int(text.split()[1]) for text in (sentence, positive))
             assert 1 <= after - own <= max(view.following, 1) and DOCUMENTS[own] == DOCUMENTS[after]
     with pytest.raises(UserError, match="data.limit=7: it must be 1 to 6"):
-        TrainingRows(ROWS, view, documents=DOCUMENTS, limit=7)
+        TrainingDataset(ROWS, view, documents=DOCUMENTS, limit=7)
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_a_limit_draws_among_the_rows_that_another_follows(view):
 )
 def test_what_leaves_nothing_to_learn_is_told(options, message):
     with pytest.raises(UserError, match=message) as error:
-        TrainingRows(ROWS, **options)
+        TrainingDataset(ROWS, **options)
     assert "\n" not in str(error.value)

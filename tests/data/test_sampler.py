@@ -6,7 +6,7 @@ import sys
 import pytest
 from torch.utils.data import DistributedSampler
 
-from simcse_pl.data.sampler import ContrastiveBatches
+from simcse_pl.data.sampler import ContrastiveBatchSampler
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
@@ -14,7 +14,7 @@ ROWS = [(f"sentence {i}",) for i in range(10)]
 
 
 def test_the_order_is_that_of_pytorchs_own_sampler():
-    batches = ContrastiveBatches(10, 4, seed=7)
+    batches = ContrastiveBatchSampler(10, 4, seed=7)
     theirs = DistributedSampler(ROWS, 1, 0, shuffle=True, seed=7)
     assert len(batches) == 3
     for epoch in (0, 1, 5):
@@ -29,11 +29,11 @@ def test_the_order_is_that_of_pytorchs_own_sampler():
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_share_the_batches_of_one_device(rows, ranks):
     """Contiguous, as even as can be, and a last batch that is too small for a row each joins the one before."""
-    whole = list(ContrastiveBatches(rows, 5, seed=3))
+    whole = list(ContrastiveBatchSampler(rows, 5, seed=3))
     if len(whole) > 1 and len(whole[-1]) < ranks:
         last = whole.pop()
         whole[-1] = whole[-1] + last
-    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, seed=3)) for rank in range(ranks)]
+    shares = [list(ContrastiveBatchSampler(rows, 5, ranks, rank, seed=3)) for rank in range(ranks)]
     assert {len(share) for share in shares} == {len(whole)}
     for batch, *parts in zip(whole, *shares, strict=True):
         assert [key for part in parts for key in part] == batch
@@ -47,11 +47,11 @@ def test_ranks_share_the_batches_of_one_device(rows, ranks):
 )
 def test_what_ranks_cannot_share_is_told(rows, batch_size, message):
     with pytest.raises(UserError, match=f"{message}, which 4 devices cannot share: each needs a row"):
-        ContrastiveBatches(rows, batch_size, ranks=4)
+        ContrastiveBatchSampler(rows, batch_size, ranks=4)
 
 
 def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
-    batches = ContrastiveBatches(10, 4)
+    batches = ContrastiveBatchSampler(10, 4)
     drawn = iter(batches)
     next(drawn)
     batches.set_epoch(1)
@@ -59,7 +59,7 @@ def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
 
 
 def test_only_the_epoch_that_was_interrupted_begins_later():
-    batches = ContrastiveBatches(10, 4)
+    batches = ContrastiveBatchSampler(10, 4)
     whole = {}
     for epoch in range(3):
         batches.set_epoch(epoch)
@@ -74,11 +74,11 @@ def test_only_the_epoch_that_was_interrupted_begins_later():
 def test_a_process_ends_though_an_error_keeps_its_workers():
     code = """
 import sys
-from simcse_pl.data.sampler import EpochLoader
+from simcse_pl.data.sampler import ContrastiveDataLoader
 class Rows:
     def __getitem__(self, keys):
         return keys
-loader = EpochLoader(Rows(), [[0], [1], [2]], list, num_workers=2)
+loader = ContrastiveDataLoader(Rows(), [[0], [1], [2]], list, num_workers=2)
 batches = iter(loader)
 print(next(batches))
 sys.exit(143)

@@ -13,7 +13,7 @@ import pytest
 
 from simcse_pl.data import token_cache as module
 from simcse_pl.data.readers.row_reader import iterate_labeled_rows, iterate_rows
-from simcse_pl.data.token_cache import Column, open_corpus
+from simcse_pl.data.token_cache import Column, open_token_cache
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.errors import UserError, WriteError
@@ -59,7 +59,7 @@ def contents(corpus):
 
 
 def test_it_holds_what_was_read_and_what_the_tokenizer_gives(source, tokenizer):
-    corpus = open_corpus(reader(source), ["x"], tokenizer, 9)
+    corpus = open_token_cache(reader(source), ["x"], tokenizer, 9)
     sentences, tokens = contents(corpus)
     assert sentences == ROWS
     assert tokens == [[tokenizer(s, truncation=True, max_length=9)["input_ids"] for s in row] for row in ROWS]
@@ -71,13 +71,15 @@ def test_it_holds_what_was_read_and_what_the_tokenizer_gives(source, tokenizer):
 
 def test_labels_stand_beside_their_rows(tmp_path, tokenizer):
     (tmp_path / "d.csv").write_text("x,label\n" + "".join(f"a {i},{i % 3}\n" for i in range(10)))
-    corpus = open_corpus(partial(iterate_labeled_rows, tmp_path / "d.csv", "label"), ["x"], tokenizer, 9, named=True)
+    corpus = open_token_cache(
+        partial(iterate_labeled_rows, tmp_path / "d.csv", "label"), ["x"], tokenizer, 9, named=True
+    )
     assert list(corpus.names) == [str(i % 3) for i in range(10)]
 
 
 def test_the_second_start_reads_nothing(source, tokenizer):
-    first = contents(open_corpus(reader(source), ["x"], tokenizer, 9))
-    assert contents(open_corpus(never, ["x"], tokenizer, 9)) == first
+    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
+    assert contents(open_token_cache(never, ["x"], tokenizer, 9)) == first
 
 
 def test_other_data_another_length_and_another_tokenizer_are_not_mixed_up(source, tokenizer, make_model, cache):
@@ -86,15 +88,15 @@ def test_other_data_another_length_and_another_tokenizer_are_not_mixed_up(source
     ways = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
     for _ in range(2):
         for described, own, length in ways:
-            corpus = open_corpus(reader(source, calls), described, own, length)
+            corpus = open_token_cache(reader(source, calls), described, own, length)
             assert corpus.tokens[3][0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(cache.iterdir())) == 4
 
 
 def test_how_a_tokenizer_was_last_called_makes_no_difference(source, tokenizer):
-    open_corpus(reader(source), ["x"], tokenizer, 9)
+    open_token_cache(reader(source), ["x"], tokenizer, 9)
     tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)
-    open_corpus(never, ["x"], tokenizer, 9)
+    open_token_cache(never, ["x"], tokenizer, 9)
 
 
 def cut(folder):
@@ -146,22 +148,22 @@ def beyond(folder):
     ],
 )
 def test_a_damaged_one_is_made_again(damage, source, tokenizer, cache, caplog):
-    first = contents(open_corpus(reader(source), ["x"], tokenizer, 9))
+    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
     (folder,) = cache.iterdir()
     damage(folder)
     calls = []
-    assert contents(open_corpus(reader(source, calls), ["x"], tokenizer, 9)) == first
+    assert contents(open_token_cache(reader(source, calls), ["x"], tokenizer, 9)) == first
     assert len(calls) == 1
     assert f"the tokens kept in {folder} are damaged, and made again" in caplog.text
-    open_corpus(never, ["x"], tokenizer, 9)
+    open_token_cache(never, ["x"], tokenizer, 9)
 
 
 def test_rows_without_a_seal_were_never_whole(source, tokenizer, cache):
-    first = contents(open_corpus(reader(source), ["x"], tokenizer, 9))
+    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
     (folder,) = cache.iterdir()
     (folder / "seal.json").unlink()
     calls = []
-    assert contents(open_corpus(reader(source, calls), ["x"], tokenizer, 9)) == first
+    assert contents(open_token_cache(reader(source, calls), ["x"], tokenizer, 9)) == first
     assert len(calls) == 1
 
 
@@ -170,7 +172,7 @@ def test_a_bad_row_leaves_nothing_behind(tmp_path, tokenizer, cache):
     path.write_text("\n".join(f"a {i}\tb" for i in range(15)) + "\nalone\n")
     for _ in range(2):
         with pytest.raises(UserError, match="line 16: 1 columns where there should be 2"):
-            open_corpus(reader(path), ["x"], tokenizer, 9)
+            open_token_cache(reader(path), ["x"], tokenizer, 9)
         (folder,) = cache.iterdir()
         assert [file.name for file in folder.iterdir()] == ["lock"]
 
@@ -178,10 +180,10 @@ def test_a_bad_row_leaves_nothing_behind(tmp_path, tokenizer, cache):
 def test_what_the_reader_warned_of_is_told_at_every_start(tmp_path, tokenizer, caplog):
     path = tmp_path / "rows.tsv"
     path.write_text("a\tb\nalone\nc\td\n")
-    for read in (reader(path, on_bad_row="drop"), never):
+    for read in (reader(path, on_invalid_row="drop"), never):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            open_corpus(read, ["x"], tokenizer, 9)
+            open_token_cache(read, ["x"], tokenizer, 9)
         assert [record.getMessage() for record in caplog.records] == [
             f"{path}: 1 bad rows dropped, the first at line 2: 1 columns where there should be 2"
         ]
@@ -193,7 +195,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(source, tokenizer, t
     with pytest.raises(
         WriteError, match="cannot write tokens to .*file.*: Not a directory; XDG_CACHE_HOME takes another"
     ) as error:
-        open_corpus(reader(source), ["x"], tokenizer, 9)
+        open_token_cache(reader(source), ["x"], tokenizer, 9)
     assert "\n" not in str(error.value)
 
 
@@ -203,7 +205,7 @@ def open_and_count(source, log, tokenizer, results):
             file.write("read\n")
         return iterate_rows(source, header=False)
 
-    results.put(contents(open_corpus(read, ["x"], tokenizer, 9)))
+    results.put(contents(open_token_cache(read, ["x"], tokenizer, 9)))
 
 
 def test_processes_that_start_at_once_read_it_once(source, tokenizer, tmp_path):
@@ -221,7 +223,7 @@ def test_processes_that_start_at_once_read_it_once(source, tokenizer, tmp_path):
 
 
 def test_a_column_travels_to_another_process(source, tokenizer):
-    corpus = open_corpus(reader(source), ["x"], tokenizer, 9)
+    corpus = open_token_cache(reader(source), ["x"], tokenizer, 9)
     list(corpus.tokens)
     copy = pickle.loads(pickle.dumps(corpus.tokens))
     assert isinstance(copy, Column) and len(pickle.dumps(corpus.tokens)) < 1000
@@ -231,7 +233,7 @@ def test_a_column_travels_to_another_process(source, tokenizer):
 def test_a_large_vocabulary_keeps_its_ids(source, tokenizer):
     tokenizer.add_tokens([f"w{i}" for i in range(2**16)])
     source.write_text("w65000\tw65535\n")
-    corpus = open_corpus(reader(source), ["x"], tokenizer, 9)
+    corpus = open_token_cache(reader(source), ["x"], tokenizer, 9)
     assert contents(corpus)[1] == [[tokenizer(word)["input_ids"] for word in ("w65000", "w65535")]]
     assert corpus.tokens[0][1].dtype == np.int32 and corpus.tokens[0][1].max() >= 2**16
 
@@ -247,17 +249,17 @@ def test_sentences_that_are_cut_are_told_at_every_start(source, tokenizer, caplo
     assert 0 < share < 1
     for read in (reader(source), never):
         caplog.clear()
-        open_corpus(read, ["x"], tokenizer, 9)
+        open_token_cache(read, ["x"], tokenizer, 9)
         assert caplog.messages == [
             f"{share:.2%} of the sentences fill data.max_length=9 tokens; what is beyond is not read"
         ]
     caplog.clear()
-    open_corpus(reader(source), ["x"], tokenizer, 1000)
+    open_token_cache(reader(source), ["x"], tokenizer, 1000)
     assert caplog.messages == []
 
 
 def test_sentences_among_others_are_counted(source, tokenizer):
-    corpus = open_corpus(reader(source), ["x"], tokenizer, 9)
+    corpus = open_token_cache(reader(source), ["x"], tokenizer, 9)
     sentences = [sentence for row in ROWS for sentence in row]
     wanted = {sentences[0], sentences[-1], "butter and flour !", "unheard of"}
     assert corpus.count(wanted) == sum(sentence in wanted for sentence in sentences) > 2

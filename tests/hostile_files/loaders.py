@@ -20,7 +20,7 @@ from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import ENTRY, describe
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
@@ -200,7 +200,7 @@ def study(content):
 
 def checkpoint_with(**files):
     entry = describe(encoder().backbone.config, encoder().tokenizer, encoder().settings)
-    content = {"state_dict": {}, ENTRY: entry | {"files": entry["files"] | files}}
+    content = {"state_dict": {}, CHECKPOINT_KEY: entry | {"files": entry["files"] | files}}
     checkpoint(torch_bytes(content))
 
 

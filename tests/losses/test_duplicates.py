@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.duplicates import duplicate_negatives, sentence_keys
+from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
@@ -13,7 +13,7 @@ def keys_of(make_model):
     tokenizer = load_encoder(str(make_model("bert")), "cls").tokenizer
 
     def keys(*rows, longest=32):
-        return sentence_keys(ViewCollator(tokenizer, longest)(rows))
+        return hash_token_ids(ViewCollator(tokenizer, longest)(rows))
 
     return keys
 
@@ -29,12 +29,12 @@ def test_keys_do_not_depend_on_padding(keys_of):
     assert short.tolist() == padded[:1].tolist()
 
 
-def by_hand(rows, others, first_row):
+def by_hand(rows, others, label_offset):
     """The docstring's words, row by row."""
     found = []
     for i, row in enumerate(rows):
         own = row[:2]
-        positives = [j != first_row + i and bool({*other[:2]} & {*own}) for j, other in enumerate(others)]
+        positives = [j != label_offset + i and bool({*other[:2]} & {*own}) for j, other in enumerate(others)]
         found.append(positives + [negative in own for other in others for negative in other[2:]])
     return found
 
@@ -42,19 +42,19 @@ def by_hand(rows, others, first_row):
 @pytest.mark.parametrize("views", [2, 3, 4])
 def test_duplicates_are_those_of_the_definition(views):
     others = torch.randint(0, 9, (12, views))
-    for first_row, n in ((0, 12), (3, 5), (11, 1)):
-        rows = others[first_row : first_row + n]
-        expected = by_hand(rows.tolist(), others.tolist(), first_row)
-        found = duplicate_negatives(rows, others, first_row)
+    for label_offset, n in ((0, 12), (3, 5), (11, 1)):
+        rows = others[label_offset : label_offset + n]
+        expected = by_hand(rows.tolist(), others.tolist(), label_offset)
+        found = duplicate_negatives(rows, others, label_offset)
         assert found.tolist() == expected and found.any() and not found.all()
 
 
 def test_what_is_left_out_is_no_term_of_the_sum():
     anchors, positives = torch.randn(2, 4, 6, dtype=torch.float64)
     hard = torch.randn(4, 1, 6, dtype=torch.float64)
-    left_out = torch.zeros(4, 8, dtype=torch.bool)
-    left_out[1, 3] = left_out[1, 6] = True
-    loss = contrastive_loss(anchors, positives, hard, left_out=left_out)
+    negative_mask = torch.zeros(4, 8, dtype=torch.bool)
+    negative_mask[1, 3] = negative_mask[1, 6] = True
+    loss = contrastive_loss(anchors, positives, hard, negative_mask=negative_mask)
     candidates = torch.nn.functional.normalize(torch.cat([positives, hard[:, 0]]), dim=-1)
     cosines = torch.nn.functional.normalize(anchors, dim=-1) @ candidates.T / 0.05
     expected = []
@@ -70,7 +70,7 @@ def test_the_objective_masks_them_where_it_is_asked_to(keys_of):
     keys = keys_of(("a b", "a b"), ("c", "c"), ("a b", "a b"))
     masked = ContrastiveObjective(mask_duplicates=True)(embeddings, keys=keys)
     anchors, positives = embeddings.unbind(dim=1)
-    of_row_1 = contrastive_loss(anchors[1:2], positives, first_row=1)
+    of_row_1 = contrastive_loss(anchors[1:2], positives, label_offset=1)
     alone = [contrastive_loss(anchors[i : i + 1], positives[[i, 1]]) for i in (0, 2)]
     torch.testing.assert_close(masked, (alone[0] + alone[1] + of_row_1) / 3)
     assert ContrastiveObjective()(embeddings, keys=keys) == ContrastiveObjective()(embeddings) != masked

@@ -56,9 +56,11 @@ def assert_loss(below, anchors, positives, hard, queue, **options):
     rows = [math.log(own) - similarity(h, p, options["similarity"]) / options["temperature"] for own, h, p in pairs]
     expected = pytest.approx(math.fsum(rows) / len(rows))
     assert contrastive_loss(anchors, positives, hard, queue, **options).item() == expected
-    left_out = options.pop("left_out", torch.zeros(6, 0, dtype=torch.bool))
+    negative_mask = options.pop("negative_mask", torch.zeros(6, 0, dtype=torch.bool))
     halves = [
-        contrastive_loss(anchors[own], positives, hard, queue, first_row=own.start, left_out=left_out[own], **options)
+        contrastive_loss(
+            anchors[own], positives, hard, queue, label_offset=own.start, negative_mask=negative_mask[own], **options
+        )
         for own in (slice(0, 3), slice(3, 6))
     ]
     assert torch.stack(halves).mean().item() == expected
@@ -91,8 +93,8 @@ def test_what_is_too_near_to_be_a_negative_is_left_out(threshold, negatives, kin
         kept += [positives[i].tolist(), *hard[i].tolist()]
         below.append(math.fsum(math.exp(similarity(h, own, kind) / 0.5) for own in kept))
     near = near_negatives(anchors, positives, hard, queue, threshold=threshold)
-    assert_loss(below, anchors, positives, hard, queue, temperature=0.5, similarity=kind, left_out=near)
-    half = near_negatives(anchors[3:], positives, hard, queue, threshold=threshold, first_row=3)
+    assert_loss(below, anchors, positives, hard, queue, temperature=0.5, similarity=kind, negative_mask=near)
+    half = near_negatives(anchors[3:], positives, hard, queue, threshold=threshold, label_offset=3)
     assert half.equal(near[3:])
 
 
@@ -104,15 +106,15 @@ def test_what_is_as_near_as_the_threshold_is_a_negative():
 def test_what_is_left_out_is_in_no_sum_and_the_queue_beside_it_is():
     anchors, positives, queue = torch.randn(3, 4, 5, dtype=torch.float64)
     hard = torch.randn(4, 2, 5, dtype=torch.float64)
-    left_out = torch.rand(4, 12) > 0.5
-    left_out[range(4), range(4)] = False
+    negative_mask = torch.rand(4, 12) > 0.5
+    negative_mask[range(4), range(4)] = False
     keys = [*positives.tolist(), *hard.flatten(0, 1).tolist(), *queue.tolist()]
     expected = 0.0
     for i, anchor in enumerate(anchors.tolist()):
-        kept = [key for j, key in enumerate(keys) if j >= 12 or not left_out[i, j]]
+        kept = [key for j, key in enumerate(keys) if j >= 12 or not negative_mask[i, j]]
         below = math.fsum(math.exp(similarity(anchor, key, "cosine")) for key in kept)
         expected += (math.log(below) - similarity(anchor, keys[i], "cosine")) / 4
-    loss = contrastive_loss(anchors, positives, hard, queue, temperature=1.0, left_out=left_out)
+    loss = contrastive_loss(anchors, positives, hard, queue, temperature=1.0, negative_mask=negative_mask)
     assert loss.item() == pytest.approx(expected)
 
 
@@ -128,7 +130,7 @@ def test_where_nothing_is_a_negative_there_is_nothing_to_lose():
         anchors = torch.randn(4, 3, requires_grad=True)
         positives = torch.randn(4, 3)
         near = near_negatives(anchors, positives, threshold=-1.0)
-        loss = contrastive_loss(anchors, positives, left_out=near, decoupled=decoupled)
+        loss = contrastive_loss(anchors, positives, negative_mask=near, decoupled=decoupled)
         loss.backward()
         assert loss.item() == 0 and not anchors.grad.any()
 
@@ -144,7 +146,7 @@ def test_a_queue_is_as_negatives_of_every_row(temperature, kind):
 def test_the_papers_settings_are_the_defaults():
     anchors, positives = torch.randn(2, 4, 5)
     hard = torch.randn(4, 2, 5)
-    stated = {"temperature": 0.05, "hard_negative_weight": 1.0, "similarity": "cosine", "first_row": 0}
+    stated = {"temperature": 0.05, "hard_negative_weight": 1.0, "similarity": "cosine", "label_offset": 0}
     assert contrastive_loss(anchors, positives, hard) == contrastive_loss(anchors, positives, hard, **stated)
     assert torch.equal(similarity_matrix(anchors, positives), similarity_matrix(anchors, positives, "cosine"))
 
@@ -163,7 +165,7 @@ def test_rows_of_a_batch_add_up():
     anchors, positives = torch.randn(2, 6, 5, dtype=torch.float64)
     hard = torch.randn(6, 2, 5, dtype=torch.float64)
     options = {"hard_negative_weight": 3.0}
-    parts = [contrastive_loss(anchors[i : i + 2], positives, hard, first_row=i, **options) for i in (0, 2, 4)]
+    parts = [contrastive_loss(anchors[i : i + 2], positives, hard, label_offset=i, **options) for i in (0, 2, 4)]
     assert torch.stack(parts).mean().item() == pytest.approx(
         contrastive_loss(anchors, positives, hard, **options).item()
     )

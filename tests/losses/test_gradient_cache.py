@@ -8,12 +8,12 @@ from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.gradient_cache import in_chunks
-from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule, embed_views
 from simcse_pl.training.optimizer import LinearAdamW
-from simcse_pl.training.shared_dropout import embed_with_fixed_dropout
+from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
 from tests.conftest import SENTENCES
 
 
@@ -44,7 +44,7 @@ def slices(batch, size):
 
 
 @pytest.mark.parametrize("size", [1, 3, 6])
-@pytest.mark.parametrize("embed", [embed_views, embed_with_fixed_dropout])
+@pytest.mark.parametrize("embed", [embed_views, embed_with_shared_dropout_mask])
 def test_gradients_are_those_of_the_same_dropout_kept_in_memory(encoder, batch, embed, size):
     """Seven rows; what is computed again draws the very masks of the first time."""
 
@@ -109,7 +109,7 @@ def test_autocast_is_that_of_the_first_pass(encoder, batch):
 
 def test_the_mlm_term_in_chunks_is_the_same(encoder, batch):
     encoder.eval()  # no dropout: the masks of tokens are drawn once, for the whole batch
-    term = MaskedLanguageModelling(head="new")
+    term = MaskedLanguageModeling(head="new")
     term.attach(encoder)
     found = []
     for size in (None, 2):
@@ -124,6 +124,6 @@ def test_the_mlm_term_in_chunks_is_the_same(encoder, batch):
 
 
 def test_the_module_hands_the_size_on(encoder):
-    term = MaskedLanguageModelling(head="new")
+    term = MaskedLanguageModeling(head="new")
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=[term], chunk_size=3)
     assert module.auxiliary[0].chunk_size == 3

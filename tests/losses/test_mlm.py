@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
@@ -42,7 +42,7 @@ def encoder(make_encoder):
 
 
 def attached(encoder, **options):
-    term = MaskedLanguageModelling(**options)
+    term = MaskedLanguageModeling(**options)
     term.attach(encoder)
     return term
 
@@ -199,7 +199,7 @@ def test_a_tokenizer_without_a_mask_token_is_told(encoder):
 )
 def test_values_out_of_range_are_named(options, message):
     with pytest.raises(UserError, match=message):
-        MaskedLanguageModelling(**options)
+        MaskedLanguageModeling(**options)
 
 
 def test_the_config_has_the_papers_values():

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-from simcse_pl.losses.mlm_head import VocabularyHead
+from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_whole_model(architecture, make_checkpoint):
     backbone = load_backbone(str(folder)).eval()
     hidden_states = backbone(IDS).last_hidden_state
     whole = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    scores = VocabularyHead.pretrained(backbone).eval()(hidden_states.flatten(0, 1))
+    scores = MLMHead.pretrained(backbone).eval()(hidden_states.flatten(0, 1))
     torch.testing.assert_close(scores, whole(IDS).logits.flatten(0, 1), atol=1e-5, rtol=0)
 
 
@@ -56,7 +56,7 @@ def test_scores_are_those_of_the_whole_model(architecture, make_checkpoint):
 @pytest.mark.parametrize("kind", ["pretrained", "fresh"])
 def test_the_decoder_is_the_encoders_word_embeddings_and_nothing_else_is_shared(kind, architecture, make_checkpoint):
     backbone = load_backbone(str(make_checkpoint(architecture)))
-    head = getattr(VocabularyHead, kind)(backbone)
+    head = getattr(MLMHead, kind)(backbone)
     shared = {id(w) for w in head.parameters()} & {id(w) for w in backbone.parameters()}
     assert shared == {id(backbone.get_input_embeddings().weight)}
     assert head.model.get_output_embeddings().weight is backbone.get_input_embeddings().weight
@@ -65,7 +65,7 @@ def test_the_decoder_is_the_encoders_word_embeddings_and_nothing_else_is_shared(
 @pytest.mark.parametrize("architecture", ALL)
 def test_every_weight_gets_a_gradient_so_that_no_rank_waits_for_one(architecture, make_checkpoint):
     backbone = load_backbone(str(make_checkpoint(architecture)))
-    both = torch.nn.ModuleList([backbone, VocabularyHead.pretrained(backbone)])
+    both = torch.nn.ModuleList([backbone, MLMHead.pretrained(backbone)])
     both[1](both[0](IDS).last_hidden_state.flatten(0, 1)).logsumexp(dim=-1).sum().backward()
     assert [name for name, weight in both.named_parameters() if weight.grad is None] == []
 
@@ -73,7 +73,7 @@ def test_every_weight_gets_a_gradient_so_that_no_rank_waits_for_one(architecture
 def test_a_checkpoint_that_ties_nothing_keeps_its_own_decoder(make_checkpoint):
     folder = make_checkpoint("roberta", tie_word_embeddings=False)
     backbone = load_backbone(str(folder)).eval()
-    head = VocabularyHead.pretrained(backbone).eval()
+    head = MLMHead.pretrained(backbone).eval()
     assert not {id(w) for w in head.parameters()} & {id(w) for w in backbone.parameters()}
     expected = AutoModelForMaskedLM.from_pretrained(folder).eval()(IDS).logits.flatten(0, 1)
     torch.testing.assert_close(head(backbone(IDS).last_hidden_state.flatten(0, 1)), expected, atol=1e-5, rtol=0)
@@ -83,7 +83,7 @@ def test_a_checkpoint_that_ties_nothing_keeps_its_own_decoder(make_checkpoint):
 def test_a_backbone_cut_to_its_first_layers_keeps_the_head(architecture, make_checkpoint):
     folder = make_checkpoint(architecture)
     cut, whole = (load_backbone(str(folder), num_layers=n, dropout=0.3) for n in (2, None))
-    ours, theirs = VocabularyHead.pretrained(cut).eval(), VocabularyHead.pretrained(whole).eval()
+    ours, theirs = MLMHead.pretrained(cut).eval(), MLMHead.pretrained(whole).eval()
     hidden_states = torch.randn(4, 32)
     assert torch.equal(ours(hidden_states), theirs(hidden_states))
     assert cut.config.num_hidden_layers == 2
@@ -91,21 +91,21 @@ def test_a_backbone_cut_to_its_first_layers_keeps_the_head(architecture, make_ch
 
 def test_no_position_no_scores(make_checkpoint):
     backbone = load_backbone(str(make_checkpoint("bert")))
-    scores = VocabularyHead.pretrained(backbone)(torch.empty(0, 32))
+    scores = MLMHead.pretrained(backbone)(torch.empty(0, 32))
     assert scores.shape == (0, backbone.config.vocab_size)
 
 
 def test_loading_leaves_the_random_state_and_a_fresh_head_is_drawn_from_it(make_checkpoint):
     backbone = load_backbone(str(make_checkpoint("bert")))
     before = torch.get_rng_state()
-    VocabularyHead.pretrained(backbone)
+    MLMHead.pretrained(backbone)
     assert torch.equal(torch.get_rng_state(), before)
     dense = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        dense.append(VocabularyHead.fresh(backbone).model.cls.predictions.transform.dense.weight)
+        dense.append(MLMHead.fresh(backbone).model.cls.predictions.transform.dense.weight)
     assert torch.equal(dense[0], dense[1]) and not torch.equal(dense[0], dense[2])
-    assert not torch.equal(dense[0], VocabularyHead.pretrained(backbone).model.cls.predictions.transform.dense.weight)
+    assert not torch.equal(dense[0], MLMHead.pretrained(backbone).model.cls.predictions.transform.dense.weight)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "electra"])
@@ -114,19 +114,19 @@ def test_a_checkpoint_without_a_head_says_so_and_names_the_way_out(architecture,
     message = f"^{folder} has no masked-language-model head \\(no .*auxiliary.mlm.head=new makes a fresh one$"
     before = torch.get_rng_state()
     with pytest.raises(UserError, match=message) as error:
-        VocabularyHead.pretrained(load_backbone(str(folder)))
+        MLMHead.pretrained(load_backbone(str(folder)))
     assert "\n" not in str(error.value)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_saved_encoder_has_no_head(make_checkpoint, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_checkpoint("bert"), pooling="cls")
-    VocabularyHead.pretrained(encoder.backbone)
+    MLMHead.pretrained(encoder.backbone)
     encoder.save_pretrained(tmp_path / "encoder")
     assert not [name for name in load_file(tmp_path / "encoder" / "model.safetensors") if "cls." in name]
     again = SentenceEncoder.from_pretrained(tmp_path / "encoder")
     with pytest.raises(UserError, match="has no masked-language-model head"):
-        VocabularyHead.pretrained(again.backbone)
+        MLMHead.pretrained(again.backbone)
 
 
 def test_part_of_a_head_is_none(make_checkpoint, tmp_path):
@@ -136,7 +136,7 @@ def test_part_of_a_head_is_none(make_checkpoint, tmp_path):
     del weights["cls.predictions.transform.LayerNorm.bias"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"\(no cls.predictions.transform.LayerNorm.bias\)"):
-        VocabularyHead.pretrained(load_backbone(str(folder)))
+        MLMHead.pretrained(load_backbone(str(folder)))
 
 
 @pytest.mark.parametrize("change", ["gone", "damaged", "unknown"])
@@ -151,7 +151,7 @@ def test_a_checkpoint_that_cannot_be_read_again_ends_in_one_line(change, make_ch
     else:
         backbone.config.name_or_path = ""
     with pytest.raises(UserError, match="^.*; auxiliary.mlm.head=new makes a fresh one$") as error:
-        VocabularyHead.pretrained(backbone)
+        MLMHead.pretrained(backbone)
     assert "\n" not in str(error.value)
 
 
@@ -162,13 +162,13 @@ def test_an_architecture_that_has_no_masked_language_model_says_so(kind, tmp_pat
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     backbone = Wav2Vec2Model(Wav2Vec2Config(**small, conv_dim=[16], conv_stride=[5], conv_kernel=[10]))
     with pytest.raises(UserError, match="^auxiliary.mlm: transformers has no masked language model for wav2vec2$"):
-        getattr(VocabularyHead, kind)(backbone)
+        getattr(MLMHead, kind)(backbone)
 
 
 def test_a_checkpoint_of_training_loads_again_and_holds_shared_weights_once(make_checkpoint):
     def module():
         backbone = load_backbone(str(make_checkpoint("bert")))
-        return torch.nn.ModuleDict({"backbone": backbone, "head": VocabularyHead.pretrained(backbone)})
+        return torch.nn.ModuleDict({"backbone": backbone, "head": MLMHead.pretrained(backbone)})
 
     trained, file = module(), io.BytesIO()
     with torch.no_grad():
@@ -192,6 +192,6 @@ def test_a_head_is_loaded_ready_to_train_and_no_code_of_the_checkpoint_is_run(ma
     config["auto_map"] = {"AutoModelForMaskedLM": "code.Model"}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    head = VocabularyHead.pretrained(load_backbone(str(folder)))
+    head = MLMHead.pretrained(load_backbone(str(folder)))
     assert {module.training for module in head.modules()} == {True}
     assert not (tmp_path / "ran").exists()

@@ -61,7 +61,7 @@ def test_dcl_is_simcse_with_its_settings_but_decoupled():
 def test_a_threshold_leaves_out_what_is_nearer():
     embeddings = torch.randn(6, 3, 4)
     views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
-    expected = contrastive_loss(*views, left_out=near_negatives(*views, threshold=0.5))
+    expected = contrastive_loss(*views, negative_mask=near_negatives(*views, threshold=0.5))
     assert ContrastiveObjective(false_negative_threshold=0.5)(embeddings) == expected != contrastive_loss(*views)
 
 

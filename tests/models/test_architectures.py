@@ -8,7 +8,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
@@ -101,7 +101,7 @@ def test_an_architecture_is_trained_frozen_saved_and_loaded(architecture, make_t
     folder = make_tiny(architecture)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
     assert encoder.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
-    masked = [MaskedLanguageModelling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
+    masked = [MaskedLanguageModeling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
     take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=masked))
     encoder.eval()
     vectors = encoder.encode(SENTENCES)

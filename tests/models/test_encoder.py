@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.models.encoder import HEADS, SentenceEncoder
-from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, Settings
+from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
@@ -137,7 +137,7 @@ def test_loads_back_equal_to_the_bit(architecture, head, make_model, tmp_path):
             weight.add_(torch.randn_like(weight) * 0.01)
     encoder.save_pretrained(tmp_path / "saved")
     loaded = SentenceEncoder.from_pretrained(tmp_path / "saved")
-    assert loaded.settings == encoder.settings == Settings("layers_0_2", head, 20, True)
+    assert loaded.settings == encoder.settings == EncoderSettings("layers_0_2", head, 20, True)
     for (name, mine), theirs in zip(encoder.state_dict().items(), loaded.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs), name
     assert torch.equal(encoder.encode(SENTENCES), loaded.encode(SENTENCES))
@@ -170,7 +170,7 @@ def test_what_is_given_goes_before_what_the_folder_says(make_model, tmp_path):
     saved = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", max_length=20, normalize=True)
     saved.save_pretrained(tmp_path)
     encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="max", head="mlp", max_length=40, normalize=False)
-    assert encoder.settings == Settings("max", "mlp", 40, False)
+    assert encoder.settings == EncoderSettings("max", "mlp", 40, False)
 
 
 def test_random_weights_take_the_place_of_the_heads_as_well(make_model, tmp_path):
@@ -196,7 +196,7 @@ def test_saving_over_an_encoder_leaves_nothing_of_its_postprocessing(make_model,
 def test_a_folder_without_normalize_is_of_before_it_was_saved(make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", normalize=True).save_pretrained(tmp_path)
     (tmp_path / SETTINGS_FILE).write_text('{"pooling": "max", "head": "none", "max_length": 20}')
-    assert SentenceEncoder.from_pretrained(tmp_path).settings == Settings("max", "none", 20, False)
+    assert SentenceEncoder.from_pretrained(tmp_path).settings == EncoderSettings("max", "none", 20, False)
 
 
 def test_fresh_heads_are_drawn_as_the_backbone_was(make_model):

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import HEADS, SentenceEncoder
-from simcse_pl.models.encoder_files import Settings
-from simcse_pl.models.lightning_checkpoint import ENTRY, describe
+from simcse_pl.models.encoder_files import EncoderSettings
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
@@ -82,7 +82,7 @@ def test_binary_and_empty_files_of_a_tokenizer_survive(make_model, tmp_path):
 def test_what_is_given_goes_before_what_the_file_says(checkpoint, make_model):
     path, _ = checkpoint
     loaded = SentenceEncoder.from_checkpoint(path, pooling="mean", max_length=40, num_layers=2, normalize=True)
-    assert loaded.settings == Settings("mean", "mlp", 40, True)
+    assert loaded.settings == EncoderSettings("mean", "mlp", 40, True)
     cut = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=2, max_length=40)
     cut = SentenceEncoder(cut.backbone, cut.tokenizer, "mean", "mlp", 40, normalize=True)
     cut.projection.load_state_dict(loaded.projection.state_dict())
@@ -113,19 +113,31 @@ def without(content, *names):
 
 
 def changed(content, **change):
-    return content | {ENTRY: content[ENTRY] | change}
+    return content | {CHECKPOINT_KEY: content[CHECKPOINT_KEY] | change}
 
 
 DAMAGES = {
-    "of another project": (lambda c: without(c, ENTRY), "holds no encoder: it is of another project or of an older"),
+    "of another project": (
+        lambda c: without(c, CHECKPOINT_KEY),
+        "holds no encoder: it is of another project or of an older",
+    ),
     "no dict": (lambda c: [1, 2], "holds no encoder"),
     "code": (lambda c: c | {"hyper_parameters": Harmful()}, "holds more than tensors and plain values"),
     "no weights": (lambda c: without(c, "state_dict"), "is damaged: it must hold state_dict"),
     "no files": (lambda c: changed(c, files=None), "is damaged: it must hold"),
     "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: it must hold pooling, head"),
-    "no config": (lambda c: changed(c, files=without(c[ENTRY]["files"], "config.json")), "is damaged: its config or"),
-    "odd config": (lambda c: changed(c, files=c[ENTRY]["files"] | {"config.json": "{"}), "is damaged: its config or"),
-    "no tokenizer": (lambda c: changed(c, files=without(c[ENTRY]["files"], "tokenizer.json")), "is damaged: its con"),
+    "no config": (
+        lambda c: changed(c, files=without(c[CHECKPOINT_KEY]["files"], "config.json")),
+        "is damaged: its config or",
+    ),
+    "odd config": (
+        lambda c: changed(c, files=c[CHECKPOINT_KEY]["files"] | {"config.json": "{"}),
+        "is damaged: its config or",
+    ),
+    "no tokenizer": (
+        lambda c: changed(c, files=without(c[CHECKPOINT_KEY]["files"], "tokenizer.json")),
+        "is damaged: its con",
+    ),
     "a weight missing": (
         lambda c: c | {"state_dict": without(c["state_dict"], "encoder.backbone.embeddings.LayerNorm.bias")},
         "its weights lack embeddings.LayerNorm.bias \\(1 missing\\)",

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import Settings
+from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.utils.errors import UserError
@@ -31,7 +31,7 @@ def test_folders_and_checkpoints_load_the_same(name, transformer, tmp_path):
     assert torch.equal(load_encoder(f"{tmp_path}/{name}").encode(SENTENCES), transformer.encode(SENTENCES))
     options = {"pooling": "layers_0_1", "num_layers": 2, "max_length": 9, "normalize": True}
     loaded = load_encoder(f"{tmp_path}/{name}", **options)
-    assert loaded.settings == Settings("layers_0_1", "none", 9, True) and loaded.dim == 32
+    assert loaded.settings == EncoderSettings("layers_0_1", "none", 9, True) and loaded.dim == 32
     assert loaded.backbone.config.num_hidden_layers == 2
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import Settings
+from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.sentence_transformers_reader import read_sentence_transformers
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
@@ -43,9 +43,9 @@ def assert_agrees(folder, reference, settings):
 
 def test_the_packaged_encoder_is_what_the_library_makes_of_it(modules, tmp_path):
     reference = library(resolve(MINILM))
-    assert_agrees(MINILM, reference, Settings("mean", "none", 256, True))
+    assert_agrees(MINILM, reference, EncoderSettings("mean", "none", 256, True))
     reference.save(str(tmp_path / "saved"))  # in the library's present format
-    assert_agrees(tmp_path / "saved", reference, Settings("mean", "none", 256, True))
+    assert_agrees(tmp_path / "saved", reference, EncoderSettings("mean", "none", 256, True))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_the_library_saves_loads_the_same(
     parts += [modules.Dense(32, 32)] * dense + [modules.Normalize()] * normalize
     reference = library(modules=parts)
     reference.save(str(tmp_path), safe_serialization=safe)
-    assert_agrees(tmp_path, reference, Settings(pooling, "mlp" if dense else "none", 20, normalize))
+    assert_agrees(tmp_path, reference, EncoderSettings(pooling, "mlp" if dense else "none", 20, normalize))
     plain = SentenceEncoder.from_pretrained(tmp_path, pooling="mean")
     assert (plain.head, plain.normalize) == ("none", False)
     expected = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", max_length=20)
@@ -78,7 +78,7 @@ def test_roads_to_a_saved_folder_end_the_same(tmp_path):
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), first.encode(SENTENCES))
     plain = SentenceEncoder.from_pretrained(MINILM, pooling="mean", max_length=256)
     torch.testing.assert_close(plain.encode(SENTENCES, normalize=True), first.encode(SENTENCES))
-    assert SentenceEncoder.from_pretrained(MINILM, normalize=False, max_length=10).settings == Settings(
+    assert SentenceEncoder.from_pretrained(MINILM, normalize=False, max_length=10).settings == EncoderSettings(
         "mean", "none", 10, False
     )
 
@@ -113,7 +113,7 @@ def write(folder, *modules, **files):
 )
 def test_poolings_of_old_and_new_folders(config, pooling, tmp_path):
     source = write(tmp_path, **{"1_Pooling__config": config})
-    assert read_sentence_transformers(source).settings == Settings(pooling)
+    assert read_sentence_transformers(source).settings == EncoderSettings(pooling)
 
 
 def test_a_transformer_may_have_a_folder_of_its_own(make_model, tmp_path):
@@ -122,7 +122,7 @@ def test_a_transformer_may_have_a_folder_of_its_own(make_model, tmp_path):
     length = {"max_seq_length": 514, "do_lower_case": False}  # more than RoBERTa's 66 positions can take
     write(tmp_path, transformer, POOLING, **{"0_Transformer__sentence_roberta_config": length})
     encoder = SentenceEncoder.from_pretrained(tmp_path)
-    assert encoder.settings == Settings("mean", "none", 64, False)
+    assert encoder.settings == EncoderSettings("mean", "none", 64, False)
     expected = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean").encode(TEXTS)
     assert torch.equal(encoder.encode(TEXTS), expected)
 
@@ -145,7 +145,7 @@ def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(hub, "find", find)
     saved = read_sentence_transformers("owner/name")
-    assert (saved.settings, saved.subfolder) == (Settings("cls", normalize=True), "0_T")
+    assert (saved.settings, saved.subfolder) == (EncoderSettings("cls", normalize=True), "0_T")
     (tmp_path / "modules.json").unlink()
     assert read_sentence_transformers("owner/name") is None
 
@@ -218,7 +218,9 @@ def test_what_cannot_be_taken_over_is_named(modules, files, message, make_model,
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_pretrained(source)
     assert source in str(error.value) and "\n" not in str(error.value)
-    assert SentenceEncoder.from_pretrained(source, pooling="mean").settings == Settings("mean", "none", 64, False)
+    assert SentenceEncoder.from_pretrained(source, pooling="mean").settings == EncoderSettings(
+        "mean", "none", 64, False
+    )
 
 
 @pytest.mark.parametrize("damage", ["foreign weights", "cut weights", "code", "other width"])

@@ -1,4 +1,4 @@
-"""Saved folders in sentence-transformers and transformers: the vectors are ours."""
+"""EncoderSpec folders in sentence-transformers and transformers: the vectors are ours."""
 
 import json
 

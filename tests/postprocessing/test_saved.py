@@ -1,4 +1,4 @@
-"""Saved and loaded again: equal to the bit; damaged and foreign folders end in one line."""
+"""EncoderSpec and loaded again: equal to the bit; damaged and foreign folders end in one line."""
 
 import json
 from pathlib import Path

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from simcse_pl.data import token_cache as corpora
 from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator
-from simcse_pl.data.dataset import TrainingRows
-from simcse_pl.data.sampler import ContrastiveBatches
-from simcse_pl.data.token_cache import open_corpus
+from simcse_pl.data.dataset import TrainingDataset
+from simcse_pl.data.sampler import ContrastiveBatchSampler
+from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.words import Crop
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import longest_of_groups
@@ -105,7 +105,7 @@ def test_a_corpus_gives_back_rows_and_tokens(encoder, rows, length, block, tmp_p
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(corpora, "_ROWS_A_BLOCK", block)
         names = [f"{row[0]}?" for row in rows]
-        corpus = open_corpus(lambda: (yield from zip(rows, names, strict=True)), [], tokenizer, length, named=True)
+        corpus = open_token_cache(lambda: (yield from zip(rows, names, strict=True)), [], tokenizer, length, named=True)
         assert list(corpus.sentences) == rows and list(corpus.names) == names
         assert list(pickle.loads(pickle.dumps(corpus.sentences))) == rows
         for row, tokens in zip(rows, corpus.tokens, strict=True):
@@ -116,7 +116,7 @@ def test_a_corpus_gives_back_rows_and_tokens(encoder, rows, length, block, tmp_p
 @given(rows=st.lists(st.tuples(sentences()), min_size=1, max_size=9), keys=st.data(), seed=st.integers(0, 99))
 def test_training_rows_are_the_chosen_ones_with_their_positives(rows, keys, seed):
     limit = keys.draw(st.none() | st.integers(1, len(rows)))
-    training = TrainingRows(rows, Crop(0.5), limit=limit, seed=seed)
+    training = TrainingDataset(rows, Crop(0.5), limit=limit, seed=seed)
     assert len(training) == (limit or len(rows)) and len(set(training.chosen)) == len(training)
     drawn = keys.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, len(training) - 1)), min_size=1))
     batch = training[drawn]
@@ -136,11 +136,11 @@ def test_training_rows_are_the_chosen_ones_with_their_positives(rows, keys, seed
 def test_ranks_share_every_row_once_an_epoch(rows, batch_size, ranks, epoch, seed):
     if min(rows, batch_size) < ranks:
         with pytest.raises(UserError, match="cannot share"):
-            ContrastiveBatches(rows, batch_size, ranks)
+            ContrastiveBatchSampler(rows, batch_size, ranks)
         return
     shares = []
     for rank in range(ranks):
-        batches = ContrastiveBatches(rows, batch_size, ranks, rank, seed)
+        batches = ContrastiveBatchSampler(rows, batch_size, ranks, rank, seed)
         batches.set_epoch(epoch)
         shares.append(list(batches))
         assert len(shares[-1]) == len(batches)
@@ -176,7 +176,7 @@ def test_vectors_in_groups_are_those_of_each_sequence_alone(encoder, lengths, se
 
 @pytest.fixture(scope="module")
 def masking(encoder):
-    objective = MaskedLanguageModelling(head="new")
+    objective = MaskedLanguageModeling(head="new")
     objective.attach(encoder)
     return objective
 

@@ -145,7 +145,7 @@ def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows,
         read_rows(path)
     assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 400
     if good:
-        assert read_rows(path, on_bad_row="drop") == good
+        assert read_rows(path, on_invalid_row="drop") == good
 
 
 @given(
@@ -153,17 +153,17 @@ def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows,
         st.binary(max_size=20) | texts(max_size=4).map(str.encode) | st.sampled_from([b"\n", b'"', b"\xff"])
     ),
     kind=st.sampled_from(["txt", "csv", "tsv", "jsonl", "parquet", "txt.gz", "csv.gz", "parquet.gz"]),
-    on_bad_row=st.sampled_from(["error", "drop"]),
+    on_invalid_row=st.sampled_from(["error", "drop"]),
     packed=st.booleans(),
     header=st.booleans(),
 )
-def test_of_any_bytes_there_are_rows_or_one_line(file, parts, kind, on_bad_row, packed, header):
+def test_of_any_bytes_there_are_rows_or_one_line(file, parts, kind, on_invalid_row, packed, header):
     content = b"".join(parts)
     path = file(f"d.{kind}", content)
     if kind.endswith("gz") and not packed:
         path.write_bytes(content)
     try:
-        rows = read_rows(path, on_bad_row=on_bad_row, header=header)
+        rows = read_rows(path, on_invalid_row=on_invalid_row, header=header)
     except UserError as error:
         rows, told = [], str(error)
     if not rows:

@@ -6,7 +6,7 @@ import math
 import pytest
 import yaml
 
-from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.results.evaluation_results import as_result
 
@@ -187,6 +187,6 @@ def group():
 
     def read(folder):
         (sweep,) = read_sweeps({"sweep": folder})
-        return grouped(sweep)
+        return group_by_seed(sweep)
 
     return read

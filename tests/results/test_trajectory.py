@@ -3,13 +3,13 @@
 import pytest
 
 from simcse_pl.results.evaluation_results import read
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
 
 
 def test_a_run_is_a_row_a_validation_with_the_steps_that_were_done(write_run):
     run = read(write_run("run", steps=(0, 4, 8, 12)))
-    assert isinstance(run, RunPath)
+    assert isinstance(run, TrainingTrajectory)
     assert run.label.endswith("/run")
     assert run.points["step"].tolist() == [0, 4, 8, 12]
     assert run.points["alignment"].tolist() == pytest.approx([0.3, 0.29, 0.28, 0.27])

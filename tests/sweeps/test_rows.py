@@ -90,10 +90,10 @@ def test_a_row_sets_what_it_says_and_nothing_else(composed):
     plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
     config.sweep.row = "fixed 0.1"
     job = OmegaConf.to_container(with_row(config))
-    assert job["fixed_dropout"] and job["model"] == plain["model"] | {"dropout": 0.1}
+    assert job["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
     for name in ("data", "objective", "optimizer", "trainer", "views"):
         assert job[name] == plain[name]
-    assert not config.fixed_dropout, "the config itself stays as it was"
+    assert not config.shared_dropout_mask, "the config itself stays as it was"
 
 
 def test_a_view_of_a_row_replaces_the_other_whole(composed):

@@ -26,16 +26,16 @@ from simcse_pl.training.callbacks import (
     BestCheckpoint,
     GeometryCurves,
     ProgressBar,
+    SeedEveryStep,
     Speed,
-    StepSeeds,
-    TellCollapse,
-    TellDuplicates,
     ValidateAtEnd,
+    WarnOnCollapse,
+    WarnOnDuplicates,
     WarnOnMaskedNegatives,
 )
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
-from simcse_pl.training.resume import RunRecord, find_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
@@ -107,7 +107,7 @@ def test_best_holds_weights_alone_and_last_is_written_at_every_second_validation
         max_steps=10,
         val_check_interval=2,
         check_val_every_n_epoch=None,
-        callbacks=[ValidateAtEnd(), best, last, RunRecord([])],
+        callbacks=[ValidateAtEnd(), best, last, RunMetadata([])],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -161,7 +161,7 @@ def test_the_best_step_is_a_point_of_the_curves_and_steps_are_those_done(tmp_pat
         val_check_interval=4,
         check_val_every_n_epoch=None,
         log_every_n_steps=5,
-        callbacks=[ValidateAtEnd(), best, RunRecord([])],
+        callbacks=[ValidateAtEnd(), best, RunMetadata([])],
         logger=CurvesLogger(tmp_path, name="", version=""),
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -252,7 +252,7 @@ def test_chance_is_the_seeds_the_batchs_and_the_ranks_alone(monkeypatch):
         monkeypatch.setattr("simcse_pl.training.callbacks.rank", lambda: rank)
         trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch))
         torch.rand(batch + 3)  # whatever was drawn before
-        StepSeeds(seed).on_train_batch_start(trainer, None, None, 0)
+        SeedEveryStep(seed).on_train_batch_start(trainer, None, None, 0)
         return tuple(torch.rand(4).tolist())
 
     cases = [(seed, batch, rank) for seed in (0, 42) for batch in range(4) for rank in range(2)]
@@ -273,12 +273,12 @@ def told(callback, caplog, *steps):
 
 def test_duplicates_are_told_once_with_their_share(caplog):
     shares = [{"train/duplicates": share} for share in (0.0, 0.25, 0.5)]
-    (line,) = told(TellDuplicates(), caplog, *shares)
+    (line,) = told(WarnOnDuplicates(), caplog, *shares)
     assert line.startswith("25.00% of the rows so far had their own sentence among their negatives")
 
 
 def test_duplicates_that_are_masked_are_not_told(caplog):
-    callback = TellDuplicates()
+    callback = WarnOnDuplicates()
     module = SimpleNamespace(objective=ContrastiveObjective(mask_duplicates=True))
     trainer = SimpleNamespace(callback_metrics={"train/duplicates": torch.tensor(0.5)}, is_global_zero=True)
     callback.on_train_batch_end(trainer, module, None, None, 0)
@@ -295,5 +295,5 @@ def test_most_negatives_masked_is_told_once_and_names_a_guide(caplog):
 def test_a_collapse_is_told_once_and_not_of_what_was_there_before_training(caplog):
     """Equal embeddings have a uniformity of 0."""
     collapsed = {"val/uniformity": float(uniformity(torch.ones(5, 3)))}
-    (line,) = told(TellCollapse(), caplog, collapsed, {"val/uniformity": -0.02}, collapsed, collapsed)
+    (line,) = told(WarnOnCollapse(), caplog, collapsed, {"val/uniformity": -0.02}, collapsed, collapsed)
     assert line.startswith("step 2: the embeddings have collapsed, val/uniformity is ")

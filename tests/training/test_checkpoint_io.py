@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from simcse_pl.training.checkpoint_io import WholeCheckpoints
+from simcse_pl.training.checkpoint_io import AtomicCheckpointIO
 from simcse_pl.utils.errors import WriteError
 
 
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    path, files = tmp_path / "checkpoints" / "last.ckpt", WholeCheckpoints()
+    path, files = tmp_path / "checkpoints" / "last.ckpt", AtomicCheckpointIO()
     files.save_checkpoint({"step": 1}, path)
 
     def half(content, file):

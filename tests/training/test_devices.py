@@ -13,7 +13,7 @@ from simcse_pl.config import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.losses.mlm import MaskedLanguageModelling
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
@@ -22,7 +22,7 @@ from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.fit import measure, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
-from simcse_pl.training.resume import RunRecord
+from simcse_pl.training.resume import RunMetadata
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
@@ -64,7 +64,7 @@ def test_a_run_trains_and_measures_on_the_device_and_waits_once_a_step(make_mode
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, validation=["sample"])
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
-    record = RunRecord([])
+    record = RunMetadata([])
     with Pretend() as device:
         steps = Steps(device)
         trainer = pl.Trainer(
@@ -122,11 +122,11 @@ VARIANTS = {
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
     "head": {"head": "mlp_train_only"},
-    "mlm": {"auxiliary": lambda: [MaskedLanguageModelling(head="new")], "waits": ANY},  # it picks masked positions
+    "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # it picks masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "queue": {"queue": lambda: MomentumQueue(size=5)},
     "two encoders": {"two": True},
-    "fixed dropout": {"fixed_dropout": True, "waits": ANY},  # it looks for equal views
+    "fixed dropout": {"shared_dropout_mask": True, "waits": ANY},  # it looks for equal views
     "chunks": {"chunk_size": 3},
     "recomputed": {"gradient_checkpointing": True},
     "frozen": {"freeze_layers": 1},

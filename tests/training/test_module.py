@@ -221,7 +221,7 @@ def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
 
 def test_fixed_dropout_makes_the_two_views_equal_to_the_bit(encoder):
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), fixed_dropout=True).train()
+    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), shared_dropout_mask=True).train()
     first, second = module.embed(batch).unbind(dim=1)
     assert torch.equal(first, second)
     assert not torch.equal(module.embed(batch)[:, 0], first), "the next step has another mask"
@@ -229,9 +229,9 @@ def test_fixed_dropout_makes_the_two_views_equal_to_the_bit(encoder):
 
 def test_fixed_dropout_is_refused_for_two_encoders(encoder):
     with pytest.raises(
-        UserError, match="^fixed_dropout=true: two encoders have no mask in common; it needs encoders=one"
+        UserError, match="^shared_dropout_mask=true: two encoders have no mask in common; it needs encoders=one"
     ):
-        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=encoder, fixed_dropout=True)
+        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=encoder, shared_dropout_mask=True)
 
 
 def test_a_queue_is_refused_for_two_encoders(encoder):
@@ -302,7 +302,7 @@ def test_a_guide_says_which_negatives_are_false_and_is_not_saved(encoder, make_m
     batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
     loss, curves = module.loss(batch)
     anchors, positives = module.embed(batch).unbind(dim=1)
-    torch.testing.assert_close(loss, contrastive_loss(anchors, positives, left_out=near))
+    torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
     assert float(curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
     plain = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
     assert module.state_dict().keys() == plain.state_dict().keys()

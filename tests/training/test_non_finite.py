@@ -10,7 +10,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.non_finite import BadSteps
+from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, tiny
@@ -19,18 +19,18 @@ DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
 
 
 def test_an_unknown_action_is_refused():
-    with pytest.raises(UserError, match="^on_bad_step=drop: choose one of error, skip$"):
-        BadSteps("drop")
+    with pytest.raises(UserError, match="^on_non_finite=drop: choose one of error, skip$"):
+        NonFiniteSteps("drop")
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
     given = [*tiny(make_model("bert")), f"data.train={sentences}", *DIVERGES]
     done, folder = train(*given, status=2)
-    (line,) = map(json.loads, (folder / "bad_steps.jsonl").read_text().splitlines())
+    (line,) = map(json.loads, (folder / "non_finite.jsonl").read_text().splitlines())
     rows = ", ".join(map(str, line["rows"]))
     assert done.stderr.splitlines()[-1] == (
         f"error: step 2: the loss is nan, its gradient's norm nan, in the batch of rows {rows} of {sentences}: "
-        "lower optimizer.lr, look at these rows, or set on_bad_step=skip"
+        "lower optimizer.lr, look at these rows, or set on_non_finite=skip"
     )
     assert line["step"] == 2 and len(line["rows"]) == 4
     assert line["sentences"] == [[SENTENCES[row - 1]] for row in line["rows"]]
@@ -85,7 +85,7 @@ def fit(folder, make_model, objective, precision="32-true", **options):
 @pytest.mark.parametrize("gradient_alone", [False, True])
 def test_steps_are_skipped_and_counted_and_warned_of_once(tmp_path, make_model, caplog, gradient_alone):
     objective = BadAt({2, 3}, gradient_alone)
-    weights = fit(tmp_path, make_model, objective, on_bad_step="skip")
+    weights = fit(tmp_path, make_model, objective, on_non_finite="skip")
     first, second, third, fourth = weights.after
     assert torch.equal(first, second) and torch.equal(second, third), "skipped steps leave the weights alone"
     assert not torch.equal(third, fourth) and fourth.isfinite().all(), "and their optimizer's moments"
@@ -101,5 +101,5 @@ def test_a_gradient_that_is_not_finite_ends_the_run(tmp_path, make_model):
 
 def test_a_queue_does_not_take_in_what_is_not_finite(tmp_path, make_model):
     queue = MomentumQueue(size=16)
-    fit(tmp_path, make_model, BadAt({2}), on_bad_step="skip", queue=queue)
+    fit(tmp_path, make_model, BadAt({2}), on_non_finite="skip", queue=queue)
     assert queue.negatives().isfinite().all() and len(queue.negatives())

@@ -10,7 +10,7 @@ import torch
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.wandb_logger import PLANE
-from simcse_pl.training.resume import RunRecord, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs
@@ -143,7 +143,7 @@ def test_a_checkpoint_may_be_gone_on_from_in_another_folder(forked, tmp_path):
 
 
 def write_run(folder, options=(), steps=4):
-    record = RunRecord(options)
+    record = RunMetadata(options)
     record.before = {"val/spearman": 0.5}
     (folder / "checkpoints").mkdir(parents=True)
     content = {"global_step": steps, "callbacks": {record.state_key: record.state_dict()}}

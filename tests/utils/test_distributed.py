@@ -7,13 +7,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModelling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
-from simcse_pl.utils.distributed import Shares, gather_rows, mean_over_ranks, rank, shares, world_size
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
 
 ROWS = 7  # which 2 and 3 ranks share unevenly
 
@@ -42,7 +42,7 @@ def _gradients(folder, case, precision, first, end):
         encoder,
         objective,
         LinearAdamW(),
-        auxiliary=[MaskedLanguageModelling(weight=0.5, head="new")] if "mlm" in case else [],
+        auxiliary=[MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else [],
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
     )
@@ -66,13 +66,13 @@ def _gradients(folder, case, precision, first, end):
 def _one_rank(number, ranks, store, folder, results):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=ranks)
     torch.set_num_threads(1)
-    MaskedLanguageModelling.mask = _mask_by_content
+    MaskedLanguageModeling.mask = _mask_by_content
     bounds = [ROWS * n // ranks for n in range(ranks + 1)]
     found = {}
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case, precision, bounds[number], bounds[number + 1])
         found[case, precision] = mean_over_ranks(loss), mean_over_ranks(gradient)  # as DDP averages them
-    own = shares(bounds[number + 1] - bounds[number], torch.device("cpu"))
+    own = split_batch(bounds[number + 1] - bounds[number], torch.device("cpu"))
     results[number] = found, own, rank(), world_size()
     dist.destroy_process_group()
 
@@ -95,10 +95,10 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
         results = manager.dict()
         mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)
         results = dict(results)
-    monkeypatch.setattr(MaskedLanguageModelling, "mask", _mask_by_content)
+    monkeypatch.setattr(MaskedLanguageModeling, "mask", _mask_by_content)
     sizes = {2: (3, 4), 3: (2, 2, 3)}[ranks]
     for number in range(ranks):
-        assert results[number][1:] == (Shares(sizes, number), number, ranks)
+        assert results[number][1:] == (BatchSplit(sizes, number), number, ranks)
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case.removesuffix(" chunks"), precision, 0, ROWS)
         tolerance = TOLERANCES[precision]
@@ -110,8 +110,8 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
 
 
 def test_a_share_weighs_as_much_as_its_rows():
-    parts = [Shares((3, 4, 1), number) for number in range(3)]
-    assert [part.first_row for part in parts] == [0, 3, 7]
+    parts = [BatchSplit((3, 4, 1), number) for number in range(3)]
+    assert [part.label_offset for part in parts] == [0, 3, 7]
     means = [1.0, 2.0, 4.0]
     whole = (3 * 1.0 + 4 * 2.0 + 1 * 4.0) / 8
     assert sum(part.weight * mean for part, mean in zip(parts, means, strict=True)) / 3 == pytest.approx(whole)
@@ -119,7 +119,7 @@ def test_a_share_weighs_as_much_as_its_rows():
 
 def test_alone_there_is_nothing_to_gather():
     rows = torch.randn(2, 3)
-    alone = shares(2, rows.device)
-    assert gather_rows(rows, alone) is rows and alone.weight == 1 and alone.first_row == 0
+    alone = split_batch(2, rows.device)
+    assert all_gather_with_grad(rows, alone) is rows and alone.weight == 1 and alone.label_offset == 0
     assert mean_over_ranks(rows).equal(rows)
     assert (rank(), world_size()) == (0, 1)

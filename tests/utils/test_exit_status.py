@@ -3,7 +3,7 @@
 import pytest
 
 from simcse_pl.utils.errors import FailureError, UserError
-from simcse_pl.utils.exit_status import tell
+from simcse_pl.utils.exit_status import report_error
 
 
 def raised(error, cause=None):
@@ -26,12 +26,12 @@ def raised(error, cause=None):
     ],
 )
 def test_it_is_one_line_and_a_status(error, line, status, capfd):
-    assert tell(error, debug=False, to_debug="debug=true") == status
+    assert report_error(error, debug=False, to_debug="debug=true") == status
     assert capfd.readouterr().err == f"error: {line}\n"
 
 
 def test_an_error_that_is_its_own_cause_is_told_once(capfd):
     """As OmegaConf's are under a debugger, and where OC_CAUSE is set."""
     error = KeyError("a")
-    assert tell(raised(error, error), debug=False, to_debug="--debug") == 1
+    assert report_error(raised(error, error), debug=False, to_debug="--debug") == 1
     assert capfd.readouterr().err == "error: KeyError: 'a' (this should not happen; --debug shows where)\n"

@@ -8,7 +8,7 @@ import pytest
 from safetensors import SafetensorError
 
 from simcse_pl.utils.errors import UserError, WriteError
-from simcse_pl.utils.files import read_json, remove_half_written, written_whole
+from simcse_pl.utils.files import atomic_write, read_json, remove_half_written
 
 
 def contents(folder):
@@ -17,11 +17,11 @@ def contents(folder):
 
 def test_files_are_moved_into_place_and_replace_those_before(tmp_path):
     folder = tmp_path / "a" / "b"
-    with written_whole(folder) as new:
+    with atomic_write(folder) as new:
         (new / "one").write_text("1")
         (new / "two").write_text("2")
         assert not (folder / "one").exists()
-    with written_whole(str(folder)) as new:
+    with atomic_write(str(folder)) as new:
         (new / "two").write_text("new")
     assert contents(folder) == {"one": "1", "two": "new"}
 
@@ -30,7 +30,7 @@ def test_files_have_the_mode_that_the_umask_leaves(tmp_path):
     """As safetensors does, whose files only the owner can read."""
     before = os.umask(0o027)
     try:
-        with written_whole(tmp_path) as new:
+        with atomic_write(tmp_path) as new:
             (new / "weights").touch(mode=0o600)
     finally:
         os.umask(before)
@@ -39,7 +39,7 @@ def test_files_have_the_mode_that_the_umask_leaves(tmp_path):
 
 def test_nothing_changes_where_writing_fails(tmp_path):
     (tmp_path / "one").write_text("old")
-    with contextlib.suppress(OSError), written_whole(tmp_path) as new:
+    with contextlib.suppress(OSError), atomic_write(tmp_path) as new:
         (new / "one").write_text("half")
         raise OSError("disk full")
     assert contents(tmp_path) == {"one": "old"}
@@ -49,7 +49,7 @@ def test_the_last_is_moved_last(tmp_path, monkeypatch):
     moved = []
     replace = os.replace
     monkeypatch.setattr(os, "replace", lambda a, b: (moved.append(b.name), replace(a, b)))
-    with written_whole(tmp_path, last="b") as new:
+    with atomic_write(tmp_path, last="b") as new:
         for name in "cba":
             (new / name).write_text("")
     assert moved == ["a", "c", "b"]
@@ -88,7 +88,7 @@ def test_json_with_whole_characters_is_read(tmp_path):
 )
 def test_what_the_system_refuses_is_named_by_its_final_place(tmp_path, error, said):
     def write():
-        with written_whole(tmp_path / "a") as new:
+        with atomic_write(tmp_path / "a") as new:
             (new / "one").write_text("half")
             raise error
 
@@ -99,7 +99,7 @@ def test_what_the_system_refuses_is_named_by_its_final_place(tmp_path, error, sa
 
 
 def test_what_goes_wrong_elsewhere_stays_what_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError), written_whole(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path):
         (tmp_path.parent / "nowhere" / "x").read_text()
-    with pytest.raises(UserError, match="no"), written_whole(tmp_path):
+    with pytest.raises(UserError, match="no"), atomic_write(tmp_path):
         raise UserError("no") from OSError(errno.ENOSPC, "x")

@@ -11,7 +11,7 @@ from simcse_pl.losses.regularizers import decay_curve, spectrum_control
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.utils.tensors import at_least_float32, directions
+from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from simcse_pl.utils.tensors import at_least_float32, directions
 def test_half_precision_alone_is_taken_up(dtype, expected):
     x = torch.randn(3, 4).to(dtype)
     taken = at_least_float32(x)
-    assert taken.dtype == directions(x).dtype == expected and torch.equal(taken.to(dtype), x)
+    assert taken.dtype == unit_vectors(x).dtype == expected and torch.equal(taken.to(dtype), x)
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (0, 5)])
@@ -34,16 +34,16 @@ def test_half_precision_alone_is_taken_up(dtype, expected):
 def test_a_direction_is_a_vector_over_its_length(shape, size):
     x = torch.randn(shape) * size
     expected = x.double() / x.double().square().sum(dim=-1, keepdim=True).sqrt()
-    torch.testing.assert_close(directions(x), expected.float())
+    torch.testing.assert_close(unit_vectors(x), expected.float())
 
 
 def test_zeros_have_no_direction_and_no_gradient():
     x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
-    unit = directions(x)
+    unit = unit_vectors(x)
     assert unit.tolist() == [[0, 0], [pytest.approx(0.6), pytest.approx(0.8)]]
     unit.sum().backward()
     assert (x.grad[0] == 0).all()
-    torch.autograd.gradcheck(directions, torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
+    torch.autograd.gradcheck(unit_vectors, torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
 
 
 class WithoutFloat64(torch.Tensor):

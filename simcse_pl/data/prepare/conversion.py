@@ -10,7 +10,7 @@ import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text_files import Unreadable, check_is_file
@@ -77,14 +77,14 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
 
 
 def sound_rows(
-    file: Path, records: Iterable[tuple[str, T | Unreadable]], on_bad_row: str, account: Account
+    file: Path, records: Iterable[tuple[str, T | Unreadable]], on_invalid_row: str, account: Account
 ) -> Iterator[T]:
     """The rows that can be read, counted in `account`, with a progress bar on standard error.
 
     Args:
         file: that they stand in.
         records: the place of each (`line 7`) and the row.
-        on_bad_row: `error`, or `drop` to leave out those that cannot be read.
+        on_invalid_row: `error`, or `drop` to leave out those that cannot be read.
         account: gets the number of rows read, and of those left out.
 
     Raises:
@@ -96,10 +96,10 @@ def sound_rows(
             account.read[file] += 1
             if not isinstance(row, Unreadable):
                 yield row
-            elif on_bad_row == "drop":
+            elif on_invalid_row == "drop":
                 account.add(file, BAD_ROW)
             else:
-                raise UserError(f"{file}, {place}: {row.problem} (--on-bad-row drop leaves such rows out)")
+                raise UserError(f"{file}, {place}: {row.problem} (--on-invalid-row drop leaves such rows out)")
 
 
 def clean(sentence: str) -> str:
@@ -120,7 +120,7 @@ def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], 
         WriteError: the system does not let `out` be written.
     """
     written = 0
-    with written_whole(out.parent) as folder, open(folder / out.name, "w", newline="", encoding="utf-8") as file:
+    with atomic_write(out.parent) as folder, open(folder / out.name, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:

@@ -71,7 +71,7 @@ class NliPair:
 
 
 def convert(
-    kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42, on_bad_row: str = "error"
+    kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42, on_invalid_row: str = "error"
 ) -> tuple[Account, int]:
     """Write the rows of Table 4 or 7 that a kind names, in the order of the files.
 
@@ -90,7 +90,7 @@ def convert(
         files: jsonl as published, in any order and number.
         out: a csv file; it appears when all of it is written.
         seed: of the hard negatives that are drawn.
-        on_bad_row: `error`, or `drop` to leave out and count rows that cannot be read.
+        on_invalid_row: `error`, or `drop` to leave out and count rows that cannot be read.
 
     Returns:
         What became of each row read, and how many were written.
@@ -101,17 +101,17 @@ def convert(
     paths, out = [Path(file) for file in files], Path(out)
     check_paths(paths, out)
     account = Account(paths, _FATES)
-    pairs = (pair for path in paths for pair in read_pairs(path, on_bad_row, account))
+    pairs = (pair for path in paths for pair in read_pairs(path, on_invalid_row, account))
     return account, write_csv(out, KINDS[kind].columns, make_rows(pairs, KINDS[kind], seed, account), account)
 
 
-def read_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[NliPair]:
+def read_pairs(path: Path, on_invalid_row: str, account: Account) -> Iterator[NliPair]:
     """The pairs of a file that have a gold label and words, in its order.
 
     Raises:
         UserError: a file of another kind, or a row that cannot be read.
     """
-    for premise, hypothesis, label in sound_rows(path, _records(path), on_bad_row, account):
+    for premise, hypothesis, label in sound_rows(path, _records(path), on_invalid_row, account):
         premise, hypothesis = clean(premise), clean(hypothesis)
         if label == _NO_GOLD_LABEL:
             account.add(path, NO_LABEL)

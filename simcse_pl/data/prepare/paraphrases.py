@@ -34,17 +34,17 @@ _CAPTION = re.compile(
 )
 
 
-def question_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[Pair]:
+def question_pairs(path: Path, on_invalid_row: str, account: Account) -> Iterator[Pair]:
     """Quora's questions that are duplicates of each other, each pair once (QQP).
 
     Args:
         path: quora_duplicate_questions.tsv; GLUE's train.tsv, a part of it with 134 thousand duplicates, which is
             what Table 4 has; or Kaggle's train.csv. Quoted as the first is, or not.
-        on_bad_row, account: see `conversion.sound_rows`.
+        on_invalid_row, account: see `conversion.sound_rows`.
     """
     records = _kaggle_rows(path) if ".csv" in path.suffixes else _quora_rows(path)
     seen: set[Pair] = set()
-    for first, second, duplicate in sound_rows(path, records, on_bad_row, account):
+    for first, second, duplicate in sound_rows(path, records, on_invalid_row, account):
         pair = clean(first), clean(second)
         if duplicate == "0":
             fate = NOT_DUPLICATE
@@ -58,15 +58,15 @@ def question_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[Pa
             yield pair
 
 
-def caption_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[Pair]:
+def caption_pairs(path: Path, on_invalid_row: str, account: Account) -> Iterator[Pair]:
     """Every two captions of an image (Flickr30k): 10 pairs of its 5, Table 4's 318 thousand of all 31,783 images.
 
     Args:
         path: results_20130124.token, or results.csv as Kaggle has it.
-        on_bad_row, account: see `conversion.sound_rows`; the rows are captions.
+        on_invalid_row, account: see `conversion.sound_rows`; the rows are captions.
     """
     captions: dict[str, dict[str, None]] = {}
-    for image, caption in sound_rows(path, _caption_rows(path), on_bad_row, account):
+    for image, caption in sound_rows(path, _caption_rows(path), on_invalid_row, account):
         caption = clean(caption)
         others = captions.setdefault(image, {})
         if not has_words(caption):
@@ -80,16 +80,16 @@ def caption_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[Pai
         yield from itertools.combinations(others, 2)
 
 
-def translation_pairs(path: Path, on_bad_row: str, account: Account) -> Iterator[Pair]:
+def translation_pairs(path: Path, on_invalid_row: str, account: Account) -> Iterator[Pair]:
     """Sentences and their paraphrases by translation there and back (ParaNMT), as they come, repeated ones too.
 
     Nothing is kept in memory: the corpus may have 5 million pairs, as Table 4's, or all 50.
 
     Args:
         path: para-nmt-5m-processed.txt, two columns, or para-nmt-50m.txt, which has a score as third.
-        on_bad_row, account: see `conversion.sound_rows`.
+        on_invalid_row, account: see `conversion.sound_rows`.
     """
-    for first, second in sound_rows(path, _translation_rows(path), on_bad_row, account):
+    for first, second in sound_rows(path, _translation_rows(path), on_invalid_row, account):
         pair = clean(first), clean(second)
         fate = USED if all(map(has_words, pair)) else NO_WORDS
         account.add(path, fate)
@@ -112,14 +112,14 @@ CORPORA = {
 }
 
 
-def convert(corpus: str, file: str | Path, out: str | Path, on_bad_row: str = "error") -> tuple[Account, int]:
+def convert(corpus: str, file: str | Path, out: str | Path, on_invalid_row: str = "error") -> tuple[Account, int]:
     """Write the pairs of a corpus of Table 4, in its order, columns anchor and positive.
 
     Args:
         corpus: of `CORPORA`.
         file: of the corpus, as published, gzipped or not.
         out: a csv file; it appears when all of it is written.
-        on_bad_row: `error`, or `drop` to leave out and count rows that cannot be read.
+        on_invalid_row: `error`, or `drop` to leave out and count rows that cannot be read.
 
     Returns:
         What became of each row read, and how many pairs were written.
@@ -130,7 +130,7 @@ def convert(corpus: str, file: str | Path, out: str | Path, on_bad_row: str = "e
     path, out = Path(file), Path(out)
     check_paths([path], out)
     account = Account([path], CORPORA[corpus].fates)
-    pairs = CORPORA[corpus].pairs(path, on_bad_row, account)
+    pairs = CORPORA[corpus].pairs(path, on_invalid_row, account)
     return account, write_csv(out, ("anchor", "positive"), pairs, account)
 
 

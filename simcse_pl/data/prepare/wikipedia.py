@@ -15,8 +15,8 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 
-from simcse_pl.utils.errors import FailureError, UserError, one_line
-from simcse_pl.utils.files import cache_folder, written_whole
+from simcse_pl.utils.errors import FailureError, UserError, first_line
+from simcse_pl.utils.files import atomic_write, cache_folder
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.text_files import check_is_file
 
@@ -82,7 +82,7 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
     check_is_file(dump)
     language = language or _language(dump)
     articles = sentences = 0
-    with written_whole(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
+    with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
         for document in _documents(dump, language, processes):
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
@@ -134,4 +134,4 @@ def _articles(dump: Path) -> Iterator[str]:
                 if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
                     yield markup
         except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
-            raise UserError(f"{dump} is cut short, or no Wikipedia dump: {one_line(error)}") from error
+            raise UserError(f"{dump} is cut short, or no Wikipedia dump: {first_line(error)}") from error

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.utils.errors import HALF_A_CHARACTER, UserError, one_line
+from simcse_pl.utils.errors import LONE_SURROGATE, UserError, first_line
 from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
 
 _NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
@@ -76,7 +76,7 @@ def text_problem(cell: Any) -> str | None:
     """What a cell holds in place of text, in a few words however much it is; None where it holds text."""
     if not isinstance(cell, str):
         return f"holds no text but {reprlib.repr(cell)}"
-    if not cell.isascii() and HALF_A_CHARACTER.search(cell):  # the first is known without looking
+    if not cell.isascii() and LONE_SURROGATE.search(cell):  # the first is known without looking
         return f"holds half a character ({cell[:20]!a})"
     return None
 
@@ -185,7 +185,7 @@ def _json_object(line: str) -> dict[str, Any] | Unreadable:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return Unreadable(f"not JSON: {one_line(error)}")
+        return Unreadable(f"not JSON: {first_line(error)}")
     return value if isinstance(value, dict) else Unreadable("not a JSON object")
 
 
@@ -195,14 +195,14 @@ def _parquet(path: Path, packed: bool) -> OpenedTable:
         texts = [field.name for field in pyarrow.parquet.read_schema(whole) if _is_text(field.type)]
         file = pyarrow.parquet.ParquetFile(whole, read_dictionary=texts)
     except (OSError, EOFError, ValueError, zlib.error, pyarrow.ArrowException) as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
     def rows() -> Iterator[Sequence[Any]]:
         try:
             for batch in file.iter_batches():
                 yield from zip(*map(_cells, batch.columns), strict=True)
         except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # text or dates that are none
-            raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+            raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
     return OpenedTable(list(file.schema_arrow.names), ((f"row {i}", row) for i, row in enumerate(rows(), 1)))
 

@@ -22,14 +22,14 @@ ReadRows = Generator[
     tuple[Row, str | None], None, str | None
 ]  # rows with what stands beside; what to warn of at the end
 HUB = "hf://datasets/"
-ON_BAD_ROW = ("error", "drop", "blank")
+ON_INVALID_ROW = ("error", "drop", "blank")
 _ROWS_TO_JUDGE_BY = 100  # whether a column holds numbers
 
 
 def read_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,
-    on_bad_row: str = "error",
+    on_invalid_row: str = "error",
     header: bool | None = True,
     split: str = "train",
 ) -> list[Row]:
@@ -39,7 +39,7 @@ def read_rows(
         source: a file (see formats.open_table), `hf://datasets/OWNER/NAME/FILE` for a file of a hub
             dataset, or `hf://datasets/OWNER/NAME` for the dataset itself.
         columns: which columns, by name or by position from 0; all of them where None.
-        on_bad_row: `error`, or `drop` to leave out rows with empty cells, a wrong number of columns or text
+        on_invalid_row: `error`, or `drop` to leave out rows with empty cells, a wrong number of columns or text
             that is not UTF-8, and count them in one warning. `blank` keeps an empty cell as an empty sentence where
             another cell of its row has text, and raises an error for other bad rows.
         header: whether csv and tsv begin with a row of names; where None they do, and the row is checked.
@@ -49,7 +49,7 @@ def read_rows(
         UserError: no such file, format or column, no rows, a bad row (it names the file and the line), a column of
             numbers beside others, or a checked header that does not look like names.
     """
-    return [row for row, _ in with_warning(iterate_rows(source, columns, on_bad_row, header, split))]
+    return [row for row, _ in with_warning(iterate_rows(source, columns, on_invalid_row, header, split))]
 
 
 def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
@@ -83,27 +83,27 @@ def _only_sentence(source: str | Path, row: Row) -> str:
 def iterate_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,
-    on_bad_row: str = "error",
+    on_invalid_row: str = "error",
     header: bool | None = True,
     split: str = "train",
 ) -> ReadRows:
     """Rows of sentences one by one, each with None; the arguments and errors are those of `read_rows`."""
     table = _open_source(str(source), header, split)
-    return _read(source, table, _positions(source, table.header, columns), None, on_bad_row)
+    return _read(source, table, _positions(source, table.header, columns), None, on_invalid_row)
 
 
 def iterate_labeled_rows(
     source: str | Path,
     label_column: int | str,
     columns: Sequence[int | str] | None = None,
-    on_bad_row: str = "error",
+    on_invalid_row: str = "error",
     header: bool | None = True,
     split: str = "train",
 ) -> ReadRows:
     """Rows of sentences as `read_rows` reads them, each with its label.
 
     Args:
-        source, on_bad_row, header, split: see `read_rows`.
+        source, on_invalid_row, header, split: see `read_rows`.
         label_column: the column of the labels, text or whole numbers, by name or by position from 0.
         columns: those of the sentences; all the others where None.
 
@@ -116,17 +116,17 @@ def iterate_labeled_rows(
     if positions is not None and label in positions:
         raise UserError(f"data.label_column={label_column} is one of data.columns too, which are the sentences'")
     records = ((place, _with_text_label(cells, label)) for place, cells in table.records)
-    return _read(source, OpenedTable(table.header, records), positions, label, on_bad_row)
+    return _read(source, OpenedTable(table.header, records), positions, label, on_invalid_row)
 
 
-def iterate_documents(source: str | Path, on_bad_row: str = "error") -> ReadRows:
+def iterate_documents(source: str | Path, on_invalid_row: str = "error") -> ReadRows:
     """The sentences of a text file, rows of one, each with the name of the document that it stands in.
 
     A document's rows stand together, in their order.
 
     Args:
         source: a .txt file, here or on the hub: a sentence a line, a blank line between documents.
-        on_bad_row: see `read_rows`.
+        on_invalid_row: see `read_rows`.
 
     Raises:
         UserError: as from `read_rows`; a source that keeps no documents apart.
@@ -135,7 +135,7 @@ def iterate_documents(source: str | Path, on_bad_row: str = "error") -> ReadRows
     if table.documents is None:
         needed = "a .txt file with a sentence a line and a blank line between documents"
         raise UserError(f"{source} does not tell which sentences follow each other in a document: give {needed}")
-    return _read(source, OpenedTable(["sentence", "document"], table.documents), [0], 1, on_bad_row)
+    return _read(source, OpenedTable(["sentence", "document"], table.documents), [0], 1, on_invalid_row)
 
 
 def with_warning(records: ReadRows) -> Iterator[tuple[Row, str | None]]:
@@ -146,11 +146,11 @@ def with_warning(records: ReadRows) -> Iterator[tuple[Row, str | None]]:
 
 
 def _read(
-    source: str | Path, table: OpenedTable, positions: list[int] | None, label: int | None, on_bad_row: str
+    source: str | Path, table: OpenedTable, positions: list[int] | None, label: int | None, on_invalid_row: str
 ) -> ReadRows:
     """The sentences at `positions`, all but the label where None; and the label, where there is a column of them."""
-    if on_bad_row not in ON_BAD_ROW:
-        raise UserError(f"data.on_bad_row={on_bad_row}: choose one of {', '.join(ON_BAD_ROW)}")
+    if on_invalid_row not in ON_INVALID_ROW:
+        raise UserError(f"data.on_invalid_row={on_invalid_row}: choose one of {', '.join(ON_INVALID_ROW)}")
     width = None if table.header is None else len(table.header)
     rows = dropped = blank = 0
     first = ""
@@ -159,7 +159,7 @@ def _read(
         if width is None and not isinstance(cells, Unreadable):
             width = len(cells)
         sentences = positions or [i for i in range(width or 0) if i != label]
-        blanks = _blanks(cells, sentences) if on_bad_row == "blank" else []
+        blanks = _blanks(cells, sentences) if on_invalid_row == "blank" else []
         wanted = [i for i in sentences if i not in blanks] if blanks else sentences
         problem = _problem(cells, wanted if label is None else [*wanted, label], width, table.header)
         if problem is None:
@@ -176,11 +176,11 @@ def _read(
                 numbers = {i for i in numbers if i not in blanks and is_number(cells[i])}
             if numbers and rows == _ROWS_TO_JUDGE_BY:
                 break
-        elif on_bad_row == "drop":
+        elif on_invalid_row == "drop":
             first = first or f"{place}: {problem}"
             dropped += 1
         else:
-            raise UserError(f"{source}, {place}: {problem} (in training, data.on_bad_row=drop leaves such rows out)")
+            raise UserError(f"{source}, {place}: {problem} (data.on_invalid_row=drop skips such rows in training)")
     if numbers:
         column = min(numbers)
         advice = "data.columns=[...] chooses the columns of sentences, data.label_column a column of classes"

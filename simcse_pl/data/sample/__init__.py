@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.utils.files import cache_folder, written_whole
+from simcse_pl.utils.files import atomic_write, cache_folder
 
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 
@@ -29,6 +29,6 @@ def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False) -
         with open(source, encoding="utf-8", newline="") as file:
             rows = [(row["sent0"], row[_COLUMNS[label]], label) for row in csv.DictReader(file) for label in labels]
         width = 3 if labelled else 2
-        with written_whole(cache_folder()) as new, open(new / name, "w", encoding="utf-8", newline="") as file:
+        with atomic_write(cache_folder()) as new, open(new / name, "w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows(row[:width] for row in [("premise", "hypothesis", "label"), *rows])
     return str(cache_folder() / name)

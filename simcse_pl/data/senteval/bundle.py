@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def text_lines(path: Path, encodings: tuple[str, ...] = ("utf-8-sig",)) -> list[
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
     for encoding in encodings:
         try:
             text = content.decode(encoding)

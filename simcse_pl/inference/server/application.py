@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from simcse_pl.inference.server.batching import Found, WaitingSearches
+from simcse_pl.inference.server.batching import Found, SearchBatcher
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 
@@ -130,7 +130,7 @@ def application(served: Sequence[Served], limits: Limits, hosts: Sequence[str]) 
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_refused)
     app.exception_handler(Exception)(_failed)
-    waiting = WaitingSearches([one.simcse for one in served])
+    waiting = SearchBatcher([one.simcse for one in served])
 
     @app.post("/search")
     async def search(asked: Search) -> Answer:

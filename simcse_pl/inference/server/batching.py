@@ -19,7 +19,7 @@ class _Waiting:
     answer: "asyncio.Future[list[Found]]"
 
 
-class WaitingSearches:
+class SearchBatcher:
     """Answers searches in the order they came in, those that ask alike together.
 
     An encoder that many threads call is slower than one thread with batches, and would hold all their activations.

@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from simcse_pl.utils.errors import UserError, one_line
+from simcse_pl.utils.errors import UserError, first_line
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SECONDS_TO_END = 5  # for what is being answered when the server is told to stop
@@ -30,7 +30,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address, family=family)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        why = "the port is in use, and --port 0 takes a free one" if taken else one_line(error)
+        why = "the port is in use, and --port 0 takes a free one" if taken else first_line(error)
         raise UserError(f"cannot listen on --host {host} --port {port}: {why}") from error
 
 

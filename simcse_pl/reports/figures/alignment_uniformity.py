@@ -17,7 +17,7 @@ from simcse_pl.reports.figures.labels import Point, place_labels, wrapped
 from simcse_pl.reports.figures.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Aggregation, Result
-from simcse_pl.results.trajectory import RunPath
+from simcse_pl.results.trajectory import TrainingTrajectory
 
 _LABEL_WIDTH = 28  # characters of a line
 _MOST_MARKERS = 17  # on a path
@@ -66,7 +66,7 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
 
 
 @matplotlib.rc_context(STYLE)
-def run_plane(runs: Sequence[RunPath]) -> Figure | None:
+def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
     """Figure 2: the paths of training runs, from their start (hollow) to their end (large), dev's Spearman as colour.
 
     Args:
@@ -115,7 +115,7 @@ def _plane(legend_lines: float = 0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _path(run: RunPath) -> NDArray[np.float64]:
+def _path(run: TrainingTrajectory) -> NDArray[np.float64]:
     path: NDArray[np.float64] = run.points[["uniformity", "alignment"]].to_numpy(float)
     return path
 

@@ -15,12 +15,12 @@ from simcse_pl.reports.figures.style import COLOURS
 from simcse_pl.reports.html.curves import metric_groups
 from simcse_pl.reports.html.parallel import parallel_coordinates
 from simcse_pl.reports.html.runs import Run, options_in_common, runs_table
-from simcse_pl.reports.sweeps.seed_groups import Groups, grouped
+from simcse_pl.reports.sweeps.seed_groups import SeedGroups, group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import Sweep, differing
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.neighbourhood import Neighbourhood
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import written_whole
+from simcse_pl.utils.files import atomic_write
 
 # From the darkest on; the brightest end of it is hard to see on white.
 _SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"]([k / 10 for k in range(10)]))
@@ -39,7 +39,7 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
     Raises:
         UserError: Plotly is not installed.
     """
-    groups = [grouped(sweep) for sweep in sweeps]
+    groups = [group_by_seed(sweep) for sweep in sweeps]
     environment = Environment(
         loader=PackageLoader("simcse_pl.reports.html", "template"),
         autoescape=True,
@@ -68,11 +68,11 @@ def write_page(path: Path, content: str) -> None:
     Raises:
         WriteError: the system does not let it be written.
     """
-    with written_whole(path.parent) as new:
+    with atomic_write(path.parent) as new:
         (new / path.name).write_text(content, encoding="utf-8")
 
 
-def _data(runs: Sequence[Run], groups: Sequence[Groups]) -> dict[str, Any]:
+def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:
     """What the scripts of the page draw."""
     varied = differing([run.job for run in runs])
     drawn = [parallel_coordinates(own) for own in groups]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simcse_pl.reports.sweeps.seed_groups import ROW, Groups
+from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
 from simcse_pl.reports.sweeps.series import as_number
 from simcse_pl.reports.sweeps.sweep_results import Job, differing
 
@@ -46,7 +46,7 @@ class ParallelCoordinates:
     axes: list[Axis]
 
 
-def parallel_coordinates(groups: Groups) -> ParallelCoordinates | None:
+def parallel_coordinates(groups: SeedGroups) -> ParallelCoordinates | None:
     """The coordinates of a sweep's jobs; None where fewer than two have a score, or no option differs between them."""
     scored = [job for job in groups.sweep.jobs if job.run and math.isfinite(job.run.best.spearman)]
     options = [name for name in differing(scored) if name != _COUNTED]

@@ -10,7 +10,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.reports.evaluation_report import encoder_tables
-from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import Result, read
@@ -40,7 +40,7 @@ class SweepTable(Callback):
         with _mistakes_end_it():
             sweeps = read_sweeps({str(folder): folder}) if finished else []
         for sweep in sweeps:
-            for table in sweep_tables(grouped(sweep)):
+            for table in sweep_tables(group_by_seed(sweep)):
                 show(table.printed())
         if sweeps:
             print(f"figure and files: simcse report {config.hydra.sweep.dir}")

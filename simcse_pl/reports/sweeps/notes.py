@@ -5,17 +5,17 @@ from collections.abc import Iterable
 
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import ablation_names, published
-from simcse_pl.reports.sweeps.seed_groups import Groups
+from simcse_pl.reports.sweeps.seed_groups import SeedGroups
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing
 from simcse_pl.reports.tables.score_tables import failure_notes
 
 
-def sweep_notes(groups: Groups) -> list[str]:
+def sweep_notes(groups: SeedGroups) -> list[str]:
     """A line each: what the scores are, what was trained, the paper's setting, and then what is wrong or missing."""
     return [*_about_scores(groups), *_about_runs(groups), *_about_paper(groups), *_warnings(groups), *_gaps(groups)]
 
 
-def _about_scores(groups: Groups) -> list[str]:
+def _about_scores(groups: SeedGroups) -> list[str]:
     validations = _values(run.validation for run in groups.sweep.runs)
     notes = [
         f"dev: {' or '.join(validations)}, which the checkpoint is chosen by; alignment and uniformity are of dev; "
@@ -30,7 +30,7 @@ def _about_scores(groups: Groups) -> list[str]:
     return notes
 
 
-def _about_runs(groups: Groups) -> list[str]:
+def _about_runs(groups: SeedGroups) -> list[str]:
     """Model, data, steps, seeds, and where training began; of seeds alone, how far apart they are."""
     jobs = [(job, job.run) for job in groups.sweep.jobs if job.run]
     seeds = _values(sorted(job.seed for job, _ in jobs if job.seed is not None))
@@ -51,7 +51,7 @@ def _about_runs(groups: Groups) -> list[str]:
     return [note for note in notes if note]
 
 
-def _about_paper(groups: Groups) -> list[str]:
+def _about_paper(groups: SeedGroups) -> list[str]:
     sweep, paper = groups.sweep, groups.paper
     if paper is None:
         mistaken = sweep.table is not None and sweep.table.startswith("table_")
@@ -74,7 +74,7 @@ def _about_paper(groups: Groups) -> list[str]:
     return notes
 
 
-def _warnings(groups: Groups) -> list[str]:
+def _warnings(groups: SeedGroups) -> list[str]:
     """Why scores may not be compared as they stand."""
     notes = []
     validations: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def _warnings(groups: Groups) -> list[str]:
     return notes
 
 
-def _gaps(groups: Groups) -> list[str]:
+def _gaps(groups: SeedGroups) -> list[str]:
     """What did not run, and what came out of runs without a number."""
     sweep = groups.sweep
     without = [job for job in sweep.jobs if job.run is None]

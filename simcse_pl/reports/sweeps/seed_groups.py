@@ -9,7 +9,7 @@ from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import Ablation, ablation
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, TrainingRun, differing
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
-from simcse_pl.reports.tables.spread import Spread, spread
+from simcse_pl.reports.tables.spread import MeanStd, spread
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
@@ -45,7 +45,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
+class SeedGroups:
     """A sweep, its jobs in groups.
 
     Args:
@@ -87,7 +87,7 @@ class Groups:
         values = [self._score(score, run) for run in group.runs]
         return [value for value in values if value is not None and math.isfinite(value)]
 
-    def spreads(self, score: str) -> list[Spread | None]:
+    def spreads(self, score: str) -> list[MeanStd | None]:
         """One of SCORES over the seeds of each group."""
         return [spread(self.scores(score, group)) for group in self.groups]
 
@@ -105,7 +105,7 @@ class Groups:
         return 100 * fmean(accuracies) if accuracies and len(accuracies) == len(self.transfer_tasks) else None
 
 
-def grouped(sweep: Sweep) -> Groups:
+def group_by_seed(sweep: Sweep) -> SeedGroups:
     """The groups of a sweep: by its rows and columns where it has them, and by the options that differ besides."""
     paper = ablation(sweep.table) if sweep.table else None
     options = [name for name in differing(sweep.jobs) if name not in _NO_COLUMN]
@@ -127,7 +127,7 @@ def grouped(sweep: Sweep) -> Groups:
     present = _in_order(keys_of({group.column: None} for group in groups if group.column), paper)
     groups = _with_the_papers_rows(groups, paper, present) if any(rows.values()) else groups
     accuracies = [{task: own for task, own in run.transfer_dev.items() if own is not None} for run in sweep.runs]
-    return Groups(sweep, paper, options, present, groups, shared_tasks(accuracies, TRANSFER_TASKS))
+    return SeedGroups(sweep, paper, options, present, groups, shared_tasks(accuracies, TRANSFER_TASKS))
 
 
 def _row(job: Job, paper: Ablation | None) -> str | None:

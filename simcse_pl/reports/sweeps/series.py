@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simcse_pl.reports.sweeps.seed_groups import Groups
-from simcse_pl.reports.tables.spread import Spread
+from simcse_pl.reports.sweeps.seed_groups import SeedGroups
+from simcse_pl.reports.tables.spread import MeanStd
 
 _MOST_SERIES = 8  # that a reader can tell apart
 
@@ -21,7 +21,7 @@ class Point:
     """
 
     value: str
-    score: Spread
+    score: MeanStd
     runs: Sequence[float] = ()
 
 
@@ -51,14 +51,14 @@ def as_number(value: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def seed_series(groups: Groups) -> Series:
+def seed_series(groups: SeedGroups) -> Series:
     """The score of each seed, of a sweep that varies nothing else."""
     jobs = [(job.seed, job.run) for group in groups.groups for job in group.jobs if job.run]
     scores = [(str(seed), 100 * run.best.spearman) for seed, run in jobs if math.isfinite(run.best.spearman)]
-    return Series("measured", [Point(seed, Spread(score, None, 1), [score]) for seed, score in scores])
+    return Series("measured", [Point(seed, MeanStd(score, None, 1), [score]) for seed, score in scores])
 
 
-def measured_series(groups: Groups) -> tuple[str, list[Series]]:
+def measured_series(groups: SeedGroups) -> tuple[str, list[Series]]:
     """What was varied, and the scores by it.
 
     It is the rows, where the sweep has them; else the option that has the most numbers as values, or the first. What
@@ -80,7 +80,7 @@ def measured_series(groups: Groups) -> tuple[str, list[Series]]:
     return varied, [Series(label, points, number) for number, (label, points) in enumerate(series.items())]
 
 
-def paper_series(groups: Groups) -> list[Series]:
+def paper_series(groups: SeedGroups) -> list[Series]:
     """The paper's figures of the columns that the sweep stands in; of all, where it does not say."""
     paper = groups.paper
     if paper is None or not groups.has_rows:
@@ -89,10 +89,12 @@ def paper_series(groups: Groups) -> list[Series]:
     for number, column in enumerate(groups.known_columns or paper.settings or ("dev",)):
         figures = {row: own[column] for row, own in paper.rows.items() if column in own}
         label = "paper" if column == "dev" else f"paper, {column}"
-        series.append(Series(label, [Point(row, Spread(f, None, 1)) for row, f in figures.items()], number, paper=True))
+        series.append(
+            Series(label, [Point(row, MeanStd(f, None, 1)) for row, f in figures.items()], number, paper=True)
+        )
     return series
 
 
-def _main_option(groups: Groups) -> str:
+def _main_option(groups: SeedGroups) -> str:
     values = {option: {group.options[option] for group in groups.groups} for option in groups.options}
     return max(groups.options, key=lambda option: sum(as_number(value) is not None for value in values[option]))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simcse_pl.reports.figures.labels import wrapped
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
-from simcse_pl.reports.sweeps.seed_groups import Groups
+from simcse_pl.reports.sweeps.seed_groups import SeedGroups
 from simcse_pl.reports.sweeps.series import Series, as_number, measured_series, paper_series, seed_series
 from simcse_pl.reports.tables.score_tables import keys_of
 
@@ -29,7 +29,7 @@ _BAR: dict[str, Any] = {"linewidth": 1}
 
 
 @matplotlib.rc_context(STYLE)
-def sweep_figure(groups: Groups) -> Figure | None:
+def sweep_figure(groups: SeedGroups) -> Figure | None:
     """Scores on dev by what was varied: means with error bars of a standard deviation, and each seed's as a dot.
 
     Numbers are on an axis, a logarithmic one where that keeps them further apart, and names beside it, each in a place
@@ -57,7 +57,7 @@ def sweep_figure(groups: Groups) -> Figure | None:
     return draw(panels, values, varied)
 
 
-def _seeds(groups: Groups) -> Figure:
+def _seeds(groups: SeedGroups) -> Figure:
     series = seed_series(groups)
     figure = _against_names([[series]], keys_of({point.value: None} for point in series.points), "seed")
     (overall,) = groups.spreads("dev")

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pandas as pd
 
 from simcse_pl.reports.sweeps.notes import sweep_notes
-from simcse_pl.reports.sweeps.seed_groups import SCORES, Groups
+from simcse_pl.reports.sweeps.seed_groups import SCORES, SeedGroups
 from simcse_pl.reports.tables.score_tables import keys_of
-from simcse_pl.reports.tables.spread import Spread, SpreadTable
+from simcse_pl.reports.tables.spread import MeanStd, SpreadTable
 from simcse_pl.utils.tables import Table
 
 _DECIMALS = {"alignment": 3, "uniformity": 3}
 _OUR_DECIMALS, _PAPERS_DECIMALS = 2, 1
 
 
-def sweep_tables(groups: Groups, name: str = "sweep") -> list[Table]:
+def sweep_tables(groups: SeedGroups, name: str = "sweep") -> list[Table]:
     """A row a group of runs that differ in the seed alone; then, of two options that make a full grid, the grid.
 
     Args:
@@ -34,7 +34,7 @@ def sweep_tables(groups: Groups, name: str = "sweep") -> list[Table]:
     return [table] if grid is None else [table, SpreadTable(f"{name}_grid", f"{title} on dev", grid)]
 
 
-def _labels(groups: Groups) -> dict[str, list[str]]:
+def _labels(groups: SeedGroups) -> dict[str, list[str]]:
     """What each row is of, in as many columns as it takes."""
     columns: dict[str, list[str | None]] = {}
     if groups.has_rows:
@@ -46,7 +46,7 @@ def _labels(groups: Groups) -> dict[str, list[str]]:
     return {name: [cell or "–" for cell in cells] for name, cells in columns.items()}
 
 
-def _scores(groups: Groups) -> dict[str, pd.Series]:
+def _scores(groups: SeedGroups) -> dict[str, pd.Series]:
     """What was measured. The best on dev is marked in each column of the paper's; seeds are counted there, and where
     another number of them has a score.
     """
@@ -63,7 +63,7 @@ def _scores(groups: Groups) -> dict[str, pd.Series]:
     return columns
 
 
-def _best(groups: Groups, dev: Sequence[Spread | None]) -> set[int]:
+def _best(groups: SeedGroups, dev: Sequence[MeanStd | None]) -> set[int]:
     """The places of those that are best in their column of the paper's table, or of all; none where one is alone."""
     means: dict[str | None, dict[int, float]] = {}
     for place, (group, cell) in enumerate(zip(groups.groups, dev, strict=True)):
@@ -72,7 +72,7 @@ def _best(groups: Groups, dev: Sequence[Spread | None]) -> set[int]:
     return {place for own in means.values() if len(own) > 1 for place in own if own[place] == max(own.values())}
 
 
-def _papers_figures(groups: Groups, score: str) -> dict[str, pd.Series]:
+def _papers_figures(groups: SeedGroups, score: str) -> dict[str, pd.Series]:
     """The paper's columns that stand beside one of our scores."""
     paper = groups.paper
     if paper is None:
@@ -89,7 +89,7 @@ def _papers_figures(groups: Groups, score: str) -> dict[str, pd.Series]:
     return {name: pd.Series(figures, dtype=float) for name, figures in found.items() if any(figures)}
 
 
-def _grid(groups: Groups, dev: Sequence[Spread | None]) -> pd.DataFrame | None:
+def _grid(groups: SeedGroups, dev: Sequence[MeanStd | None]) -> pd.DataFrame | None:
     """The first of two options downwards, the second across; None where that is no full grid."""
     if len(groups.options) != 2 or groups.has_rows or len(groups.columns) > 1:
         return None

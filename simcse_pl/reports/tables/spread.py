@@ -10,7 +10,7 @@ from simcse_pl.utils.tables import Table
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanStd:
     """A score over seeds; formatted as `70.25 ± 1.50 (3)`, with a star before it where it is the best.
 
     Args:
@@ -32,11 +32,11 @@ class Spread:
         return "* " * self.best + f"{self.mean:{spec}}{deviation}" + f" ({self.count})" * self.counted
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def spread(values: Sequence[float]) -> MeanStd | None:
     """Mean and deviation of a score; None where there is none."""
     if not values:
         return None
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+    return MeanStd(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SpreadTable(Table):
         return super().numeric(column) or self._holds_spreads(column)
 
     def _holds_spreads(self, column: str) -> bool:
-        return any(isinstance(cell, Spread) for cell in self.frame[column])
+        return any(isinstance(cell, MeanStd) for cell in self.frame[column])
 
     def _unfolded(self) -> Table:
         columns: dict[str, pd.Series] = {}
@@ -64,7 +64,7 @@ class SpreadTable(Table):
             if not self._holds_spreads(name):
                 columns[name] = cells
                 continue
-            spreads = [cell if isinstance(cell, Spread) else None for cell in cells]
+            spreads = [cell if isinstance(cell, MeanStd) else None for cell in cells]
             columns[name] = pd.Series([own and own.mean for own in spreads], dtype=float)
             columns[f"{name} std"] = pd.Series([own and own.deviation for own in spreads], dtype=float)
             columns[f"{name} n"] = pd.Series([own.count if own else 0 for own in spreads], dtype=int)

@@ -43,7 +43,7 @@ def test_a_damaged_row_is_an_error_with_its_place():
     rows = [("line 1", "x"), ("line 2", Unreadable("odd"))]
     with pytest.raises(UserError) as error:
         list(sound_rows(A, rows, "error", Account([A], ())))
-    assert str(error.value) == "a.tsv, line 2: odd (--on-bad-row drop leaves such rows out)"
+    assert str(error.value) == "a.tsv, line 2: odd (--on-invalid-row drop leaves such rows out)"
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders():

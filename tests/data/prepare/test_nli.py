@@ -255,7 +255,7 @@ def test_damaged_rows_are_told_or_dropped(tmp_path, line, message):
         convert("entailment", [source], tmp_path / "out.csv")
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
-    account, rows = converted(tmp_path, "entailment", [source], on_bad_row="drop")
+    account, rows = converted(tmp_path, "entailment", [source], on_invalid_row="drop")
     assert len(rows) == 1
     assert account.fates["damaged rows"].total() == 1
     assert adds_up(account)

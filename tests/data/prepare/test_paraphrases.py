@@ -157,14 +157,14 @@ def test_damaged_rows_are_told_or_dropped(tmp_path, corpus, name, good, bad, mes
         convert(corpus, source, tmp_path / "out.csv")
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    fates, rows = converted(tmp_path, corpus, source, on_bad_row="drop")
+    fates, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
     assert (fates[BAD_ROW], len(rows)) == (1, 1)
 
 
 def test_a_question_that_never_ends_takes_no_other_with_it(tmp_path):
     lines = ['1\t3\t4\t"Is it?\tIs it so?\t1x', "goes on", "", "2\t5\t6\tWhy?\tWhat for?\t1", '3\t7\t8\t"And']
     source = captions(tmp_path / "q.tsv", lines, QUORA)
-    fates, rows = converted(tmp_path, "qqp", source, on_bad_row="drop")
+    fates, rows = converted(tmp_path, "qqp", source, on_invalid_row="drop")
     assert rows == [("Is it?", "Is it so?"), ("Why?", "What for?")]
     assert fates == {BAD_ROW: 2, paraphrases.USED: 2}
 

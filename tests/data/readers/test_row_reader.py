@@ -77,8 +77,8 @@ def test_no_header(file):
         ("d.csv", "", {}, "d.csv has no rows"),
         ("d.txt", "\n \n", {}, "d.txt has no rows"),
         ("d.jsonl", "", {}, "d.jsonl has no rows"),
-        ("d.txt", "a\n", {"on_bad_row": "skip"}, "data.on_bad_row=skip: choose one of error, drop, blank"),
-        ("d.csv", "x,y\na,\n", {"on_bad_row": "drop"}, "d.csv has no rows that could be used"),
+        ("d.txt", "a\n", {"on_invalid_row": "skip"}, "data.on_invalid_row=skip: choose one of error, drop, blank"),
+        ("d.csv", "x,y\na,\n", {"on_invalid_row": "drop"}, "d.csv has no rows that could be used"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(name, text, options, message, file):
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_told_in_one_line(name, text, options, message, file):
 def test_bad_rows_are_dropped_and_counted_in_one_warning(file, caplog):
     path = file("d.csv", "x,y\na,b\nc,\nd\ne,f\n,g\n")
     with caplog.at_level(logging.WARNING):
-        assert read_rows(path, on_bad_row="drop") == [("a", "b"), ("e", "f")]
+        assert read_rows(path, on_invalid_row="drop") == [("a", "b"), ("e", "f")]
     (record,) = caplog.records
     assert record.getMessage() == f"{path}: 3 bad rows dropped, the first at line 3: column y is empty"
 
@@ -104,12 +104,12 @@ def test_bad_rows_are_dropped_and_counted_in_one_warning(file, caplog):
 )
 def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(name, text, file, caplog):
     path = file(name, text)
-    assert read_rows(path, on_bad_row="blank") == [("a", "b", "c"), ("a", "b", ""), ("", "", "c")]
+    assert read_rows(path, on_invalid_row="blank") == [("a", "b", "c"), ("a", "b", ""), ("", "", "c")]
     assert [record.getMessage() for record in caplog.records] == [f"{path}: 3 empty cells are read as empty sentences"]
     with pytest.raises(UserError, match="line 2: 2 columns where there should be 3"):
-        read_rows(file("d.csv", "x,y,z\na,\n"), on_bad_row="blank")
+        read_rows(file("d.csv", "x,y,z\na,\n"), on_invalid_row="blank")
     with pytest.raises(UserError, match="line 2: column x is empty"):
-        read_rows(file("d.csv", "x,y\n,\n"), on_bad_row="blank")
+        read_rows(file("d.csv", "x,y\n,\n"), on_invalid_row="blank")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_labels_that_are_numbers(file):
 
 def test_rows_without_a_label_are_bad_rows(file, caplog):
     path = file("nli.csv", "x,label,y\na,,b\nc,no,d\n")
-    assert read_labeled_rows(path, "label", on_bad_row="drop") == ([("c", "d")], ["no"])
+    assert read_labeled_rows(path, "label", on_invalid_row="drop") == ([("c", "d")], ["no"])
     assert "1 bad rows dropped, the first at line 2: column label is empty" in caplog.text
 
 
@@ -273,7 +273,7 @@ def test_blank_lines_separate_documents(text, lengths, packed, tmp_path):
 
 def test_a_bad_line_of_a_document_is_as_if_it_were_not_there(tmp_path):
     (tmp_path / "d.txt").write_bytes(b"a\ncaf\xe9\nb\n\nc\n")
-    rows, documents = read_documents(tmp_path / "d.txt", on_bad_row="drop")
+    rows, documents = read_documents(tmp_path / "d.txt", on_invalid_row="drop")
     assert rows == [("a",), ("b",), ("c",)]
     assert documents[0] == documents[1] != documents[2]
     with pytest.raises(UserError, match="line 2: not UTF-8"):

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from simcse_pl.inference.server.batching import WaitingSearches
+from simcse_pl.inference.server.batching import SearchBatcher
 from simcse_pl.results.neighbourhood import Neighbour
 
 
@@ -27,7 +27,7 @@ def ask(encoders, *searches):
     """The answers to the first search and, all asked while it runs, to the others."""
 
     async def all_of_them():
-        waiting = WaitingSearches(encoders)
+        waiting = SearchBatcher(encoders)
         first, *others = (asyncio.ensure_future(waiting.search(*search)) for search in searches)
         while not encoders[0].searched:
             await asyncio.sleep(0.01)
@@ -67,7 +67,7 @@ def test_whoever_has_gone_away_is_no_trouble_to_the_others():
     encoder = Encoder()
 
     async def gone():
-        waiting = WaitingSearches([encoder])
+        waiting = SearchBatcher([encoder])
         first, second = (asyncio.ensure_future(waiting.search([query], 5, None)) for query in "ab")
         while not encoder.searched:
             await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 import pytest
 
 from simcse_pl.reports.sweeps.notes import sweep_notes
-from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 
 
@@ -139,7 +139,7 @@ def test_a_seed_that_counts_twice_is_a_warning(write_sweep, job):
         for name, seeds in (("a", (0, 1)), ("b", (1, 2)))
     }
     (sweep,) = read_sweeps(folders)
-    assert found(sweep_notes(grouped(sweep)), "warning") == [
+    assert found(sweep_notes(group_by_seed(sweep)), "warning") == [
         "warning: 0.1: seed 1 counts more than once (a/1, b/0)",
     ]
 

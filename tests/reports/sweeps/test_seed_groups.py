@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simcse_pl.reports.sweeps.seed_groups import grouped
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 
 DEV = {"0.05": [0.81, 0.8123456789, 0.83], "0.1": [0.7, 0.75, 0.71]}
@@ -118,7 +118,7 @@ def test_a_choice_that_one_folder_was_given_is_compared_with_the_others_own(writ
         )
     }
     (sweep,) = read_sweeps(folders)
-    groups = [own for own in grouped(sweep).groups if own.jobs]
+    groups = [own for own in group_by_seed(sweep).groups if own.jobs]
     assert [own.options for own in groups] == [
         {"model": "minilm", "model.head": "default"},
         {"model": "bert", "model.head": "mlp"},

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from simcse_pl.reports.tables.spread import Spread, SpreadTable, spread
+from simcse_pl.reports.tables.spread import MeanStd, SpreadTable, spread
 
 VALUES = [70.123456789, 72.5, 68.0001]
 
@@ -22,21 +22,21 @@ def test_mean_and_deviation_are_numpys():
 
 
 def test_one_seed_has_no_deviation_and_none_no_score():
-    assert spread([70.5]) == Spread(70.5, None, 1)
+    assert spread([70.5]) == MeanStd(70.5, None, 1)
     assert spread([]) is None
     assert spread([70.5, 70.5]).deviation == 0
 
 
 def test_a_spread_is_shown_with_what_is_asked_for():
-    own = Spread(70.256, 1.5, 3)
+    own = MeanStd(70.256, 1.5, 3)
     assert f"{own:.2f}" == "70.26 ± 1.50"
-    assert f"{Spread(70.256, 1.5, 3, best=True, counted=True):.1f}" == "* 70.3 ± 1.5 (3)"
-    assert f"{Spread(-2.1234, None, 1, counted=True):.3f}" == "-2.123 (1)"
+    assert f"{MeanStd(70.256, 1.5, 3, best=True, counted=True):.1f}" == "* 70.3 ± 1.5 (3)"
+    assert f"{MeanStd(-2.1234, None, 1, counted=True):.3f}" == "-2.123 (1)"
 
 
 @pytest.fixture
 def table():
-    cells = pd.Series([Spread(np.mean(VALUES), np.std(VALUES, ddof=1), 3, True, True), Spread(1 / 3, None, 1), None])
+    cells = pd.Series([MeanStd(np.mean(VALUES), np.std(VALUES, ddof=1), 3, True, True), MeanStd(1 / 3, None, 1), None])
     frame = pd.DataFrame({"dropout": ["0.1", "fixed 0.1", "a & b"], "dev": cells, "paper": [82.5, float("nan"), 43.6]})
     return SpreadTable("sweep", "a title", frame, {"dev": 2, "paper": 1}, ["a note"])
 

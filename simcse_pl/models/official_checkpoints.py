@@ -4,14 +4,14 @@ import re
 
 from torch import Tensor
 
-from simcse_pl.models.encoder_files import Saved, Settings, find_file, find_weights, load_weights
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, load_weights
 from simcse_pl.utils.errors import UserError
 
 _NAME = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 _POOLER = ("pooler.dense.weight", "pooler.dense.bias")
 
 
-def read_released(source: str, pooler: str | None = None) -> Saved | None:
+def read_official_checkpoint(source: str, pooler: str | None = None) -> EncoderSpec | None:
     """Return how a checkpoint of the released code encodes; None for another name, unless `pooler` is given.
 
     The unsupervised ones leave their projection head aside at test time; the supervised ones keep it, and have it where
@@ -32,8 +32,8 @@ def read_released(source: str, pooler: str | None = None) -> Saved | None:
     if pooler not in ("cls", "cls_before_pooler"):
         raise UserError(f"pooler={pooler}: choose cls or cls_before_pooler")
     if pooler == "cls_before_pooler":
-        return Saved(Settings("cls"))
-    return Saved(Settings("cls", "mlp"), _head_weights(source))
+        return EncoderSpec(EncoderSettings("cls"))
+    return EncoderSpec(EncoderSettings("cls", "mlp"), _head_weights(source))
 
 
 def _head_weights(source: str) -> dict[str, Tensor]:
