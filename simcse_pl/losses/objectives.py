@@ -207,7 +207,7 @@ class SoftmaxObjective(Objective):
     Raises:
         UserError: a value out of range.
 
-    Example:
+    Examples:
         >>> objective = SoftmaxObjective(labels=3)
         >>> objective.attach(dim=8)
         >>> objective(torch.randn(4, 2, 8), torch.tensor([0, 2, 1, 0])).shape

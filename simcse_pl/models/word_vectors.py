@@ -41,7 +41,7 @@ def split_words(sentence: str) -> list[str]:
     Punctuation stands apart, and so do clitics; hyphenated words, numbers and abbreviations stay whole, and
     typographic quotation marks become straight ones.
 
-    Example:
+    Examples:
         >>> split_words("She doesn't like O'Neil's 2.5-hour films...")
         ['She', 'does', "n't", 'like', 'O', "'", 'Neil', "'s", '2.5-hour', 'films', '...']
     """
@@ -61,7 +61,7 @@ class WordVectors:
             of known words, not by the sum of their weights (Algorithm 1 of Arora et al. 2017).
         normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
 
-    Example:
+    Examples:
         >>> glove = WordVectors.from_file("glove.840B.300d.txt", progress=True)
         >>> glove.encode(["A cat sat.", "Dogs bark."]).shape
         torch.Size([2, 300])

@@ -48,7 +48,7 @@ class Flow(PostProcess):
         UserError: an option out of range; in fitting, embeddings of one dimension, or a likelihood that is not
             finite any more.
 
-    Example:
+    Examples:
         >>> x = torch.randn(500, 8).exp()
         >>> flow = Flow(epochs=2).fit(x)
         >>> torch.allclose(flow.inverse(flow.transform(x)), x, atol=1e-4)

@@ -21,7 +21,7 @@ class RemoveComponents(AffinePostProcess):
     Raises:
         UserError: `count` below 1; in fitting, embeddings that vary in no more directions than are to be removed.
 
-    Example:
+    Examples:
         >>> x = torch.randn(100, 8)
         >>> RemoveComponents(count=2).fit(x).transform(x).shape
         torch.Size([100, 8])

@@ -26,7 +26,7 @@ class Whitening(AffinePostProcess):
     Raises:
         UserError: `dim` below 1; in fitting, rows that are all the same.
 
-    Example:
+    Examples:
         >>> import torch
         >>> x = torch.randn(100, 8) @ torch.randn(8, 8) + 5
         >>> Whitening(dim=4).fit(x).transform(x).T.cov().shape

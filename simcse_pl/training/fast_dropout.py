@@ -1,7 +1,7 @@
 """Dropout on a CPU by masks that are drawn several times faster than torch draws them.
 
 torch draws a float for every element; here a small fast generator (SFC64) fills memory with random bits, and
-an element is kept or zeroed by a bitwise and. Rates are exact to 2**-15 in half precision and 2**-31 in float32.
+an element is kept or zeroed by a bitwise and. Rates are exact to `2**-15` in half precision and `2**-31` in float32.
 """
 
 from typing import Any

@@ -22,7 +22,7 @@ class SpearmanCorrelation(SpearmanCorrCoef):
 class Alignment(Metric):
     """`alignment` over all pairs of positives seen, on every rank.
 
-    Example:
+    Examples:
         >>> metric = Alignment()
         >>> metric.update(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
         >>> metric.compute()
@@ -53,7 +53,7 @@ class Alignment(Metric):
 class Uniformity(Metric):
     """`uniformity` of all embeddings seen, on every rank; it keeps them, 4 dim bytes each.
 
-    Example:
+    Examples:
         >>> metric = Uniformity()
         >>> metric.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
         >>> metric.compute()

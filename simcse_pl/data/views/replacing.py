@@ -8,7 +8,7 @@ _BARE = re.compile(r"\w(?:.*\w)?", re.DOTALL)  # greedy: a lazy one takes the sq
 def bare(word: str) -> str:
     """A word without the punctuation around it; nothing where there is nothing else.
 
-    Example:
+    Examples:
         >>> bare('("Yes!")')
         'Yes'
     """
@@ -18,7 +18,7 @@ def bare(word: str) -> str:
 def replace(word: str, new: str) -> str:
     """`new` within the punctuation of `word`, and with a capital where `word` has one.
 
-    Example:
+    Examples:
         >>> replace("(Dogs,", "hounds")
         '(Hounds,'
     """
