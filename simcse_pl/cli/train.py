@@ -2,6 +2,8 @@
 
 import logging
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +43,89 @@ log = logging.getLogger("simcse_pl.train")
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
 @report_errors(SimCSEModule, TrainOptions)
 def train(config: DictConfig) -> float:
-    """Train, test and save the checkpoint that validates best; return its Spearman's correlation on dev."""
+    """Train, test and save the best checkpoint on dev; return its Spearman's correlation there."""
+    config = with_row(config)
     folder = Path(config.run_dir)
-    runtime = HydraConfig.get()
-    config = with_row(config)  # which has been set where it was composed; a sweep without one is refused
-    job = describe_job(config, runtime)
+    job = describe_job(config, HydraConfig.get())
+    metadata = RunMetadata(job["overrides"])
+    trainer = build_trainer(config, metadata)
+    start = start_job(config, job, trainer)
+    if start.score is not None:
+        return start.score
+    config = start.config
+    options: Any = OmegaConf.to_container(config, resolve=True)
+
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    torch.set_float32_matmul_precision("high")
+    encoder = instantiate(config.model)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer)
+    module = build_module(config, encoder)
+    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    data.setup()
+    module.objective.check_rows(data.views, bool(data.labels))
+    if trainer.is_global_zero:
+        write_resolved_config(folder, options)
+
+    with closing_run():
+        with watched_ranks(trainer):
+            trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+            for logger in trainer.loggers:
+                logger.log_hyperparams(options | {"choices": job["choices"]})
+            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+            places = [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]
+            log_settings(run_settings(trainer, module, data, job["choices"]), places)
+            results = job | train_and_test(trainer, module, data, metadata, start.checkpoint)
+        if trainer.is_global_zero:
+            encoder.save_pretrained(folder / "encoder")
+            if start.search:
+                results["trial"] = start.search.tell(results["best"]["spearman"])
+            shown = dashboards and math.isfinite(results["test"]["spearman"])
+            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+            if config.test_tasks:
+                results |= task_scores(measured, suite)
+            write_json(folder / RESULTS_FILE, results)
+            for dashboard in dashboards:
+                dashboard.log_results(results, measured)
+            show(run_table(results).printed())
+            show(run_places(folder, places))
+            if results.get("failed"):
+                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
+    return float(results["best"]["spearman"])
+
+
+@dataclass(frozen=True)
+class JobStart:
+    """How a job starts.
+
+    Args:
+        config: with the values that an Optuna search proposes.
+        score: of a job that needs no training here; None if this process trains it.
+        checkpoint: to resume from; None to start from the beginning.
+        search: the trial of an Optuna search, if the config has one.
+    """
+
+    config: DictConfig
+    score: float | None = None
+    checkpoint: Path | None = None
+    search: Search | None = None
+
+
+def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -> JobStart:
+    """Decide whether this process trains a job, and from which checkpoint.
+
+    A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
+    with several ranks runs in a process of its own, because a second job in this process would find the ranks of the
+    first.
+    """
+    folder, runtime = Path(config.run_dir), HydraConfig.get()
     resume = config.resume or ("auto" if in_sweep() else None)
     if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
-        return best_score(finished)
-    record = RunMetadata(job["overrides"])
-    callbacks = [*instantiate(config.callbacks).values(), record]
-    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
-    best_checkpoint(trainer)  # one that cannot be tested is told now
+        return JobStart(config, best_score(finished))
     if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job("simcse_pl.cli.train", job_arguments(runtime, folder))
         finished = finished_job(folder, job["overrides"])
-        return best_score(finished) if finished else math.nan
+        return JobStart(config, best_score(finished) if finished else math.nan)
     if config.get("search"):
         forget_checkpoint(folder)
     checkpoint = find_checkpoint(resume, folder, job["overrides"])
@@ -65,49 +133,19 @@ def train(config: DictConfig) -> float:
     if search:
         config = with_values(config, search.values, "search.space")
         trainer.callbacks.append(search.callback)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
-    torch.set_float32_matmul_precision("high")
-    encoder = instantiate(config.model)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer)
-    module = build_module(config, encoder)
-    options: Any = OmegaConf.to_container(config, resolve=True)
-    if trainer.is_global_zero:
-        with atomic_write(folder) as new:
-            (new / RESOLVED_CONFIG.parent).mkdir()
-            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(options)), encoding="utf-8")
-    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
-    data.setup()  # data that cannot be used is told before anything is logged
-    module.objective.check_rows(data.views, bool(data.labels))
-    with closing_run():
-        with watched_ranks(trainer):
-            trainer.loggers = list(instantiate(config.get("logger") or {}).values())
-            for logger in trainer.loggers:
-                logger.log_hyperparams(options | {"choices": job["choices"]})
-            settings = run_settings(trainer, module, data, job["choices"])
-            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
-            for place in [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]:
-                settings["W&B"] = f"offline: {place}" if place.startswith("wandb sync") else place
-            for name, value in settings.items():
-                log.info("%-13s %s", name, value)
-            results = job | train_and_test(trainer, module, data, record, checkpoint)
-        if trainer.is_global_zero:
-            encoder.save_pretrained(folder / "encoder")
-            results |= {"trial": search.tell(results["best"]["spearman"])} if search else {}
-            shown = dashboards and math.isfinite(results["test"]["spearman"])
-            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
-            results |= task_scores(measured, suite) if config.test_tasks else {}
-            write_json(folder / RESULTS_FILE, results)
-            for dashboard in dashboards:
-                dashboard.log_results(results, measured)
-            show(run_table(results).printed())
-            show(run_places(folder, [where_to_look(dashboard.experiment) for dashboard in dashboards]))
-            if results.get("failed"):
-                raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
-    return float(results["best"]["spearman"])
+    return JobStart(config, None, checkpoint, search)
+
+
+def build_trainer(config: DictConfig, metadata: RunMetadata) -> pl.Trainer:
+    """Return the trainer with its callbacks; the loggers come later, as W&B's starts a run."""
+    callbacks = [*instantiate(config.callbacks).values(), metadata]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    best_checkpoint(trainer)
+    return trainer
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
-    """The encoder with what trains it."""
+    """Return the LightningModule that trains an encoder."""
     return SimCSEModule(
         encoder,
         instantiate(config.objective),
@@ -123,6 +161,21 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         compile=config.compile,
         on_non_finite=config.on_non_finite,
     )
+
+
+def write_resolved_config(folder: Path, options: Mapping[str, Any]) -> None:
+    """Write the config with every reference replaced by its value."""
+    with atomic_write(folder) as new:
+        (new / RESOLVED_CONFIG.parent).mkdir()
+        (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(dict(options))), encoding="utf-8")
+
+
+def log_settings(settings: Mapping[str, str], places: list[str]) -> None:
+    """Log what a run is about to do, and where W&B shows it."""
+    for name, value in settings.items():
+        log.info("%-13s %s", name, value)
+    for place in places:
+        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def main() -> None:
