@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import simcse_pl.sweeps.resolvers  # noqa: F401  that the config refers to
+import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.schema import EvaluateOptions
@@ -36,12 +36,12 @@ TARGET, NLI = "target", "nli"
 @hydra.main(config_path=str(CONF), config_name="evaluate", version_base="1.3")
 @report_errors(EvaluateOptions)
 def evaluate(config: DictConfig) -> None:
-    """Measure, print the tables, and write them and results.json into the output folder."""
+    """Measure an encoder, print the tables, and write them and results.json to the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     suite = read_suite(config)
-    tell(suite.failed)
+    print_failed(suite.failed)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
-    fit_on = read_to_fit_on(config) if postprocess and not postprocess.fitted else None
+    fit_on = sentences_for_fit(config) if postprocess and not postprocess.fitted else None
     report = describe(config, postprocess)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
@@ -49,7 +49,7 @@ def evaluate(config: DictConfig) -> None:
     normalize = encoder.normalize
     if postprocess:
         postprocess.check_width(encoder.dim)
-        encoder.normalize = False  # until after the post-processing, as in an exported encoder
+        encoder.normalize = False  # vectors are normalized after the post-processing, as in an exported encoder
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     encode: Encode = functools.partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)
@@ -59,7 +59,7 @@ def evaluate(config: DictConfig) -> None:
     encode = EncodeOnce(encode, suite.sentences())
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
-    tell({task: why for task, why in results.failed.items() if task not in suite.failed})
+    print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
     result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))
     tables = encoder_tables([result], config.aggregation)
     save(folder, tables, figures={})
@@ -68,46 +68,46 @@ def evaluate(config: DictConfig) -> None:
     print(f"results  {folder}")
     instantiate(config.wandb)(result, tables)
     if results.failed:
-        raise UserError(f"not measured: {', '.join(results.failed)}; all else was")
+        raise UserError(f"not measured: {', '.join(results.failed)}; everything else was measured")
 
 
 def read_suite(config: DictConfig) -> Suite:
-    """The data of all tasks; what is wrong with it is told before anything slow begins."""
+    """Read the data of all tasks, so that errors in it are reported before the encoder is loaded."""
     tasks = config.tasks or []
     if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
-        asked = "retrieval.queries are given" if config.retrieval.queries else "tasks is empty"
-        raise UserError(f"{asked}, and there is no retrieval.corpus to search")
+        asked = "retrieval.queries is set" if config.retrieval.queries else "tasks is empty"
+        raise UserError(f"{asked}, but retrieval.corpus is not set: set it to the file to search")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
     suite.search = instantiate(config.retrieval) if config.retrieval.corpus else None
     return suite
 
 
-def tell(failed: Mapping[str, str]) -> None:
-    """What could not be measured, a line a task."""
+def print_failed(failed: Mapping[str, str]) -> None:
+    """Print one line for each task that could not be measured."""
     for task, why in failed.items():
         print(f"error: {task}: {why}", file=sys.stderr)
 
 
-def read_to_fit_on(config: DictConfig) -> list[str] | None:
-    """The sentences that a post-processing is fitted on; None for each task's own."""
+def sentences_for_fit(config: DictConfig) -> list[str] | None:
+    """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
     if config.fit_on == TARGET:
         if config.retrieval.corpus:
-            raise UserError("fit_on=target: retrieval has no target; give a file, the corpus itself perhaps")
+            raise UserError("fit_on=target does not work with retrieval: set fit_on to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == NLI else config.fit_on
     return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:
-    """What is measured and how: all of results.json but the scores."""
+    """Return what is measured and how: results.json without the scores."""
     if config.paper:
-        named_row(config.paper.get("table"), config.paper.get("row"))  # a row that does not exist is told now
+        named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
     options = ("pooling", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")
     settings: dict[str, Any] = {option: config[option] for option in options}
     settings["postprocess"] = after = None
     if postprocess:
-        fit_on = config.postprocess.get("folder", config.fit_on)  # of a saved one
+        fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder
         settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
         if not postprocess.fitted:
             fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))

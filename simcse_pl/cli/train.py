@@ -132,7 +132,7 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     search: Search | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")
-        trainer.callbacks.append(search.callback)
+        trainer.callbacks.append(search.callback)  # type: ignore[attr-defined]
     return JobStart(config, None, checkpoint, search)
 
 

@@ -203,7 +203,7 @@ def test_what_is_damaged_is_told_and_all_else_measured(evaluate, bundle, word_ve
     assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is cut short" in errors[0]
     assert errors[1] == f"error: STS14: no STS.input files in {damaged}/STS/STS14-en-test"
     assert "10 folds need classes of 10 examples or more each" in errors[2]
-    assert errors[3:] == ["error: not measured: STS13, STS14, MR; all else was"]
+    assert errors[3:] == ["error: not measured: STS13, STS14, MR; everything else was measured"]
     assert {f"error: {task}: {why}" for task, why in results["failed"].items()} == set(errors[:3])
 
     encoder = load_encoder(str(word_vectors), word_counts=f"{tmp_path}/counts.txt")
@@ -300,7 +300,9 @@ def test_what_retrieval_cannot_do_costs_no_other_score(mistake_in, word_vectors,
     search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
     stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
     why = f"retrieval.folder: {folder} holds an index of another corpus"
-    assert f"error: retrieval: {why}\n" in stderr and stderr.endswith("error: not measured: retrieval; all else was\n")
+    assert f"error: retrieval: {why}\n" in stderr and stderr.endswith(
+        "error: not measured: retrieval; everything else was measured\n"
+    )
     results = results_of(tmp_path / "run")
     assert results["failed"] == {"retrieval": why} and results["retrieval"] is None
     assert results["sts"][0]["task"] == "STS-B"
