@@ -26,7 +26,7 @@ from tests.test_config import composed
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OWN = ("python", "simcse", "make", "pip", "torchrun", "sbatch")
-OTHERS = ("wandb", "curl", "mutmut")  # programs that are not the project's
+OTHERS = ("wandb", "curl")  # programs that are not the project's
 PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join((*OWN, *OTHERS))}) (?!=)")
 GIVEN_TO = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,)}
 
