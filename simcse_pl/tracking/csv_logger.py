@@ -1,4 +1,4 @@
-"""The curves of a run as metrics.csv, which survives a crash. Those in Weights & Biases are in dashboard.py."""
+"""Log the curves of a run to metrics.csv and to TensorBoard."""
 
 import csv
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from simcse_pl.utils.files import atomic_write
 
 
 def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:
-    """Return after how many optimizer steps metrics were measured.
+    """Return the number of optimizer steps done when metrics were measured.
 
     Args:
-        metrics: that Lightning logs together.
-        step: what Lightning gives to a logger; for those of a training step it does not count that step yet.
+        metrics: values that Lightning logs together.
+        step: the step that Lightning passes to a logger. For a training step, it does not count that step yet.
     """
     of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
     return step + 1 if of_training and step is not None else step
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of such a file as they stand there, each with a number as its `step`.
+    """Read the rows of metrics.csv as strings.
 
     Raises:
-        UserError: it is damaged.
+        UserError: the file is damaged, or a row has no integer `step`.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -40,42 +40,42 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"row {number} has more or fewer columns than the first line")
             int(row["step"])
     except (ValueError, KeyError, csv.Error) as error:
-        raise UserError(f"{path} is damaged, move it away to go on: {first_line(error)}") from error
+        raise UserError(f"{path} is damaged, move it away to continue: {first_line(error)}") from error
     return rows
 
 
 class CurvesLogger(CSVLogger):
-    """Lightning's, whose file is whole at any moment, goes on where it ends, and has what was validated at once.
+    """Lightning's CSV logger, but it continues an existing file, replaces it atomically, and saves each validation.
 
-    So a checkpoint, which is written after a validation, never knows of points that the file lacks.
+    Because a checkpoint is written after a validation, the file has all points that a checkpoint knows.
     """
 
     @property
     @rank_zero_experiment
     def experiment(self) -> Any:
-        """The writer of the file, on rank 0."""
+        """Return the writer of the file; rank 0 only."""
         if self._experiment is None:
             self._experiment = _Curves(self.log_dir)
         return self._experiment
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Keep a row, and write it out where it is of a validation."""
+        """Add a row, and save the file if the row is a validation."""
         super().log_metrics(metrics, steps_done(metrics, step))
         if is_first_process() and any(name.startswith("val/") for name in metrics):
             self.save()
 
 
 class TensorBoardCurves(TensorBoardLogger):
-    """Lightning's logger, with the steps of metrics.csv."""
+    """Lightning's TensorBoard logger with the step numbers of metrics.csv."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to curves."""
+        """Add a point to each curve."""
         super().log_metrics(metrics, steps_done(metrics, step))
 
 
 class _Curves(ExperimentWriter):
     def _check_log_dir_exists(self) -> None:
-        """Lightning's removes the curves that are there."""
+        """Read existing curves; Lightning would remove them."""
         path = Path(self.metrics_file_path)
         self._written: list[dict[str, Any]] = []
         if path.exists():
@@ -89,7 +89,7 @@ class _Curves(ExperimentWriter):
             save_hparams_to_yaml(new / self.NAME_HPARAMS_FILE, self.hparams)
 
     def save(self) -> None:
-        """Write the file anew."""
+        """Replace the file."""
         if not self.metrics:
             return
         self._record_new_keys()

@@ -1,6 +1,6 @@
-"""What a person sees of a run in Weights & Biases: curves, the best as the summary, tables, figures, the encoder.
+"""Log runs to Weights & Biases: curves, the best validation as the summary, tables, figures and the encoder.
 
-docs/dashboards.md says what each panel means.
+docs/dashboards.md explains each panel.
 """
 
 import io
@@ -46,16 +46,16 @@ _PATH = ("step", "uniformity", "alignment", "spearman")
 
 
 class Dashboard(WandbLogger):
-    """Lightning's logger of W&B, with the panels that this project's runs are looked at by.
+    """Lightning's W&B logger with this project's panels.
 
-    The curves are over training steps, in groups by what stands before the slash of their names. Of what is
-    validated, the run's summary has the values of the best checkpoint.
+    The x-axis of all curves is the training step. In the run's summary, validation metrics are those of the best
+    checkpoint.
 
     Args:
-        run: None on other ranks than the first.
-        folder: of the training run; where it goes on, its curves are there.
-        label: what figures and tables call the encoder.
-        artifact: keep the encoder in W&B at the end.
+        run: the W&B run; None on ranks other than 0.
+        folder: folder of the training run. A resumed run has its earlier curves there.
+        label: name of the encoder in figures and tables.
+        artifact: upload the encoder to W&B at the end.
     """
 
     def __init__(self, run: wandb.Run | None, folder: str | Path, label: str, artifact: bool = False) -> None:
@@ -82,7 +82,7 @@ class Dashboard(WandbLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to curves, and with a validation the run's path so far through the plane of figure 2."""
+        """Add a point to each curve, and after a validation the plot of alignment against uniformity (figure 2)."""
         validated = {name: float(value) for name, value in metrics.items() if name.startswith(VALIDATION_PREFIXES)}
         if not validated:
             super().log_metrics(metrics, steps_done(metrics, step))
@@ -92,7 +92,7 @@ class Dashboard(WandbLogger):
         if all(map(math.isfinite, point)):
             self._path.append(dict(zip(_PATH, point, strict=True)))
         super().log_metrics({**metrics, **self._plane()}, step)
-        self.experiment.summary.update(self._best)  # whose place the last values have taken
+        self.experiment.summary.update(self._best)  # W&B has replaced it by the last values
 
     def _plane(self) -> dict[str, Any]:
         if not self._path:
@@ -102,18 +102,18 @@ class Dashboard(WandbLogger):
         return {PLANE: wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)}
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
-        """Make the last validation the run's summary where it is the best so far: Lightning calls this on rank 0."""
+        """Make the last validation the run's summary if its checkpoint is the best so far; rank 0 only."""
         if checkpoint_callback.monitor is not None:
             self._best = self._validated
             self.experiment.summary.update(self._best)
             remember(self.experiment)
 
     def log_results(self, results: Mapping[str, Any], measured: SuiteResults) -> None:
-        """Add what the run has come to: tables, figures, a score a task, and where it is asked for, the encoder.
+        """Log the results of a run: tables, figures, one score per task, and with `artifact` the encoder.
 
         Args:
-            results: what train.py writes as results.json.
-            measured: what evaluate.py would measure of the encoder that the run has saved in its folder.
+            results: the content of results.json.
+            measured: the evaluation of the saved encoder.
         """
         run = self.experiment
         report = {"label": self.label, "encoder": str(self.folder / "encoder"), **asdict(measured)}
@@ -123,18 +123,18 @@ class Dashboard(WandbLogger):
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
             encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
-            encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # from where it is: no second copy
+            encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # W&B makes no second copy
             run.log_artifact(encoder, aliases=["best"])
 
 
 def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, mode: Mode = "auto", **run: Any) -> Dashboard:
-    """The dashboard of a training run, on rank 0 with a W&B run.
+    """Return the W&B logger of a training run; rank 0 starts or continues the W&B run.
 
     Args:
-        save_dir: the training run's folder.
-        name: of the run, in W&B and in its tables and figures.
-        artifact: keep the encoder in W&B at the end.
-        mode, run: see wandb_runs.start_run.
+        save_dir: folder of the training run.
+        name: name of the run in W&B, and of the encoder in its tables and figures.
+        artifact: upload the encoder to W&B at the end.
+        mode, run: see `wandb_runs.start_run`.
     """
     started = start_run(save_dir, mode, name=name, job_type="train", **run) if is_first_process() else None
     return Dashboard(started, save_dir, name, artifact)
@@ -143,14 +143,14 @@ def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, mode: 
 def log_evaluation(
     result: Result, tables: Sequence[Table], folder: str | Path, mode: Mode | None = None, **run: Any
 ) -> None:
-    """Log what evaluate.py has measured to the W&B run that trained the encoder, else to one of its own.
+    """Log an evaluation to the W&B run that trained the encoder, or to a new run.
 
     Args:
-        result: with the encoder's name; one in a training run's folder belongs to it.
-        tables: that are shown.
-        folder: of the evaluation.
-        mode: None logs nothing; else see wandb_runs.start_run.
-        run: see wandb_runs.start_run.
+        result: the scores. If the encoder is in the folder of a training run, the evaluation belongs to that run.
+        tables: the printed tables.
+        folder: folder of the evaluation.
+        mode: None to log nothing; otherwise see `wandb_runs.start_run`.
+        run: see `wandb_runs.start_run`.
     """
     if mode is None:
         return
@@ -166,14 +166,14 @@ def log_evaluation(
 def _path_so_far(folder: Path) -> list[dict[str, float]]:
     try:
         run = read(folder)
-    except UserError:  # nothing has been validated there
+    except UserError:  # there is no validation yet
         return []
     return run.points.to_dict("records") if isinstance(run, TrainingTrajectory) else []
 
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    # A plane with one point alone says little.
+    # A plot of a single point says little.
     images = {name: figure for name, figure in figures.items() if name != "alignment_uniformity"}
     run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
     postprocess = result.settings.get("postprocess")

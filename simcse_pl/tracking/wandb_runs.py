@@ -1,4 +1,4 @@
-"""Runs of Weights & Biases: offline unless asked, never a prompt, and one for a folder, however often it goes on."""
+"""Start, continue and finish W&B runs: one run per folder, offline unless the user is logged in, without prompts."""
 
 import json
 import logging
@@ -19,11 +19,10 @@ from simcse_pl.utils.files import atomic_write
 log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "online", "offline"]
-_PLACE = ("id", "project", "entity")  # what tells W&B which run is meant
-# What W&B may take, where WANDB_INIT_TIMEOUT and WANDB_FINISH_TIMEOUT do not say it; all stays in the folder, too.
-_SECONDS = {"init_timeout": 30.0, "finish_timeout": 600.0}
-_LONGEST_NAME = 128  # characters; W&B's server rejects longer ones
-_FLUSHED_EVERY = 1.0  # seconds: what a run that is killed may lack; W&B's own are 15
+_IDENTITY = ("id", "project", "entity")
+_TIMEOUTS = {"init_timeout": 30.0, "finish_timeout": 600.0}  # seconds, unless WANDB_INIT_TIMEOUT etc. are set
+_LONGEST_NAME = 128  # characters; the W&B server rejects longer names
+_FLUSH_SECONDS = 1.0  # a killed run loses at most this; W&B's default is 15
 
 
 def start_run(
@@ -35,60 +34,51 @@ def start_run(
     job_type: str | None = None,
     tags: Sequence[str] = (),
 ) -> wandb.Run:
-    """The W&B run of a folder: the one that it has had before, else a new one, which the folder remembers.
+    """Continue the W&B run of a folder, or start a new one.
 
-    Where W&B does not answer, the run is an offline one.
+    If W&B does not answer, the run is offline.
 
     Args:
-        folder: gets the folder `wandb`, and the file that remembers.
-        mode: `online`, `offline`, or `auto`: what WANDB_MODE or `wandb offline` say, else online for a user who is
-            logged in (a key in the environment or in netrc), else offline.
-        project, name, group, job_type, tags: of a new run, as W&B has them; a name longer than W&B takes is cut.
+        folder: the run's folder; W&B's files go to its subfolder `wandb`, and the run's id to a file.
+        mode: `online`, `offline` or `auto`. `auto` follows WANDB_MODE and `wandb offline`; without them it is online
+            if the user is logged in.
+        project, name, group, job_type, tags: arguments of `wandb.init` for a new run.
 
     Raises:
-        UserError: an unknown mode, `online` for nobody who is logged in or a key that is refused, or a file that is
-            damaged.
+        UserError: an unknown mode, `online` without a login, a rejected key, or a damaged file in the folder.
     """
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
-    new = {
-        "project": project,
-        "name": name and _shortened(name),
-        "group": group,
-        "job_type": job_type,
-        "tags": list(tags),
-    }
-    settings = wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSHED_EVERY)
-    for setting, seconds in _SECONDS.items():
+    if name and len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 1]}…"
+    new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
+    settings = wandb.Settings(silent=True, x_transaction_log_flush_interval=_FLUSH_SECONDS)
+    for setting, seconds in _TIMEOUTS.items():
         if f"WANDB_{setting.upper()}" not in os.environ:
             setattr(settings, setting, seconds)
     start: Callable[..., wandb.Run] = partial(
         wandb.init,
         dir=folder,
-        resume="allow",  # offline too: `wandb sync` then puts the parts of a run one behind the other
+        resume="allow",  # `wandb sync` then concatenates the parts of an offline run
         settings=settings,
-        **({name: before[name] for name in _PLACE} if before else new),
+        **({name: before[name] for name in _IDENTITY} if before else new),
     )
     try:
         run = start(mode=resolved)
     except AuthenticationError as error:
-        raise UserError("W&B does not take the key: run `wandb login`, or set WANDB_MODE=offline") from error
+        raise UserError("W&B rejected the API key: run `wandb login`, or set WANDB_MODE=offline") from error
     except CommError as error:
-        log.warning("W&B does not answer, and this run is kept offline: %s", first_line(error))
+        log.warning("W&B does not answer, so this run is offline: %s", first_line(error))
         run = start(mode="offline")
     if before:
-        run.summary.update(before["summary"])  # of which `wandb sync` keeps the last part's alone
+        run.summary.update(before["summary"])  # `wandb sync` keeps only the summary of the last part
     remember(run)
     return run
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
 def remember(run: wandb.Run) -> None:
-    """Let a run's folder know the run and its summary so far."""
+    """Save a run's id and summary in its folder."""
     if run.disabled:
         return
     folder = Path(run.settings.root_dir)
@@ -98,7 +88,7 @@ def remember(run: wandb.Run) -> None:
 
 
 def remembered_run(folder: Path) -> dict[str, Any] | None:
-    """What a folder knows of its run: `id`, `project`, `entity` and `summary`; None where it has none.
+    """Return `id`, `project`, `entity` and `summary` of a folder's W&B run, or None.
 
     Raises:
         UserError: the file is damaged.
@@ -109,22 +99,22 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
     try:
         match json.loads(path.read_text(encoding="utf-8")):
             case {"id": str(), "project": str(), "entity": str() | None, "summary": dict()} as content:
-                return {name: content[name] for name in (*_PLACE, "summary")}
+                return {name: content[name] for name in (*_IDENTITY, "summary")}
         raise ValueError("it must hold id, project, entity and summary")
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to begin a new W&B run") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to start a new W&B run") from error
 
 
 def summary_of(run: wandb.Run) -> dict[str, Any]:
-    """A run's summary as plain values, but for W&B's own."""
+    """Return a run's summary as plain values, without W&B's own entries."""
     if run.disabled:
         return {}
-    summary = run.summary._as_dict()  # which has no public name
+    summary = run.summary._as_dict()  # there is no public method
     return {name: value for name, value in summary.items() if not name.startswith("_")}
 
 
 def where_to_look(run: wandb.Run) -> str:
-    """The address of a run's dashboard, or for an offline run the command that brings it there."""
+    """Return the URL of a run, or the command that uploads an offline run."""
     if run.disabled:
         return "disabled"
     return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
@@ -132,10 +122,7 @@ def where_to_look(run: wandb.Run) -> str:
 
 @contextmanager
 def closing_run() -> Iterator[None]:
-    """End the W&B run at the end of the block, as failed after an exception; the next job starts one of its own.
-
-    One that was told to stop is preempted.
-    """
+    """Finish the W&B run at the end of the block: as failed after an exception, as preempted after `Stopped`."""
     try:
         yield
     except Stopped:
@@ -149,7 +136,7 @@ def closing_run() -> Iterator[None]:
 
 
 def mark_preempted() -> None:
-    """Tell W&B that the run ends because it was told to, and will go on."""
+    """Mark the W&B run as preempted: it will be resumed."""
     if wandb.run is not None:
         wandb.run.mark_preempting()
 
@@ -163,10 +150,10 @@ def _finish(exit_code: int) -> None:
 def _mode(asked: str) -> str:
     if asked not in get_args(Mode):
         raise UserError(f"W&B: mode={asked}: choose one of {', '.join(get_args(Mode))}")
-    said = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the latter of `wandb offline`'s file
-    if asked == "offline" or (asked == "auto" and said != "online"):
-        return asked if asked == "offline" else said
+    default = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the settings file of `wandb offline`
+    if asked == "offline" or (asked == "auto" and default != "online"):
+        return asked if asked == "offline" else default
     logged_in = wandb.login(prompt=False, verify=False)
     if asked == "online" and not logged_in:
-        raise UserError("W&B: mode=online, and nobody is logged in; run `wandb login` or set WANDB_API_KEY")
+        raise UserError("W&B: mode=online needs a login: run `wandb login`, or set WANDB_API_KEY")
     return "online" if logged_in else "offline"

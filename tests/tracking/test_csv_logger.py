@@ -1,4 +1,4 @@
-"""metrics.csv, which goes on where it ends."""
+"""metrics.csv continues where it ends."""
 
 import pandas
 import pytest
@@ -11,7 +11,7 @@ def curves(folder):
     return CurvesLogger(folder, name="", version="")
 
 
-def test_curves_go_on_where_the_file_ends(tmp_path):
+def test_an_existing_file_is_continued(tmp_path):
     first = curves(tmp_path)
     first.log_metrics({"train/loss": 0.1 + 0.2}, step=0)
     first.finalize("failed")
@@ -24,7 +24,7 @@ def test_curves_go_on_where_the_file_ends(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
-def test_what_was_validated_is_on_the_disk_at_once(tmp_path):
+def test_a_validation_is_saved_immediately(tmp_path):
     logger = curves(tmp_path)
     logger.log_metrics({"train/loss": 0.5}, step=0)
     assert not (tmp_path / "metrics.csv").exists()
@@ -35,8 +35,8 @@ def test_what_was_validated_is_on_the_disk_at_once(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"step\n\xff\n", b"step,a\n1\n", b"step\n1,2\n", b"a\n1\n", b"step\nx\n", b'step\n"1']
 )
-def test_curves_that_are_damaged_are_told_in_one_line(content, tmp_path):
+def test_a_damaged_file_is_one_line(content, tmp_path):
     (tmp_path / "metrics.csv").write_bytes(content)
-    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to go on: ") as error:
+    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue: ") as error:
         curves(tmp_path).log_metrics({"val/spearman": 0.5}, step=1)
     assert "\n" not in str(error.value)

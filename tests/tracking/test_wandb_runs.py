@@ -68,7 +68,7 @@ def run_script(script, *arguments, cwd, status=0, **given):
 
 def test_online_needs_somebody_who_is_logged_in(monkeypatch, tmp_path):
     monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: False)
-    with pytest.raises(UserError, match="^W&B: mode=online, and nobody is logged in; run `wandb login`"):
+    with pytest.raises(UserError, match="^W&B: mode=online needs a login: run `wandb login`"):
         start_run(tmp_path, mode="online")
 
 
@@ -110,7 +110,7 @@ def test_a_folder_goes_on_in_its_run_and_no_two_share_one(tmp_path):
 )
 def test_a_damaged_file_is_told(tmp_path, content):
     (tmp_path / WANDB_FILE).write_text(content)
-    with pytest.raises(UserError, match="wandb_run.json is damaged .*: remove it to begin a new W&B run"):
+    with pytest.raises(UserError, match="wandb_run.json is damaged .*: remove it to start a new W&B run"):
         start_run(tmp_path, "offline")
 
 
@@ -188,5 +188,5 @@ def test_a_key_that_is_refused_is_told(monkeypatch, tmp_path):
         raise wandb.errors.AuthenticationError("401\nsee ...")
 
     monkeypatch.setattr(wandb_runs.wandb, "init", refuse)
-    with pytest.raises(UserError, match="W&B does not take the key: run `wandb login`, or set WANDB_MODE=offline"):
+    with pytest.raises(UserError, match="W&B rejected the API key: run `wandb login`, or set WANDB_MODE=offline"):
         start_run(tmp_path, "offline")

@@ -226,7 +226,7 @@ def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):
 def test_curves_that_are_damaged_are_told_and_stay(tmp_path, content):
     write_run(tmp_path)
     (tmp_path / "metrics.csv").write_bytes(content)
-    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to go on"):
+    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue"):
         find_checkpoint("auto", tmp_path, [])
     assert (tmp_path / "metrics.csv").read_bytes() == content
 
