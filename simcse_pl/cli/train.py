@@ -24,7 +24,7 @@ from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
-from simcse_pl.sweeps.optuna_search import Search
+from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
@@ -107,7 +107,7 @@ class JobStart:
     config: DictConfig
     score: float | None = None
     checkpoint: Path | None = None
-    search: Search | None = None
+    search: OptunaTrial | None = None
 
 
 def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -> JobStart:
@@ -129,7 +129,7 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     if config.get("search"):
         forget_checkpoint(folder)
     checkpoint = find_checkpoint(resume, folder, job["overrides"])
-    search: Search | None = instantiate(config.get("search"))
+    search: OptunaTrial | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")
         trainer.callbacks.append(search.callback)  # type: ignore[attr-defined]

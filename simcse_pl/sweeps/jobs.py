@@ -1,4 +1,4 @@
-"""Jobs of a sweep: what a job is, and that one which has run already is not run again."""
+"""Jobs of a sweep: describe a job, and find the results of a job that has finished."""
 
 import json
 import math
@@ -13,15 +13,15 @@ from simcse_pl.utils.errors import SweepError, UserError, first_line
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
-    """The results of a job that has run to its end, or None.
+    """Return the results of a job that has finished, or None.
 
     Args:
-        folder: the job's.
-        overrides: the options that it was given.
+        folder: folder of the job.
+        overrides: options of the job.
 
     Raises:
-        SweepError: the folder holds another job: it is another sweep's, or has other jobs than now.
-        UserError: it holds a damaged one.
+        SweepError: the folder holds the results of a job with other options.
+        UserError: the results are damaged.
     """
     path = folder / RESULTS_FILE
     if not path.is_file():
@@ -32,33 +32,29 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         options = given_options(ran)
         best_score(results)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to run the job anew") from error
+        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to run the job again") from error
     if options != given_options(overrides):
         raise SweepError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
     return results
 
 
 def given_options(options: Sequence[str]) -> list[str]:
-    """The options of a run in one order, without those that say to go on, or to show a traceback."""
+    """Return the options of a run, sorted, without `resume` and `debug`."""
     return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=")))
 
 
 def best_score(results: Mapping[str, Any]) -> float:
-    """Spearman's correlation on dev of the checkpoint that was kept; nan, which JSON has as null, where there is none.
-
-    Args:
-        results: of a job.
-    """
+    """Return Spearman's correlation of the best checkpoint on dev; NaN (null in JSON) if training diverged."""
     score = results["best"]["spearman"]
     return math.nan if score is None else float(score)
 
 
 def job_arguments(hydra: Any, folder: Path) -> list[str]:
-    """The command line that runs a sweep's job by itself, and in its own folder.
+    """Return the command line that runs one job of a sweep in its folder.
 
     Args:
-        hydra: Hydra's own config in that job.
-        folder: the job's.
+        hydra: Hydra's config of the job.
+        folder: folder of the job.
     """
     flags = ["--config-name", hydra.job.config_name]
     for source in hydra.runtime.config_sources:
@@ -74,11 +70,11 @@ def job_arguments(hydra: Any, folder: Path) -> list[str]:
 
 
 def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
-    """What results.json says of a run besides its scores: choices of groups, options given, seed, and its sweep's row.
+    """Return the part of results.json that describes a run: choices of groups, options, seed, and row of the sweep.
 
     Args:
-        config: of the run.
-        hydra: Hydra's own.
+        config: config of the run.
+        hydra: Hydra's config of the run.
     """
     sweep = config.get("sweep")
     choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}

@@ -1,4 +1,4 @@
-"""A search over options with Optuna: the jobs of a sweep are its trials, and share its study by a file."""
+"""Search options with Optuna: each job of a sweep is a trial, and all jobs share a study in a file."""
 
 import math
 import os
@@ -19,23 +19,23 @@ _MONITOR = "val/spearman"
 _TRIAL = "SIMCSE_PL_TRIAL"
 
 
-class Search:
-    """One trial of a study, which proposes values for options from what the trials before it scored.
+class OptunaTrial:
+    """One trial of a study, which proposes values for options based on the scores of earlier trials.
 
     Args:
-        folder: of the sweep; the study is kept there, and any number of jobs may use it at once.
-        space: by the names of options, nested as the config is, `{low, high}` (with `log`, on a logarithmic scale) or
+        folder: folder of the sweep, where the study is kept. Several jobs can use it at once.
+        space: ranges by option, nested like the config: `{low, high}`, with `log` for a logarithmic scale, or
             `{choices}`.
-        trial: the number of the job; a job that was interrupted gives its trial up and takes a new one.
-        seed: of the sampler; with one job at a time, the same seed gives the same trials.
-        startup: so many trials are drawn at random, and none of them is pruned.
+        trial: number of the job. An interrupted job abandons its trial and starts a new one.
+        seed: seed of the sampler. The same seed gives the same trials if jobs run one at a time.
+        startup: number of first trials that are drawn at random and not pruned.
 
     Attributes:
-        values: what the study proposes for this trial, nested as `space` is.
-        callback: reports each validation, and ends training where the median of the other trials did better by then.
+        values: the proposed values, nested like `space`.
+        callback: reports each validation, and stops training if the median of the other trials is better.
 
     Raises:
-        UserError: Optuna is not installed, or a range that it cannot take.
+        UserError: Optuna is not installed, or a range is invalid.
     """
 
     def __init__(
@@ -48,8 +48,10 @@ class Search:
         file = Path(folder) / STUDY_FILE
         backend = optuna.storages.journal.JournalFileBackend(str(file))
         if not is_first_process() and _TRIAL not in os.environ:
-            raise UserError("a search takes the ranks that it starts itself: no torchrun, and one SLURM task a job")
-        with reraise_as(f"{file} is damaged or of another search, remove it to begin anew"):
+            raise UserError(
+                "a search starts the ranks of its jobs itself: do not use torchrun, and use one SLURM task per job"
+            )
+        with reraise_as(f"{file} is damaged or belongs to another search; remove it to start again"):
             self._study = optuna.create_study(
                 study_name="search",
                 storage=optuna.storages.JournalStorage(backend),
@@ -59,16 +61,16 @@ class Search:
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
             )
             if is_first_process():
-                self._give_up_what_was_interrupted(trial)
+                self._abandon_interrupted(trial)
                 self._trial = self._study.ask(distributions)
                 self._trial.set_user_attr("job", trial)
-                os.environ[_TRIAL] = str(self._trial.number)  # for the ranks that this process starts
+                os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
             params = self._study.trials[int(os.environ[_TRIAL])].params
         self.values = _nested(params)
         self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:
-        """Close the trial with its best score on dev, as failed where it is none; returns what results.json says."""
+        """Finish the trial with its best score on dev (NaN: as failed), and return its entry in results.json."""
         optuna = _import_optuna()
         pruned = self.callback.pruned
         states = optuna.trial.TrialState
@@ -76,7 +78,7 @@ class Search:
         self._study.tell(self._trial, score if state == states.COMPLETE else None, state=state)
         return {"values": self._trial.params, "pruned": pruned}
 
-    def _give_up_what_was_interrupted(self, job: int) -> None:
+    def _abandon_interrupted(self, job: int) -> None:
         optuna = _import_optuna()
         for trial in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
             if trial.user_attrs.get("job") == job:
@@ -84,10 +86,10 @@ class Search:
 
 
 class Pruning(Callback):
-    """Reports each validation of a training run to its trial, and ends the run where the trial says so.
+    """Reports each validation to a trial, and stops training if the trial is pruned.
 
     Args:
-        trial: that of rank 0, which all ranks follow; None on the others.
+        trial: the trial on rank 0, which decides for all ranks; None on other ranks.
     """
 
     def __init__(self, trial: "optuna.Trial | None") -> None:
@@ -95,12 +97,12 @@ class Pruning(Callback):
         self.pruned = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare with the other trials at this step; the validation before training is none of them."""
+        """Report the score; the validation before training is not reported."""
         if trainer.state.fn != "fit":
             return
         if self._trial is not None:
             self._trial.report(float(trainer.callback_metrics[_MONITOR]), step=trainer.global_step)
-            self.pruned = not trainer.should_stop and bool(self._trial.should_prune())  # at its end it is complete
+            self.pruned = not trainer.should_stop and bool(self._trial.should_prune())  # a finished trial is complete
         self.pruned = trainer.strategy.broadcast(self.pruned)
         if self.pruned:
             trainer.should_stop = True
@@ -115,7 +117,7 @@ def _import_optuna() -> Any:
 
 
 def _leaves(space: Mapping[str, Any], place: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-    """The options of a space by their dotted names."""
+    """Return the ranges of a space by dotted option name."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for name, given in space.items():
         if not isinstance(given, Mapping):
@@ -138,7 +140,7 @@ def _distribution(name: str, given: Mapping[str, Any]) -> Any:
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"a.b": 1}` as `{"a": {"b": 1}}`."""
+    """Return `{"a": {"b": 1}}` for `{"a.b": 1}`."""
     nested: dict[str, Any] = {}
     for name, value in values.items():
         *parents, leaf = name.split(".")

@@ -1,6 +1,6 @@
-"""What configs ask of the run itself, as `${NAME:}`: the rows of a sweep, and what its runs are called in W&B.
+"""OmegaConf resolvers of conf/: the rows of a sweep, and the names of its runs in W&B.
 
-Both front doors import this file, before their configs are resolved.
+The commands `train` and `evaluate` import this file before their configs are resolved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ from omegaconf import DictConfig, OmegaConf
 
 
 def row_names(_root_: DictConfig) -> str:
-    """The rows of a sweep as the values of `sweep.row`; one that sets something to null lacks it, and is left out."""
+    """Return the rows of a sweep as values of `sweep.row`, without rows that have an option set to null."""
     rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
     return ",".join(f"'{name}'" for name, values in rows.items() if not any(lacking(values)))
 
 
 def lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """The options that a row sets to null."""
+    """Yield the options that a row sets to null."""
     for name, value in values.items():
         if value is None:
             yield f"{place}{name}"
@@ -27,12 +27,12 @@ def lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
 
 
 def in_sweep() -> bool:
-    """Whether this process runs a job of a sweep, in whatever process the sweep itself runs."""
+    """Return whether this process runs a job of a sweep."""
     return HydraConfig.initialized() and not OmegaConf.is_missing(HydraConfig.get().job, "num")
 
 
 def sweep_group(_root_: DictConfig) -> str | None:
-    """What the runs of a sweep are called together in W&B: its table and its folder; None for a single run."""
+    """Return the W&B group of a sweep: its table and its folder; None for a single run."""
     if not in_sweep():
         return None
     table = OmegaConf.select(_root_, "sweep.table")
@@ -40,12 +40,12 @@ def sweep_group(_root_: DictConfig) -> str | None:
 
 
 def job_name(_root_: DictConfig) -> str:
-    """What a run is called in W&B: `run_name`, and in a sweep what sets the job apart from the others."""
+    """Return the name of a run in W&B: `run_name`, and in a sweep the options that differ between the jobs."""
     name = str(_root_.run_name)
     if not in_sweep():
         return name
     hydra = HydraConfig.get()
-    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's own sweeper writes what all jobs were given
+    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's sweeper writes the options of all jobs here
     given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
     return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
 

@@ -1,13 +1,13 @@
-"""A row of a sweep is config: what it sets is set where a job's config is composed.
+"""Rows of a sweep: a row is a set of options, which is applied to the config of a job.
 
-A sweep that follows a table of the paper names its rows as the table does, and says what is set for each:
+A sweep of a table of the paper names its rows like the table, and lists the options of each:
 
     sweep:
       rows:
         0.1: {model: {dropout: 0.1}}
         fixed 0.1: {model: {dropout: 0.1}, shared_dropout_mask: true}
 
-Hydra's own sweeper runs them, by their names, as values of the option `sweep.row`.
+Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from simcse_pl.utils.errors import UserError
 
 
 def with_row(config: DictConfig) -> DictConfig:
-    """The config with what the job's row sets in it; the config itself where it has no rows.
+    """Return the config with the options of the job's row; the config itself if it has no rows.
 
     Raises:
-        UserError: no such row, or none is chosen; the row lacks something, or sets an option that does not exist.
+        UserError: there is no such row, the row has an option without a value, or an option does not exist.
     """
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):
@@ -34,22 +34,22 @@ def with_row(config: DictConfig) -> DictConfig:
     row = sweep.rows[rows[str(sweep.row)]]
     resolved: Any = OmegaConf.to_container(row, resolve=True)
     for option in lacking(resolved):
-        raise UserError(f"sweep.row={sweep.row}: its {option} is not there; conf/sweep/ says what it needs")
+        raise UserError(f"sweep.row={sweep.row}: {option} has no value; see what the row needs in conf/sweep/")
     config = with_values(config, OmegaConf.to_container(row), f"sweep.rows.{sweep.row}")
-    config.sweep.rows = {}  # the other rows say nothing of this run
+    config.sweep.rows = {}  # the other rows do not belong to this run
     return config
 
 
 def with_values(config: DictConfig, values: Any, place: str) -> DictConfig:
-    """A config with other values for some options, nested as the config is.
+    """Return a copy of a config with other values for some options.
 
     Args:
-        config: stays as it is.
-        values: a plain mapping; what is to be instantiated (`_target_`) is replaced whole.
-        place: where the values stand, for the message.
+        config: the config, which is not changed.
+        values: a mapping, nested like the config. A node with a `_target_` replaces the config's node.
+        place: where the values come from, for error messages.
 
     Raises:
-        UserError: an option that does not exist.
+        UserError: an option does not exist.
     """
     config = config.copy()
     OmegaConf.set_struct(config, False)

@@ -24,7 +24,6 @@ from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
-from simcse_pl.sweeps.optuna_search import Search
 from simcse_pl.training.resume import find_checkpoint
 from tests.hostile_files.tiny import encode, encoder
 
@@ -195,7 +194,7 @@ def package(name):
 
 def study(content):
     Path("study.journal").write_bytes(content)
-    Search(".", {"lr": {"low": 0.1, "high": 1.0}})
+    OptunaTrial(".", {"lr": {"low": 0.1, "high": 1.0}})
 
 
 def checkpoint_with(**files):

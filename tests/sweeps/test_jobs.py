@@ -24,37 +24,37 @@ def write_job(folder: Path, results):
     (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
 
 
-def test_a_finished_job_gives_its_results(tmp_path):
+def test_the_results_of_a_finished_job_are_read(tmp_path):
     results = {"overrides": ["seed=1", "model.dropout=0.1"], "best": {"spearman": 0.5}}
     write_job(tmp_path, results)
     assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
 
 
 @pytest.mark.parametrize("written", ["null", "NaN"])
-def test_a_job_that_came_apart_has_no_number_for_its_score(tmp_path, written):
+def test_the_score_of_diverged_training_is_nan(tmp_path, written):
     write_job(tmp_path, f'{{"overrides": ["seed=1"], "best": {{"spearman": {written}}}}}')
     assert math.isnan(best_score(finished_job(tmp_path, ["seed=1"])))
 
 
-def test_another_jobs_folder_is_refused(tmp_path):
+def test_the_folder_of_another_job_is_an_error(tmp_path):
     write_job(tmp_path, {"overrides": ["seed=1"], "best": {"spearman": 0.5}})
     with pytest.raises(SweepError, match=r"holds another job \(seed=1\): choose another folder"):
         finished_job(tmp_path, ["seed=2"])
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"overrides": 3}', "[" * 100_000, *NO_SCORE])
-def test_damaged_results_are_told(tmp_path, content):
+def test_damaged_results_are_an_error(tmp_path, content):
     write_job(tmp_path, content)
-    with pytest.raises(UserError, match="is damaged .*: remove it to run the job anew"):
+    with pytest.raises(UserError, match="is damaged .*: remove it to run the job again"):
         finished_job(tmp_path, ["seed=1"])
 
 
-def test_a_job_that_has_not_ended_keeps_what_it_has(tmp_path):
+def test_an_unfinished_job_has_no_results_and_keeps_its_files(tmp_path):
     (tmp_path / "metrics.csv").write_text("x")
     assert finished_job(tmp_path, ["seed=1"]) is None and (tmp_path / "metrics.csv").read_text() == "x"
 
 
-def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed):
+def test_the_command_line_of_a_job(composed):
     hydra = composed("hydra.job.num=3").hydra
     OmegaConf.set_readonly(hydra, False)
     hydra.job.config_name = "train"
@@ -73,7 +73,7 @@ def test_a_job_by_itself_has_the_options_and_the_folder_of_the_sweeps(composed):
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_goes_on_where_it_was(run_command, sentences, make_model, tmp_path):
+def test_a_killed_sweep_is_resumed(run_command, sentences, make_model, tmp_path):
     """After its first job, in the middle of its second; the rows that it ends with are the table's."""
     folder = tmp_path / "sweep"
     given = ["-m", "sweep=table_3_dropout", "size=mini", "sweep.row=0.0,'fixed 0.1'", "seed=0,1", "logger=csv"]

@@ -7,7 +7,7 @@ import optuna
 import pandas
 import pytest
 
-from simcse_pl.sweeps.optuna_search import STUDY_FILE, Search
+from simcse_pl.sweeps.optuna_search import STUDY_FILE, OptunaTrial
 from simcse_pl.utils.errors import UserError
 from tests.conftest import tiny
 
@@ -35,7 +35,7 @@ def validate(search, step, score, fn="fit"):
 
 
 def run(folder, trial, *scores, **options):
-    search = Search(folder, SPACE, trial, **options)
+    search = OptunaTrial(folder, SPACE, trial, **options)
     stopped = [validate(search, step, score) for step, score in enumerate(scores, 1)]
     return search, stopped, search.tell(max(scores))
 
@@ -90,14 +90,14 @@ def test_none_of_the_first_trials_is_pruned(tmp_path):
 def test_the_validation_before_training_is_not_compared(tmp_path):
     for trial in range(3):
         run(tmp_path, trial, 0.5, startup=3)
-    search = Search(tmp_path, SPACE, 3, startup=3)
+    search = OptunaTrial(tmp_path, SPACE, 3, startup=3)
     assert not validate(search, 1, 0.0, fn="validate")
     assert not search.callback.pruned
 
 
 def test_an_interrupted_job_gives_its_trial_up(tmp_path):
-    Search(tmp_path, SPACE, 0)
-    Search(tmp_path, SPACE, 1)
+    OptunaTrial(tmp_path, SPACE, 0)
+    OptunaTrial(tmp_path, SPACE, 1)
     run(tmp_path, 0, 0.5)
     states = [trial.state.name for trial in study_of(tmp_path).trials]
     assert states == ["FAIL", "RUNNING", "COMPLETE"]
@@ -115,14 +115,14 @@ def test_an_interrupted_job_gives_its_trial_up(tmp_path):
 )
 def test_a_space_that_cannot_be_searched(tmp_path, space, message):
     with pytest.raises(UserError, match=message) as error:
-        Search(tmp_path, space)
+        OptunaTrial(tmp_path, space)
     assert "\n" not in str(error.value)
 
 
 def test_without_optuna_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match="a search needs Optuna: pip install"):
-        Search(tmp_path, SPACE)
+        OptunaTrial(tmp_path, SPACE)
 
 
 def test_a_search_shares_its_study_and_a_bad_trial_ends_early(train, sentences, make_model):
