@@ -32,6 +32,7 @@ TABLE_A1 = {
     "sup_roberta_base": ("roberta-base", 512, 5e-5, 3),
     "sup_roberta_large": ("roberta-large", 512, 1e-5, 3),
 }
+EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 SWEPT = [
     *("model.dropout", "model.pooling", "model.head", "data.batch_size", "data.max_length", "optimizer.lr"),
     *("objective.temperature", "objective.hard_negative_weight", "trainer.max_epochs", "trainer.max_steps", "seed"),
@@ -57,12 +58,8 @@ def test_every_choice_composes(group, choice):
     assert not OmegaConf.missing_keys(config)
 
 
-@pytest.mark.parametrize("recipe", TABLE_A1)
-@pytest.mark.parametrize("how", ["a recipe", "a setting"])
-def test_recipes_and_settings_are_those_of_table_a1(recipe, how):
-    setting, model = recipe.split("_", 1)
-    by_setting = [f"setting={setting}ervised", f"model={model.removesuffix('_base')}"]
-    config = composed(*([f"experiment={recipe}"] if how == "a recipe" else by_setting))
+def assert_is_row_of_table_a1(config, recipe):
+    setting, _ = recipe.split("_", 1)
     name, batch_size, lr, epochs = TABLE_A1[recipe]
     assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
     assert (config.trainer.max_epochs, config.trainer.max_steps) == (epochs, -1)
@@ -73,16 +70,57 @@ def test_recipes_and_settings_are_those_of_table_a1(recipe, how):
     assert config.data.validation == ["senteval", "hub"]  # never the sample in place of STS-B
 
 
+@pytest.mark.parametrize("recipe", TABLE_A1)
+def test_experiments_have_the_values_of_table_a1(recipe):
+    assert_is_row_of_table_a1(composed(f"experiment={recipe}"), recipe)
+
+
+@pytest.mark.parametrize("recipe", ["unsup_bert_base", "sup_bert_base", "sup_roberta_base"])
+def test_settings_have_the_values_of_base_models(recipe):
+    setting, model, _ = recipe.split("_")
+    assert_is_row_of_table_a1(composed(f"setting={setting}ervised", f"model={model}"), recipe)
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_an_experiment_states_its_command_and_its_numbers(file):
+    text = file.read_text()
+    assert text.startswith(f"# @package _global_\n# python train.py experiment={file.stem}\n")
+    config = yaml.safe_load(text)
+    options = {f"{group}.{name}" for group, own in config.items() if isinstance(own, dict) for name in own}
+    assert options >= {"model.head", "optimizer.lr", "data.batch_size", "data.max_length", "objective.temperature"}
+    assert options & {"trainer.max_epochs", "trainer.max_steps"} and "val_every" in config
+    assert "${" not in text
+
+
+@pytest.mark.parametrize("sweep", ["seeds", "table_3_dropout"])
+def test_a_sweep_of_an_experiment_has_its_values(sweep):
+    config = composed(f"sweep={sweep}", "experiment=unsup_roberta_large")
+    assert_is_row_of_table_a1(config, "unsup_roberta_large")
+
+
 @pytest.mark.parametrize(("setting", "head"), [("unsupervised", "mlp_train_only"), ("supervised", "mlp")])
 def test_a_setting_brings_its_head_for_any_encoder(setting, head):
     assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
 
 
-def test_the_recipe_for_2_cores():
-    config = composed("experiment=unsup_minilm")
+@pytest.mark.parametrize("options", [["experiment=unsup_minilm"], ["setting=unsupervised", "data=wiki_sample"]])
+def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options):
+    config = composed(*options)
     assert (config.model.num_layers, config.model.pooling, config.model.head) == (6, "cls", "mlp_train_only")
-    assert (config.data.batch_size, config.optimizer.lr, config.trainer.max_steps) == (64, 3e-5, 105)
+    assert (config.data.batch_size, config.optimizer.lr) == (64, 3e-5)
     assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "expected"),
+    [
+        ("table_3_dropout", (6, "cls", "mlp_train_only", 3e-5)),
+        ("table_7_hard_negative", (3, "mean", "mlp_train_only", 2e-4)),
+    ],
+)
+def test_size_mini_has_the_values_that_the_scores_in_the_documentation_were_measured_with(sweep, expected):
+    config = composed(f"sweep={sweep}", "size=mini")
+    assert (config.model.num_layers, config.model.pooling, config.model.head, config.optimizer.lr) == expected
 
 
 def test_what_is_swept_has_a_short_name():
