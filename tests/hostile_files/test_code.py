@@ -119,7 +119,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
         lambda: in_file("wandb_run.json", PICKLE, lambda _: remembered_run(Path())),
         "^wandb_run.json is dam",
     ),
-    "a study": (lambda: study(PICKLE), "^study.journal is damaged or of another search"),
+    "a study": (lambda: study(PICKLE), "^study.journal is damaged or belongs to another search"),
     "sentences in npy": (lambda: in_file("a.npy", NPY, read_rows), "^a.npy: its name should end in .txt, .csv"),
     "sentences in a pickle": (lambda: in_file("a.pkl", PICKLE, read_rows), "^a.pkl: its name should end in .txt"),
     "sentences that are a pickle": (lambda: in_file("a.txt", PICKLE, read_rows), "^a.txt, line 1: not UTF-8"),
