@@ -24,6 +24,7 @@ from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing import saved
 from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
+from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.training.resume import find_checkpoint
 from tests.hostile_files.tiny import encode, encoder
 
