@@ -26,7 +26,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
-SAMPLE = Path(__file__).parents[1] / "simcse_pl" / "sample"
+SAMPLE = Path(__file__).parents[1] / "simcse_pl" / "data" / "sample"
 
 
 def read_rows(path: Path, supervised: bool) -> list[list[str]]:
