@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from simcse_pl import sample
-from simcse_pl.encoder import SentenceEncoder
+from simcse_pl.data import sample
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT, SENTENCES
 
 FILE = str(ROOT / "examples" / "simcse_in_one_file.py")
