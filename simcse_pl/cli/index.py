@@ -5,7 +5,7 @@ from pathlib import Path
 
 from simcse_pl.cli.common import add_column, add_encoder, encoder_of
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.index_files import SETTINGS_FILE
+from simcse_pl.inference.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 

@@ -1,6 +1,5 @@
 """Each loader with one file of a stranger's, in the working folder, and files that run code as they are unpickled."""
 
-import hashlib
 import io
 import json
 import os
@@ -141,8 +140,6 @@ def resumed(content):
 def index(file, content):
     SentenceIndex.build(encode, ["A dog.", "A cat."]).save("index")
     Path("index", file).write_bytes(content)
-    if file == "vectors.safetensors":
-        change("index/index.json", vectors_sha256=hashlib.sha256(content).hexdigest())
     SentenceIndex.load("index", encode)
 
 
