@@ -1,5 +1,3 @@
-"""`simcse report`, from the folders to the files."""
-
 import json
 
 import pytest
@@ -7,7 +5,9 @@ import pytest
 from simcse_pl.__main__ import main
 
 
-def test_tables_are_printed_and_everything_is_saved(run_command, write_results, write_run, make_report, bert, tmp_path):
+def test_tables_are_printed_and_files_are_saved_and_listed(
+    run_command, write_results, write_run, make_report, bert, tmp_path
+):
     one = write_results("one", make_report("one", **bert))
     two = write_results("two", make_report("two", seed=2))
     output = tmp_path / "report"
@@ -22,16 +22,9 @@ def test_tables_are_printed_and_everything_is_saved(run_command, write_results, 
     assert json.loads((output / "sts.json").read_text())["rows"][2]["Avg"] == pytest.approx(61)
 
 
-def test_a_mistake_is_one_line_and_status_2(run_command, tmp_path):
-    done = run_command("-m", "simcse_pl", "report", tmp_path / "missing", status=2)
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: no file or folder ")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """The command in this process: its exit status and what it says on standard error."""
+    """Run the command in this process, and return its exit status and its output or error."""
 
     def run(*arguments):
         output = tmp_path / "report"
@@ -46,27 +39,21 @@ def run(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_labels_are_given_in_the_folders_order(run, write_results, write_run, make_report, tmp_path):
+def test_labels_are_in_the_order_of_the_folders(run, write_results, write_run, make_report, tmp_path):
     folders = [write_results("a", bare := make_report("x", geometry=None)), write_run(), write_results("b", bare)]
-    status, _ = run(*folders, "--labels", "first", "my run", "second")
-    assert status == 0
+    status, out = run(*folders, "--labels", "first", "my run", "second", "--aggregation", "wmean")
+    assert status == 0 and "weighted by size" in out
     rows = json.loads((tmp_path / "report" / "sts.json").read_text())["rows"]
     assert [row["encoder"] for row in rows] == ["first", "second"]
     assert "my run" in (tmp_path / "report" / "training_paths.svg").read_text()
 
 
-def test_the_aggregation_is_an_option(run, write_results, make_report):
-    status, out = run(write_results("a", make_report("x", geometry=None)), "--aggregation", "wmean")
-    assert status == 0
-    assert "weighted by size" in out
-
-
-def test_a_run_alone_has_a_figure_and_no_table(run, write_run, tmp_path):
+def test_a_run_has_a_figure_only(run, write_run, tmp_path):
     assert run(write_run())[0] == 0
     assert {file.name for file in (tmp_path / "report").iterdir()} == {"training_paths.png", "training_paths.svg"}
 
 
-def test_a_sweep_has_its_table_in_four_forms_and_a_figure(run, write_sweep, job, tmp_path):
+def test_a_sweep_has_a_table_in_four_formats_and_a_figure(run, write_sweep, job, tmp_path):
     jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, "fixed 0.1") for seed in range(3)]
     folder = write_sweep("s", *jobs, table="table_3_dropout", size="mini")
     status, out = run(folder)
@@ -79,7 +66,7 @@ def test_a_sweep_has_its_table_in_four_forms_and_a_figure(run, write_sweep, job,
         assert expected in (tmp_path / "report" / "sweep.md").read_text()
 
 
-def test_several_sweeps_have_a_table_each_beside_encoders_and_runs(
+def test_several_sweeps_have_tables_of_their_own_beside_encoders_and_runs(
     run, write_sweep, job, write_results, write_run, make_report, tmp_path
 ):
     grid = [job(0.7, options={"a": a, "b": b}) for a in (1, 2) for b in (1, 2)]
@@ -101,7 +88,7 @@ def test_several_sweeps_have_a_table_each_beside_encoders_and_runs(
     assert (tmp_path / "report" / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
 
 
-def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, make_report, write_sweep, job, tmp_path):
+def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, make_report, write_sweep, job, tmp_path):
     good, same = (write_results(name, make_report("x")) for name in ("good", "same"))
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "results.json").write_text('{"label": ')
@@ -117,8 +104,8 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, mak
         "paper.row=BERT: choose one of": (named,),
         "nothing was measured": (empty,),
         "neither results.json nor metrics.csv": (tmp_path,),
-        "two sweeps are called ": (sweep, sweep),
-        "two sweeps are called a:": (sweep, failed, "--labels", "a", "a"),
+        "two sweeps have the label ": (sweep, sweep),
+        "two sweeps have the label a:": (sweep, failed, "--labels", "a", "a"),
         "no job of ": (sweep, failed),
         "is of evaluate.py, not of train.py": (evaluations,),
     }
@@ -128,8 +115,3 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, mak
         assert err.startswith("error: ")
         assert message in err
         assert err.count("\n") == 1
-
-
-def test_an_unknown_aggregation_and_no_folder_are_argparses_to_tell(run, tmp_path):
-    assert run(tmp_path, "--aggregation", "median")[0] == 2
-    assert run()[0] == 2

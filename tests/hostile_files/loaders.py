@@ -14,7 +14,7 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from simcse_pl.cli.report_neighbours import encoder_before_training
+from simcse_pl.cli.report_neighbours import rebuild_encoder_before_training
 from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.inference.sentence_index import SentenceIndex
@@ -162,7 +162,7 @@ def run(file, content):
 def began_with(content):
     Path("run/config").mkdir(parents=True)
     Path("run/config/config.yaml").write_text(content)
-    encoder_before_training(read_job(Path("run"), "run"))
+    rebuild_encoder_before_training(read_job(Path("run"), "run"))
 
 
 def in_file(name, content, load):
