@@ -8,8 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi, get_token
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub import HfApi
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from rich.console import Console
 
@@ -25,7 +24,7 @@ from simcse_pl.models.sentence_transformers_writer import check_pooling
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
 
@@ -115,19 +114,16 @@ def _read_result(path: str) -> Result:
 
 
 def check_can_push(repository: str) -> None:
-    """Check a repository's name, the login and the connection before the export starts.
+    """Check a repository's name and the login before the export starts.
 
     Raises:
-        UserError: one of them is missing or invalid.
+        UserError: the name is invalid, the user is not logged in, or the hub cannot be reached.
     """
     try:
         validate_repo_id(repository)
-    except HFValidationError as error:
-        raise UserError(f"--push-to-hub {repository}: {first_line(error)}") from error
-    if get_token() is None:
-        raise UserError("--push-to-hub: not logged in to the hub; run `hf auth login`, or set HF_TOKEN")
-    if why := hub.unavailable():
-        raise UserError(f"--push-to-hub {repository}: {why}")
+        HfApi().whoami()
+    except Exception as error:  # of many types
+        raise UserError(f"--push-to-hub {repository}: {hub.reason(error)}") from error
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:

@@ -37,7 +37,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
     results: list[Result] = []
     runs: list[TrainingTrajectory] = []
     sweeps: dict[str, str] = {}
-    for folder, label in zip(folders, labels or [None] * len(folders), strict=True):
+    for folder, label in zip(folders, labels or [""] * len(folders), strict=True):
         if is_sweep(folder):
             if (label or folder) in sweeps:
                 raise UserError(f"two sweeps have the label {label or folder}: set labels with --labels")

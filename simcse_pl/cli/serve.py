@@ -37,26 +37,26 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         import uvicorn
 
-        from simcse_pl.inference.server.application import Limits, Served, build_app
+        from simcse_pl.inference.server.application import build_app
     except ModuleNotFoundError as error:
         raise UserError(f"serve needs {error.name}: pip install fastapi uvicorn") from None
-    limits = Limits(arguments.max_queries, arguments.max_characters)
     names = arguments.encoder
     if len(names) > 2:
         raise UserError(f"serve takes one or two encoders, but {len(names)} were given")
     poolings = _per_encoder("--pooling", (arguments.pooling or "").split(","), names)
     sources = _per_encoder("--sentences", arguments.sentences, names)
     with listen(arguments.host, arguments.port) as listener:  # first: encoding may take long
-        served = []
+        encoders, descriptions = [], []
         for name, pooling, source in zip(names, poolings, sources, strict=True):
             own = {"encoder": name, "pooling": pooling or None}
             simcse = load_simcse(argparse.Namespace(**vars(arguments) | own))
             load_or_build_index(simcse, source, arguments.column)
-            served.append(Served(name, simcse, describe(simcse.encoder)))
+            encoders.append(simcse)
+            descriptions.append(describe(simcse))
         host, port = listener.getsockname()[:2]
         print(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", flush=True)
-        config = uvicorn.Config(build_app(served, limits), log_level="warning", timeout_graceful_shutdown=5)
-        uvicorn.Server(config).run(sockets=[listener])
+        app = build_app(encoders, descriptions, arguments.max_queries, arguments.max_characters)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

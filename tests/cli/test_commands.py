@@ -1,10 +1,8 @@
 """The commands on files, standard input and standard output."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -98,22 +96,6 @@ def test_a_bad_row_leaves_the_old_file(name, command, encoder, tmp_path, monkeyp
     assert done.err.strip().startswith(f"error: {tmp_path}/in.txt, line 4: not UTF-8 (byte 0xff)")
     assert (tmp_path / name).read_text() == "old content"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.txt", name])
-
-
-def test_an_interrupt_leaves_no_partial_file(encoder, tmp_path):
-    command = [sys.executable, "-m", "simcse_pl", "encode", *map(str, encoder), "-", "--out", f"{tmp_path}/v.npy"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        process.stdin.write("a sentence\n" * 5000)
-        process.stdin.flush()
-        deadline = time.monotonic() + 120
-        while not any(path.name.startswith(".saving-") for path in tmp_path.iterdir()):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        process.stdin.close()
-        assert process.wait(60) == 130
-        assert "Traceback" not in process.stderr.read()
-    assert not [*tmp_path.iterdir()]
 
 
 def test_a_closed_pipe_ends_without_an_error(encoder, tmp_path):

@@ -214,7 +214,7 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))
     error = export(once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2)[1]
     assert "already has one (remove_components)" in error
-    assert describe(SimCSE(once).encoder)["postprocess"] == "remove_components"
+    assert describe(SimCSE(once))["postprocess"] == "remove_components"
     shutil.rmtree(once / "1_Pooling")
     assert torch.equal(
         SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS)

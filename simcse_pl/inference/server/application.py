@@ -1,7 +1,6 @@
 """The search page and its endpoints POST /search and GET /encoders."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,57 +11,27 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from simcse_pl.inference.server.batching import SearchBatcher
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.utils.errors import UserError
+from simcse_pl.results.neighbourhood import Neighbour
 
 _PAGE = Path(__file__).parent / "page"
+_MAX_TOP_K = 100
 _BYTES_PER_CHARACTER = 12  # in JSON at most: a surrogate pair, \ud83d\ude00
 _DIGITS = 4  # as in the output of `simcse search`
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of one request.
-
-    Args:
-        queries: maximum number of queries.
-        characters: maximum number of characters per query.
-        top_k: maximum number of sentences per query and encoder.
-
-    Raises:
-        UserError: a limit is below 1.
-    """
-
-    queries: int = 32
-    characters: int = 1000
-    top_k: int = 100
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value < 1:
-                raise UserError(f"--max-{name} {value}: it must be at least 1")
-
-
-@dataclass(frozen=True)
-class Served:
-    """An encoder of the page.
-
-    Args:
-        name: heading of its results.
-        simcse: the encoder, with an index.
-        about: its architecture and settings, by name.
-    """
-
-    name: str
-    simcse: SimCSE
-    about: dict[str, Any]
-
-
-def build_app(served: Sequence[Served], limits: Limits) -> FastAPI:
+def build_app(
+    encoders: Sequence[SimCSE],
+    descriptions: Sequence[dict[str, Any]],
+    max_queries: int = 32,
+    max_characters: int = 1000,
+) -> FastAPI:
     """Return the page with its endpoints.
 
     Args:
-        served: the encoders, shown side by side.
-        limits: of a request.
+        encoders: one or two encoders with an index, shown side by side.
+        descriptions: name (`encoder`), architecture and settings of each.
+        max_queries: maximum number of queries per request.
+        max_characters: maximum number of characters per query.
     """
 
     class Search(BaseModel):
@@ -71,16 +40,16 @@ def build_app(served: Sequence[Served], limits: Limits) -> FastAPI:
         model_config = ConfigDict(extra="forbid", strict=True)
 
         queries: Annotated[
-            list[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=limits.characters)]],
-            Field(min_length=1, max_length=limits.queries),
+            list[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=max_characters)]],
+            Field(min_length=1, max_length=max_queries),
         ]
-        top_k: Annotated[int, Field(ge=1, le=limits.top_k)] = min(5, limits.top_k)
+        top_k: Annotated[int, Field(ge=1, le=_MAX_TOP_K)] = 5
         threshold: Annotated[float | None, Field(ge=-1, le=1)] = None
 
     app = FastAPI(title="simcse_pl", docs_url=None, redoc_url=None)  # these load scripts from the network
-    max_bytes = limits.queries * limits.characters * _BYTES_PER_CHARACTER + (1 << 14)
+    max_bytes = max_queries * max_characters * _BYTES_PER_CHARACTER + (1 << 14)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=max_bytes)
-    batcher = SearchBatcher([one.simcse for one in served])
+    batcher = SearchBatcher(encoders)
 
     @app.post("/search")
     async def search(request: Search) -> dict[str, Any]:
@@ -88,20 +57,24 @@ def build_app(served: Sequence[Served], limits: Limits) -> FastAPI:
         return {
             "encoders": [
                 {
-                    "encoder": one.name,
-                    "results": [
-                        [{"sentence": near.sentence, "similarity": round(near.similarity, _DIGITS)} for near in query]
-                        for query in queries
-                    ],
+                    "encoder": description["encoder"],
+                    "results": [[_as_json(near) for near in query] for query in results],
                 }
-                for one, queries in zip(served, found, strict=True)
+                for description, results in zip(descriptions, found, strict=True)
             ]
         }
 
     @app.get("/encoders")
-    async def encoders() -> dict[str, Any]:
-        rows = [{"encoder": one.name, "sentences": len(one.simcse.index or ()), **one.about} for one in served]
-        return {"encoders": rows, "limits": asdict(limits)}
+    async def describe() -> dict[str, Any]:
+        sizes = [{"sentences": len(one.index or ())} for one in encoders]
+        return {
+            "encoders": [description | size for description, size in zip(descriptions, sizes, strict=True)],
+            "limits": {"queries": max_queries, "characters": max_characters, "top_k": _MAX_TOP_K},
+        }
 
     app.mount("/", StaticFiles(directory=_PAGE, html=True))
     return app
+
+
+def _as_json(neighbour: Neighbour) -> dict[str, Any]:
+    return {"sentence": neighbour.sentence, "similarity": round(neighbour.similarity, _DIGITS)}

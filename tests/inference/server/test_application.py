@@ -3,42 +3,42 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from simcse_pl.inference.server.application import Limits, Served, build_app
+from simcse_pl.inference.server.application import build_app
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
-LIMITS = Limits(queries=3, characters=50, top_k=4)
-
 
 @pytest.fixture(scope="module")
-def served(make_model):
+def encoders(make_model):
     kinds = (("bert", "mean"), ("roberta", "cls"))
     encoders = [SimCSE(make_model(kind), pooling=pooling, device="cpu") for kind, pooling in kinds]
     for encoder in encoders:
         encoder.build_index(SENTENCES)
-    return [Served(name, encoder, {"layers": 3}) for name, encoder in zip("AB", encoders, strict=True)]
+    return encoders
 
 
 @pytest.fixture(scope="module")
-def client(served):
-    return TestClient(build_app(served, LIMITS), raise_server_exceptions=False)
+def client(encoders):
+    descriptions = [{"encoder": name, "layers": 3} for name in "AB"]
+    app = build_app(encoders, descriptions, max_queries=3, max_characters=50)
+    return TestClient(app, raise_server_exceptions=False)
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 1}, {"top_k": 4, "threshold": 0.5}, {"top_k": 3, "threshold": 1}])
 @pytest.mark.parametrize(
     "queries", [[" Two dogs run.\n"], [SENTENCES[3], "Ein Hund läuft – 狗在跑 🐕‍🦺", "\U0010ffff"]]
 )
-def test_every_encoder_finds_what_search_finds(options, queries, client, served):
+def test_every_encoder_finds_what_search_finds(options, queries, client, encoders):
     response = client.post("/search", json={"queries": queries} | options)
     assert response.status_code == 200, response.text
     assert [one["encoder"] for one in response.json()["encoders"]] == ["A", "B"]
-    expected_options = {"top_k": 4, "threshold": None} | options  # the default of 5 is above the limit
-    for one, found in zip(served, response.json()["encoders"], strict=True):
+    expected_options = {"top_k": 5, "threshold": None} | options
+    for one, found in zip(encoders, response.json()["encoders"], strict=True):
         assert found["results"] == [
             [
                 {"sentence": near.sentence, "similarity": pytest.approx(near.similarity, abs=1e-4)}
-                for near in one.simcse.search(query.strip(), **expected_options)
+                for near in one.search(query.strip(), **expected_options)
             ]
             for query in queries
         ]
@@ -53,7 +53,7 @@ def test_every_encoder_finds_what_search_finds(options, queries, client, served)
         ({"queries": ["a", " \t"]}, ["queries", 1]),
         ({"queries": ["a" * 51]}, ["queries", 0]),
         ({"queries": ["a"], "top_k": 0}, ["top_k"]),
-        ({"queries": ["a"], "top_k": 5}, ["top_k"]),
+        ({"queries": ["a"], "top_k": 101}, ["top_k"]),
         ({"queries": ["a"], "threshold": 1.01}, ["threshold"]),
         ({"queries": ["a"], "treshold": 0.5}, ["treshold"]),
     ],
@@ -64,26 +64,26 @@ def test_invalid_requests_get_status_422_and_the_location(body, location, client
 
 
 def test_requests_at_the_limits_are_valid_and_larger_bodies_are_not(client):
-    body = json.dumps({"queries": ["🐕" * 50, "b" * 50, "c" * 50], "top_k": 4, "threshold": -1})
+    body = json.dumps({"queries": ["🐕" * 50, "b" * 50, "c" * 50], "top_k": 100, "threshold": -1})
     headers = {"Content-Type": "application/json"}
     found = client.post("/search", content=body, headers=headers).json()["encoders"][0]["results"]
-    assert [len(near) for near in found] == [4, 4, 4]
+    assert [len(near) for near in found] == [len(SENTENCES)] * 3
     assert client.post("/search", content=body + " " * 20000, headers=headers).status_code == 413
 
 
-def test_an_error_in_a_search_does_not_reach_the_client(client, served, monkeypatch):
+def test_an_error_in_a_search_does_not_reach_the_client(client, encoders, monkeypatch):
     def fail(*_, **__):
         raise UserError("the vector of 'another query' is not finite")
 
-    monkeypatch.setattr(served[1].simcse, "search", fail)
+    monkeypatch.setattr(encoders[1], "search", fail)
     response = client.post("/search", json={"queries": ["a"]})
     assert response.status_code == 500 and "another query" not in response.text
 
 
 def test_encoders_and_limits_are_listed(client):
     response = client.get("/encoders").json()
-    assert response["encoders"] == [{"encoder": name, "sentences": len(SENTENCES), "layers": 3} for name in "AB"]
-    assert response["limits"] == {"queries": 3, "characters": 50, "top_k": 4}
+    assert response["encoders"] == [{"encoder": name, "layers": 3, "sentences": len(SENTENCES)} for name in "AB"]
+    assert response["limits"] == {"queries": 3, "characters": 50, "top_k": 100}
     schema = client.get("/openapi.json").json()["components"]["schemas"]["Search"]["properties"]
     assert schema["queries"]["maxItems"] == 3 and schema["queries"]["items"]["maxLength"] == 50
 
@@ -93,8 +93,3 @@ def test_only_the_page_is_served(client):
     assert client.get("/script.js").headers["Content-Type"].startswith("text/javascript")
     for path in ("/nowhere", "/docs", "/%2e%2e/application.py"):
         assert client.get(path).status_code == 404
-
-
-def test_limits_are_at_least_one():
-    with pytest.raises(UserError, match="--max-queries 0: it must be at least 1"):
-        Limits(queries=0)
