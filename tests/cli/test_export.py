@@ -192,11 +192,11 @@ def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, export,
     new = tmp_path / "new"
     for arguments, message in (
         ([saved, full], f"{full} exists: give a new directory, or remove it first"),
-        ([saved, new, "--postprocess", flow], "flow is not linear, and sentence-transformers has no module for it"),
-        ([saved, new, "--postprocess", wide], "remove_components was fitted on 64 dimensions, and was given 32"),
-        ([saved, new, "--postprocess", saved], f"no file {saved}/postprocess.json"),
-        ([saved, new, "--results", tmp_path / "run"], "is a training run; the card shows its scores if"),
-        ([make_model("bert"), new], "does not say how it is pooled"),
+        ([saved, new, "--postprocess", flow], "flow"),
+        ([saved, new, "--postprocess", wide], "fitted on 64 dimensions"),
+        ([saved, new, "--postprocess", saved], "postprocess.json"),
+        ([saved, new, "--results", tmp_path / "run"], "is a training run"),
+        ([make_model("bert"), new], "pool"),
         ([tmp_path / "nothing", new], "nothing"),
     ):
         printed, error = export(*arguments, status=2)
