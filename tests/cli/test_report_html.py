@@ -7,7 +7,6 @@ import sys
 import pytest
 from scipy.stats import spearmanr
 
-from simcse_pl.__main__ import main
 from simcse_pl.cli.report_neighbours import rebuild_encoder_before_training
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.reports.html.runs import read_runs
@@ -56,21 +55,7 @@ def _check_encoder_before_training(folder, results):
     assert score == pytest.approx(results["before"]["spearman"], abs=2e-4)
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run the command in this process, and return its exit status and its error."""
-
-    def run(*arguments, output=tmp_path / "page.html"):
-        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--html", str(output)])
-        with pytest.raises(SystemExit) as error:
-            main()
-        assert not (tmp_path / "page.html").exists()
-        return error.value.code, capsys.readouterr().err.strip()
-
-    return run
-
-
-def test_mistakes_end_with_one_line_and_leave_no_file(run, write_sweep, job, write_curves, tmp_path, monkeypatch):
+def test_mistakes_end_with_one_line_and_leave_no_file(command, write_sweep, job, write_curves, tmp_path, monkeypatch):
     sweep, one = write_sweep("s", job(0.7)), write_curves(tmp_path / "one")
     (tmp_path / "folder").mkdir()
     mistakes = {
@@ -82,8 +67,8 @@ def test_mistakes_end_with_one_line_and_leave_no_file(run, write_sweep, job, wri
     }
     for message, arguments in mistakes.items():
         output = tmp_path / ("folder" if message == "cannot write " else "page.html")
-        status, error = run(*arguments, output=output)
-        assert status == 2 and error.startswith("error: ") and message in error and "\n" not in error
+        assert message in command("report", *arguments, "--html", output, status=2).err
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    assert "pip install plotly" in run(sweep)[1]
+    assert "pip install plotly" in command("report", sweep, "--html", tmp_path / "page.html", status=2).err
+    assert not (tmp_path / "page.html").exists()

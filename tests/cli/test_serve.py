@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from simcse_pl.__main__ import main
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, serving
 
@@ -20,19 +19,13 @@ CLIENTS = 50
 
 
 @pytest.fixture
-def error_of(monkeypatch, capsys, make_model, sentences):
-    """Run the command in this process, and return its error line."""
-    places = {"ENCODER": [str(make_model("bert")), "--pooling", "mean", "--device", "cpu"], "FILE": [str(sentences)]}
+def error_of(command, make_model, sentences):
+    """Run the command with a tiny encoder and sentences, and return its error."""
+    places = {"ENCODER": [make_model("bert"), "--pooling", "mean", "--device", "cpu"], "FILE": [sentences]}
 
     def run(*arguments):
         parts = (part for argument in arguments for part in places.get(argument, [argument]))
-        monkeypatch.setattr(sys, "argv", ["simcse_pl", "serve", *parts])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        assert exit_.value.code == 2
-        error = capsys.readouterr().err.strip()
-        assert error.startswith("error: ") and "\n" not in error
-        return error
+        return command("serve", *parts, status=2).err
 
     return run
 
@@ -124,4 +117,4 @@ def test_a_missing_package_is_named(library, error_of, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     line = f"error: serve needs {library}: pip install fastapi uvicorn"
-    assert error_of("ENCODER", "--sentences", "FILE") == line
+    assert error_of("ENCODER", "--sentences", "FILE") == f"{line}\n"
