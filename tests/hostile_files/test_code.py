@@ -106,7 +106,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     },
     "a run's config in YAML": (
         lambda: began_with(YAML),
-        "^run/config/config.yaml: .* could not determine",
+        "^run/config/config.yaml .* could not determine",
     ),
     "a config": (lambda: composed(YAML), "^a config file is not valid YAML: could not determine"),
     "a run's config that builds": (
