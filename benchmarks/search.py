@@ -55,8 +55,8 @@ def main() -> None:
     searches: dict[str, Callable[[list[str]], object]] = {
         "sentence-transformers": lambda texts: semantic_search(encode(texts), vectors, top_k=_TOP),
         "FAISS IndexFlatIP": lambda texts: flat.search(encode(texts).numpy(), _TOP),
-        "simcse_pl": partial(exact.search, count=_TOP),
-        "simcse_pl, faiss_fast": partial(cells.search, count=_TOP),
+        "simcse_pl": partial(exact.search, top_k=_TOP),
+        "simcse_pl, faiss_fast": partial(cells.search, top_k=_TOP),
     }
 
     def seconds(texts_of_a_search: int) -> dict[str, list[float]]:

@@ -10,7 +10,7 @@ __all__ = ["SimCSE"]
 
 
 def __getattr__(name: str) -> Any:
-    """`SimCSE`, imported when it is asked for: with it come torch and transformers."""
+    """Import `SimCSE` on first access, because importing torch and transformers is slow."""
     if name == "SimCSE":
         from simcse_pl.inference.simcse import SimCSE
 

@@ -1,1 +1,1 @@
-"""The `simcse` command: each module adds its arguments to a parser, and `run` takes what was parsed."""
+"""The `simcse` command. Each command is a module with `add_arguments(parser)` and `run(arguments)`."""

@@ -1,25 +1,25 @@
-"""Say what an encoder is: its architecture, pooling and size."""
+"""Print the architecture, pooling and size of an encoder."""
 
 import argparse
 from typing import Any
 
 import pandas as pd
 
-from simcse_pl.cli.common import add_encoder, encoder_of, json_line
+from simcse_pl.cli.common import add_encoder, json_line, load_simcse
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import Encoder
 from simcse_pl.utils.tables import Table, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    about = {"encoder": arguments.encoder} | describe(encoder_of(arguments).encoder)
+    about = describe(load_simcse(arguments))
     if arguments.json:
         print(json_line(about), end="")
         return
@@ -29,12 +29,14 @@ def run(arguments: argparse.Namespace) -> None:
     show(Table("info", "", pd.DataFrame(rows[1:], columns=rows[0])).printed())
 
 
-def describe(encoder: Encoder) -> dict[str, Any]:
-    """What a user may want to know of an encoder, by name."""
+def describe(simcse: SimCSE) -> dict[str, Any]:
+    """Return an encoder's name, architecture, settings and size."""
+    encoder = simcse.encoder
     if not isinstance(encoder, SentenceEncoder):
-        return {"architecture": "word vectors", "dimensions": encoder.dim}
+        return {"encoder": simcse.name, "architecture": "word vectors", "dimensions": encoder.dim}
     config = encoder.backbone.config
     return {
+        "encoder": simcse.name,
         "architecture": type(encoder.backbone).__name__,
         "pooling": encoder.pooling,
         "head": encoder.head,

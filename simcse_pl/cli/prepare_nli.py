@@ -1,9 +1,8 @@
-"""Make a training file from SNLI, MultiNLI or ANLI as published."""
+"""Make a training file from the released files of SNLI, MultiNLI or ANLI."""
 
 import argparse
 
 from simcse_pl.data.prepare.nli import KINDS, convert
-from simcse_pl.data.readers.row_reader import ON_INVALID_ROW
 from simcse_pl.utils.tables import show
 
 
@@ -13,17 +12,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind",
         choices=KINDS,
         metavar="KIND",
-        help="triplets (premise, entailment, and a contradiction of the same premise drawn for it); two_hard_negatives "
-        "(a neutral hypothesis besides); entailment, neutral, contradiction or all (pairs of these labels); labelled "
+        help="triplets (premise, entailment, and a random contradiction of the same premise); two_hard_negatives (and "
+        "a random neutral hypothesis); entailment, neutral, contradiction or all (pairs with these labels); labelled "
         "(premise, hypothesis, label)",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="snli_1.0_train.jsonl, multinli_1.0_train.jsonl, ANLI's files"
     )
-    parser.add_argument("out", metavar="OUT", help="the csv file to write")
-    parser.add_argument("--seed", type=int, default=42, help="for drawing hard negatives (%(default)s)")
+    parser.add_argument("out", metavar="OUT", help="output file (.csv)")
+    parser.add_argument("--seed", type=int, default=42, help="seed for the choice of hard negatives (%(default)s)")
     parser.add_argument(
-        "--on-invalid-row", choices=ON_INVALID_ROW, default="error", help="stop at a damaged row, or drop and count it"
+        "--on-invalid-row",
+        choices=("error", "drop"),
+        default="error",
+        help="error: stop at an invalid row; drop: skip and count it",
     )
 
 

@@ -1,9 +1,8 @@
-"""Make a file of training pairs from QQP, Flickr30k or ParaNMT as published."""
+"""Make a file of training pairs from the released file of QQP, Flickr30k or ParaNMT."""
 
 import argparse
 
 from simcse_pl.data.prepare.paraphrases import CORPORA, convert
-from simcse_pl.data.readers.row_reader import ON_INVALID_ROW
 from simcse_pl.utils.tables import show
 
 
@@ -13,14 +12,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "corpus",
         choices=CORPORA,
         metavar="CORPUS",
-        help="qqp (duplicate questions), flickr30k (every two captions of an image) or paranmt",
+        help="qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt",
     )
     parser.add_argument(
         "file", metavar="FILE", help="quora_duplicate_questions.tsv, results_20130124.token, para-nmt-5m-processed.txt"
     )
-    parser.add_argument("out", metavar="OUT", help="the csv file to write: anchor and positive")
+    parser.add_argument("out", metavar="OUT", help="output file (.csv) with columns anchor and positive")
     parser.add_argument(
-        "--on-invalid-row", choices=ON_INVALID_ROW, default="error", help="stop at a damaged row, or drop and count it"
+        "--on-invalid-row",
+        choices=("error", "drop"),
+        default="error",
+        help="error: stop at an invalid row; drop: skip and count it",
     )
 
 

@@ -1,4 +1,4 @@
-"""Compare encoders, training runs and sweeps: print tables, and save tables and figures, or one HTML page."""
+"""Compare encoders, training runs and sweeps in tables and figures, or in one HTML page."""
 
 import argparse
 import dataclasses
@@ -20,39 +20,41 @@ OUTPUT = "outputs/report"
 
 
 def write_report(folders: list[str], labels: list[str] | None, output: str, aggregation: Aggregation) -> None:
-    """Print the tables, save tables and figures, and say where.
+    """Print tables, save tables and figures, and print the paths of the files.
 
     Args:
-        folders: of results or of training runs, see `results.read`, or of sweeps, see `sweep_runs.read_sweeps`.
-        labels: one a folder; where None, results have their own, runs their folder's name and sweeps their folder.
-        output: the folder to write to.
+        folders: of evaluations, training runs and sweeps.
+        labels: one per folder; None for the label of an evaluation, the folder's name of a run, and the
+            path of a sweep.
+        output: folder for tables and figures.
         aggregation: of the subsets of STS12 to STS16.
 
     Raises:
-        UserError: something cannot be read, labels do not fit, or there is nothing to show.
-        WriteError: the system does not let something be written.
+        UserError: a folder cannot be read, labels do not fit, or nothing was measured.
+        WriteError: a file cannot be written.
     """
     check_labels(labels, folders)
     results: list[Result] = []
     runs: list[TrainingTrajectory] = []
     sweeps: dict[str, str] = {}
-    for place, folder in enumerate(folders):
+    for folder, label in zip(folders, labels or [""] * len(folders), strict=True):
         if is_sweep(folder):
-            label = labels[place] if labels else folder
-            if label in sweeps:
-                raise UserError(f"two sweeps are called {label}: give each once, or tell them apart with --labels")
-            sweeps[label] = folder
+            if (label or folder) in sweeps:
+                raise UserError(f"two sweeps have the label {label or folder}: set labels with --labels")
+            sweeps[label or folder] = folder
             continue
         match read(folder):
             case Result() as result:
-                results.append(result.model_copy(update={"label": labels[place]}) if labels else result)
-            case TrainingTrajectory() as path:
-                runs.append(dataclasses.replace(path, label=labels[place]) if labels else path)
-    own_tables, own_figures = of_sweeps(sweeps)
-    tables = encoder_tables(results, aggregation) + own_tables
-    figures = encoder_figures(results, runs, aggregation) | own_figures
+                results.append(result.model_copy(update={"label": label}) if label else result)
+            case TrainingTrajectory() as run:
+                runs.append(dataclasses.replace(run, label=label) if label else run)
+    tables = encoder_tables(results, aggregation)
+    figures = encoder_figures(results, runs, aggregation)
+    for name, (own_tables, own_figure) in _report_sweeps(sweeps).items():
+        tables += own_tables
+        figures |= {name: own_figure} if own_figure else {}
     if not tables and not figures:
-        raise UserError("nothing was measured in what was given: there is nothing to show")
+        raise UserError("nothing was measured in these folders: there is nothing to report")
     files = save(output, tables, figures)
     for table in tables:
         show(table.printed())
@@ -60,42 +62,35 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         print(file)
 
 
-def of_sweeps(folders: dict[str, str]) -> tuple[list[Table], dict[str, Figure]]:
-    """The tables and the figure of each sweep, called `sweep`, or by its number where there are several."""
-    tables, figures = [], {}
-    sweeps = read_sweeps(folders)
-    for number, sweep in enumerate(sweeps, 1):
-        name = f"sweep_{number}" if len(sweeps) > 1 else "sweep"
-        groups = group_by_seed(sweep)
-        tables += sweep_tables(groups, name)
-        if figure := sweep_figure(groups):
-            figures[name] = figure
-    return tables, figures
+def _report_sweeps(folders: dict[str, str]) -> dict[str, tuple[list[Table], Figure | None]]:
+    """Return the tables and the figure of each sweep by name: `sweep`, or `sweep_1`, `sweep_2`, ..."""
+    groups = [group_by_seed(sweep) for sweep in read_sweeps(folders)]
+    names = ["sweep"] if len(groups) == 1 else [f"sweep_{number}" for number in range(1, len(groups) + 1)]
+    return {name: (sweep_tables(own, name), sweep_figure(own)) for name, own in zip(names, groups, strict=True)}
 
 
 def write_page(folders: list[str], labels: list[str] | None, output: str, sentences: str | None) -> None:
-    """Write runs and sweeps as one HTML page, and print its path.
+    """Write training runs and sweeps as one HTML page, and print its path.
 
     Args:
-        folders: of training runs and of sweeps.
-        labels: one per folder; where None, runs are labelled by their folder's name, and sweeps by their path.
-        output: the file to write.
-        sentences: a file of sentences whose neighbours are shown; the project's sample where None.
+        folders: of training runs and sweeps.
+        labels: one per folder; None for the folder's name of a run, and the path of a sweep.
+        output: file to write.
+        sentences: file of sentences for the neighbours; None for the packaged sample.
 
     Raises:
-        UserError: something cannot be read, or labels do not fit.
+        UserError: a folder or file cannot be read, or labels do not fit.
         WriteError: the page cannot be written.
     """
-    from simcse_pl.cli import report_neighbours  # imports torch and transformers
-    from simcse_pl.reports.html import page, runs  # imports torch and transformers
+    from simcse_pl.cli.report_neighbours import find_neighbours  # imports torch and transformers
+    from simcse_pl.reports.html import page, runs
 
     check_labels(labels, folders)
-    named = labels or [runs.default_label(folder) for folder in folders]
-    if twice := [label for label in named if named.count(label) > 1]:
-        raise UserError(f"two folders are called {twice[0]}: give each once, or tell them apart with --labels")
-    corpus = report_neighbours.read_corpus(sentences)
-    read_runs, read_sweeps = runs.read_runs(dict(zip(named, folders, strict=True)))
-    page.write_page(Path(output), page.page(read_runs, read_sweeps, report_neighbours.neighbourhood(read_runs, corpus)))
+    labels = labels or [runs.default_label(folder) for folder in folders]
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two folders have the label {repeated[0]}: set labels with --labels")
+    page_runs, page_sweeps = runs.read_runs(dict(zip(labels, folders, strict=True)))
+    page.write_page(Path(output), page.page(page_runs, page_sweeps, find_neighbours(page_runs, sentences)))
     print(output)
 
 
@@ -105,22 +100,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         nargs="+",
         metavar="FOLDER",
-        help="results of `simcse evaluate` (or a results.json itself), a training run, whose trajectory is drawn, or a "
-        "sweep, whose jobs are compared; folders that hold parts of one sweep are read together",
+        help="output of `simcse evaluate` (or a results.json), training run, or sweep; folders of parts of the same "
+        "sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    parser.add_argument("--output", metavar="DIR", help=f"folder for tables and figures ({OUTPUT})")
+    parser.add_argument("--output", metavar="DIR", help=f"output directory for tables and figures ({OUTPUT})")
     parser.add_argument("--aggregation", choices=AGGREGATIONS, help="of the subsets of an STS task (all)")
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write one page of runs and sweeps instead, with curves to zoom and compare; it needs no network",
+        help="write one page of runs and sweeps instead, with interactive curves, for any browser",
     )
     parser.add_argument(
         "--sentences",
         metavar="FILE",
-        help="with --html: show the nearest neighbours of some of these sentences before and after training, for the "
-        "run that is best on dev; a sentence a line, or a table of one column (the project's sample)",
+        help="with --html: show nearest neighbours among these sentences, before and after training, for the run with "
+        "the best score on dev; one sentence per line, or a table of one column (default: the packaged sample)",
     )
 
 

@@ -1,9 +1,9 @@
-"""Compare sentences: the cosine similarity of two, or of the pairs in a file."""
+"""Print the cosine similarity of two sentences, or of the pairs in a file."""
 
 import argparse
 import sys
 
-from simcse_pl.cli.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
+from simcse_pl.cli.common import STANDARD, add_encoder, chunks_with_progress, json_line, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_rows, with_warning
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
@@ -12,27 +12,33 @@ from simcse_pl.utils.tensors import unit_vectors
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two of them, whose similarity is printed")
+    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
     parser.add_argument(
-        "--pairs", metavar="FILE", help="in place of two sentences a .csv, .tsv, .jsonl or .parquet file of them"
+        "--pairs", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet file of pairs, in place of two sentences"
     )
-    parser.add_argument("--columns", nargs=2, default=["0", "1"], metavar="COLUMN", help="of the pairs (0 1)")
+    parser.add_argument(
+        "--columns",
+        nargs=2,
+        default=["0", "1"],
+        metavar="COLUMN",
+        help="names or positions of the pairs' columns (0 1)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    if (len(arguments.sentences) == 2) == bool(arguments.pairs) or len(arguments.sentences) not in (0, 2):
+    if len(arguments.sentences) != (0 if arguments.pairs else 2):
         raise UserError("similarity takes two sentences, or --pairs FILE")
     if arguments.sentences:
-        print(f"{encoder_of(arguments).similarity(*arguments.sentences):.4f}")
+        print(f"{load_simcse(arguments).similarity(*arguments.sentences):.4f}")
         return
     if arguments.pairs == STANDARD:
         raise UserError("--pairs takes a file: standard input has no columns")
     columns = [int(column) if column.isdecimal() else column for column in arguments.columns]
     rows = iterate_rows(arguments.pairs, columns)
-    simcse = encoder_of(arguments)
-    for part in in_parts((row for row, _ in with_warning(rows)), "pairs compared"):
-        first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*part, strict=True))
+    simcse = load_simcse(arguments)
+    for chunk in chunks_with_progress((row for row, _ in with_warning(rows)), "pairs compared"):
+        first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
         similarities = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
-        for pair, similarity in zip(part, similarities.tolist(), strict=True):
+        for pair, similarity in zip(chunk, similarities.tolist(), strict=True):
             sys.stdout.write(json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.index_files import SETTINGS_FILE
-from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.inference.sentence_index import SETTINGS_FILE, SentenceIndex
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 

@@ -1,1 +1,1 @@
-"""A trained encoder in the forms that other tools read: sentence-transformers, ONNX, the hub's model card, MTEB."""
+"""Export an encoder for other tools: ONNX and a model card for the Hugging Face Hub."""

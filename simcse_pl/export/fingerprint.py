@@ -1,4 +1,4 @@
-"""A fingerprint of an encoder, by which `simcse export` knows whether results are its own."""
+"""Fingerprints of encoders, by which `simcse export` matches results to an encoder."""
 
 from typing import Any
 
@@ -8,15 +8,17 @@ from simcse_pl.postprocessing.post_process import PostProcess
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:
-    """Return a hash of all that decides an encoder's vectors: weights, settings and post-processing.
+    """Return a hash of everything that determines an encoder's vectors.
+
+    These are the weights, the settings and the post-processing.
 
     Args:
         encoder: the encoder.
         postprocess: applied after the encoder's own post-processing.
-        normalize: in place of the encoder's own.
+        normalize: replaces the encoder's own setting; None to keep it.
 
     Returns:
-        The hash; None for an encoder that is no transformer, and for a post-processing that is not fitted yet.
+        The hash; None if the encoder is not a SentenceEncoder, or the post-processing is not fitted.
     """
     if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
         return None

@@ -1,4 +1,4 @@
-"""The model card: README.md with what an encoder is, how to use it, what it scores and how it was trained."""
+"""Write a model card: README.md with an encoder's architecture, usage, scores and training recipe."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from typing import Any
 
 import jinja2
 import yaml
-from huggingface_hub import EvalResult, ModelCardData
 from omegaconf import OmegaConf
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -16,13 +15,13 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.sweeps.sweep_results import TrainingRun
 from simcse_pl.reports.tables.run_table import run_table
-from simcse_pl.results.evaluation_results import Result, read, validated
+from simcse_pl.results.evaluation_results import Result, validated
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.results.trajectory import TrainingTrajectory
+from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
-CARD_FILE = "README.md"
+_TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _RECIPE = (
     "model",
     "data",
@@ -41,55 +40,56 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 @dataclass(frozen=True)
 class TrainedBy:
-    """The run of train.py that an encoder is of.
+    """The training run of an encoder.
 
     Args:
-        path: of its validations.
-        scores: that it wrote.
-        command: that started it.
-        config: all options; of files the names alone.
+        trajectory: alignment and uniformity at each validation.
+        results: the scores.
+        command: the command line.
+        config: all options, with file names instead of paths.
     """
 
-    path: TrainingTrajectory
-    scores: TrainingRun
+    trajectory: TrainingTrajectory
+    results: TrainingRun
     command: str
     config: dict[str, Any]
 
     @property
     def recipe(self) -> str:
-        """The options that say how it was trained, as YAML."""
+        """The options that determine the training, as YAML."""
         chosen = {group: self.config[group] for group in _RECIPE if self.config.get(group) not in (None, {}, [])}
         return str(yaml.safe_dump(chosen, sort_keys=False, allow_unicode=True)).rstrip()
 
 
-def trained_by(encoder: str) -> TrainedBy | None:
-    """What the run left beside its encoder; None where the encoder is of no run.
+def read_training(encoder: str) -> TrainedBy | None:
+    """Read the training run that an encoder belongs to.
 
     Args:
         encoder: the folder `encoder` of a run, or one of its checkpoints.
 
+    Returns:
+        The run; None for any other encoder.
+
     Raises:
-        UserError: what is there is damaged.
+        UserError: a file of the run is damaged.
     """
     path = Path(encoder).absolute()
     folder = path.parent.parent if path.is_file() else path.parent
     if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):
         return None
-    scores = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
-    run = read(folder)
-    assert isinstance(run, TrainingTrajectory)  # the curves are there
-    options = " ".join(str(_public(option)) for option in scores.overrides)
-    config = OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG))
-    return TrainedBy(run, scores, f"python train.py {options}".rstrip(), _public(config))
+    results = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
+    options = [_without_paths(option) for option in results.overrides]
+    config = _without_paths(OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG)))
+    return TrainedBy(read_run(folder), results, " ".join(["python train.py", *options]), config)
 
 
-def _public(value: Any) -> Any:
-    """Return options without the folders of the user's machine and without the names of classes."""
+def _without_paths(value: Any) -> Any:
+    """Return options without folders of the user's machine, and without names of classes."""
     match value:
         case dict():
-            return {key: _public(own) for key, own in value.items() if key != "_target_"}
+            return {key: _without_paths(own) for key, own in value.items() if key != "_target_"}
         case list():
-            return [_public(own) for own in value]
+            return [_without_paths(own) for own in value]
         case str():
             return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\]]+/)+", "", value)
     return value
@@ -105,78 +105,46 @@ def write_card(
     license: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Write README.md, and the figures that it shows.
+    """Write README.md and its figures.
 
     Args:
-        folder: of the exported encoder, whose other files are there.
+        folder: of the exported encoder.
         name: of the encoder.
-        encoder: that is exported.
-        run: that trained it.
-        results: that evaluate.py measured of it; the paper's stand beside them where its row is known.
-        repository: on the hub, for the examples; the folder's name where None.
+        encoder: the exported encoder.
+        run: the run that trained it.
+        results: its evaluation results; the card compares them with the paper's if they name a row.
+        repository: name on the hub, for the examples; None for `name`.
         license, language: for the hub.
 
     Raises:
-        UserError: two results with one label, or one that names a row that the paper does not have.
+        UserError: two results have the same label, or one names a row that the paper does not have.
     """
-    figures = encoder_figures(results, [replace(run.path, label=name)] if run else [])
-    if figures:
-        (folder / "figures").mkdir()
+    figures = encoder_figures(results, [replace(run.trajectory, label=name)] if run else [])
     for title, figure in figures.items():
-        (folder / "figures" / f"{title}.png").write_bytes(figure_files(title, figure)[f"{title}.png"])
+        path = folder / "figures" / f"{title}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(figure_files(title, figure)[path.name])
+    config = run.config if run else {}
+    base, data = (str(config.get(group, {}).get(key, "")) for group, key in (("model", "name"), ("data", "train")))
     onnx = sorted(path.name for path in (folder / "onnx").glob("*.onnx"))
-    loader = jinja2.Environment(
-        loader=jinja2.PackageLoader("simcse_pl.export", "."),
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
+    template = jinja2.Template(
+        _TEMPLATE.read_text(encoding="utf-8"), keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
-    card = loader.get_template("model_card.md.jinja").render(
-        metadata=_metadata(name, run, results, bool(onnx), license, language).to_yaml(),
+    card = template.render(
+        license=license,
+        language=language,
+        base_model=base if _HUB_NAME.fullmatch(base) else None,
+        dataset=dataset[1] if (dataset := _HUB_DATA.match(data)) else None,
+        scores=[task for result in results for task in result.sts if task.all.spearman is not None],
         name=name,
-        place=repository or name,
+        repository=repository or name,
         encoder=encoder,
         architecture=type(encoder.backbone).__name__,
-        layers=encoder.backbone.config.num_hidden_layers,
         parameters=sum(p.numel() for p in encoder.parameters()),
         run=run,
-        trained=run_table(run.scores.model_dump()).markdown() if run else None,
+        run_table=run_table(run.results.model_dump()).markdown() if run else None,
         tables=[table.markdown() for table in encoder_tables(results)],
         figures=sorted(figures),
         onnx=onnx,
     )
-    (folder / CARD_FILE).write_text(card, encoding="utf-8")
-
-
-def _metadata(
-    name: str, run: TrainedBy | None, results: Sequence[Result], onnx: bool, license: str | None, language: str | None
-) -> ModelCardData:
-    """What the hub reads."""
-    config = run.config if run else {}
-    base, data = str(config.get("model", {}).get("name", "")), str(config.get("data", {}).get("train", ""))
-    dataset = _HUB_DATA.match(data)
-    scores = [
-        EvalResult(
-            task_type="semantic-similarity",
-            task_name="Semantic Similarity",
-            dataset_type=own.task.lower(),
-            dataset_name=f"{own.task} {own.split}",
-            metric_type="spearman_cosine",
-            metric_name="Spearman's correlation of cosine similarities, all pairs at once",
-            metric_value=own.all.spearman,
-        )
-        for result in results
-        for own in result.sts
-        if own.all.spearman is not None
-    ]
-    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"]
-    return ModelCardData(
-        language=language,
-        license=license,
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=tags + ["simcse"] * (run is not None) + ["onnx"] * onnx,
-        base_model=base if _HUB_NAME.fullmatch(base) else None,
-        datasets=[dataset[1]] if dataset else None,
-        model_name=name,
-        eval_results=scores or None,
-    )
+    (folder / "README.md").write_text(card, encoding="utf-8")

@@ -1,18 +1,15 @@
-"""ONNX: a graph from tokens to the finished vector, for any batch and length, and the same with 8-bit weights.
+"""Export an encoder to ONNX: a graph from tokens to the final vectors, optionally also with 8-bit weights.
 
-Both are compared with the encoder itself before they are kept.
+The exporter of sentence-transformers needs optimum-onnx, which does not support transformers 5 (version 0.1.0).
 """
 
 import contextlib
-import importlib
 import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,60 +23,78 @@ from simcse_pl.utils.tensors import unit_vectors
 GRAPH_FILE = "sentence_encoder.onnx"
 INT8_FILE = "sentence_encoder_int8.onnx"
 OUTPUT = "sentence_embedding"
-LARGEST_DIFFERENCE = 1e-4  # of a coordinate, in units of the largest, or of 1 where that is smaller
-SMALLEST_COSINE = 0.98
-_LARGEST_FILE = 2**31 - 2**20  # bytes of a protocol buffer; larger weights stand in a file beside it
-_AT_ONCE = 16  # sentences that are compared
+MAX_DIFFERENCE = 1e-4  # of a coordinate, relative to the largest one if that is above 1
+MIN_COSINE = 0.98
+_MAX_FILE_SIZE = 2**31 - 2**20  # bytes of a protocol buffer; larger weights go to a file beside it
+_BATCH_SIZE = 16
 
 
 def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str], int8: bool = False) -> dict[str, str]:
-    """Write the graph, from `input_ids` and so on [batch, tokens] to `sentence_embedding` [batch, dim].
+    """Write a graph from the tokenizer's outputs [batch, tokens] to `sentence_embedding` [batch, dim].
 
-    It reads what the encoder's tokenizer returns, and does all that `encoder.encode` does: pooling, the head where it
-    is kept at test time, post-processing and normalization.
+    The graph computes all of `encoder.encode`: pooling, the head if it is used at test time,
+    post-processing and normalization. It takes any batch size and length.
 
     Args:
         encoder: on the CPU.
-        folder: that gets sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
-        sentences: that the graph's vectors are compared on with the encoder's.
-        int8: write one with weights of 8 bits too.
+        folder: receives sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
+        sentences: for the comparison of the graph's vectors with the encoder's.
+        int8: also write a graph with 8-bit weights.
 
     Returns:
-        How far the vectors of each file are from the encoder's, in words.
+        A message per file: how far its vectors are from the encoder's.
 
     Raises:
-        UserError: the packages are missing, the backbone has no ONNX form, or vectors differ by more than 1e-4 (with
-            8 bits: a cosine similarity below 0.98), as they do behind a post-processing that is not linear. Nothing is
-            written then.
+        UserError: a package is missing, the backbone cannot be exported, or vectors differ by more
+            than 1e-4 (8 bits: a cosine similarity below 0.98). Then no file is written.
     """
-    onnxruntime, quantization = _package("onnxruntime"), _package("onnxruntime.quantization")
-    _package("onnxscript")
-    with atomic_write(folder) as new:
-        _write_graph(encoder, sentences[:2], new / GRAPH_FILE)
-        expected, found = _vectors(encoder, onnxruntime, new / GRAPH_FILE, sentences)
-        difference = float((expected - found).abs().max() / expected.abs().max().clamp(min=1))
-        if not difference <= LARGEST_DIFFERENCE:
-            raise UserError(f"{GRAPH_FILE}: its vectors differ from the encoder's by {difference:.1e}")
-        measured = {GRAPH_FILE: f"vectors differ from the encoder's by {difference:.1e} at most"}
-        if not int8:
-            return measured
-        _quantize(quantization, new / GRAPH_FILE, new / INT8_FILE)
-        expected, found = _vectors(encoder, onnxruntime, new / INT8_FILE, sentences)
-        cosine = float((unit_vectors(expected) * unit_vectors(found)).sum(dim=-1).min())
-        if not cosine > SMALLEST_COSINE:
-            raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too coarse")
-        return measured | {INT8_FILE: f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"}
-
-
-def _package(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401 # torch.onnx.export needs it
+        from onnxruntime.quantization import quantize_dynamic
     except ImportError as error:
-        raise UserError("onnx needs further packages: pip install onnx onnxruntime onnxscript") from error
+        raise UserError("ONNX needs more packages: pip install onnx onnxruntime onnxscript") from error
+
+    def encode(path: Path) -> Tensor:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        vectors = torch.empty(len(sentences), encoder.dim)
+        for places, inputs in batches_of_like_length(sentences, encoder.tokenizer, _BATCH_SIZE, encoder.max_length):
+            (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
+            vectors[places] = torch.from_numpy(found)
+        return vectors
+
+    expected = encoder.encode(sentences)
+    with atomic_write(folder) as new:
+        graph = new / GRAPH_FILE
+        _write_graph(encoder, sentences[:2], graph)
+        difference = float((encode(graph) - expected).abs().max() / expected.abs().max().clamp(min=1))
+        if not difference <= MAX_DIFFERENCE:
+            raise UserError(f"{GRAPH_FILE}: its vectors differ from the encoder's by {difference:.1e}")
+        messages = {GRAPH_FILE: f"vectors differ from the encoder's by {difference:.1e} at most"}
+        if not int8:
+            return messages
+        content = onnx.load(graph, load_external_data=False).graph
+        shapes = {weight.name: tuple(weight.dims) for weight in content.initializer}
+        matrices = {node.name: shapes.get(node.input[1]) for node in content.node if node.op_type in ("MatMul", "Gemm")}
+        with _quiet():
+            quantize_dynamic(
+                graph,
+                new / INT8_FILE,
+                per_channel=True,
+                reduce_range=True,  # sums of 8-bit products overflow on processors without VNNI
+                # The second layer of a feed-forward block: a few of its inputs are far larger than the others.
+                nodes_to_exclude=[name for name, shape in matrices.items() if shape and shape[0] > shape[-1]],
+                use_external_data_format=Path(f"{graph}.data").exists(),
+            )
+        cosine = float((unit_vectors(expected) * unit_vectors(encode(new / INT8_FILE))).sum(dim=-1).min())
+        if not cosine > MIN_COSINE:
+            raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too low")
+        return messages | {INT8_FILE: f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"}
 
 
 class _Graph(nn.Module):
-    """From what the tokenizer gives to the vectors of `encode`."""
+    """The tokenizer's outputs to the vectors of `encode`."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -105,51 +120,20 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
                 input_names=list(inputs),
                 output_names=[OUTPUT],
                 dynamic_shapes={"inputs": {name: {0: "batch", 1: "tokens"} for name in inputs}},
-                external_data=sum(p.numel() * p.element_size() for p in encoder.parameters()) > _LARGEST_FILE,
+                external_data=sum(p.numel() * p.element_size() for p in encoder.parameters()) > _MAX_FILE_SIZE,
                 dynamo=True,
                 verbose=False,
             )
-    except Exception as error:  # torch's own, of many kinds
+    except Exception as error:  # of many types
         kind = type(encoder.backbone).__name__
-        raise UserError(f"{kind} cannot be written as ONNX: {first_line(error)}") from error
+        raise UserError(f"{kind} cannot be exported to ONNX: {first_line(error)}") from error
     finally:
         encoder.train(was_training)
 
 
-def _quantize(quantization: ModuleType, graph: Path, path: Path) -> None:
-    """Weights of 8 bits in all matrices but those that narrow, the second of each feed-forward layer.
-
-    A few of the latter's inputs are far larger than the others, and would leave these too few of the 8 bits.
-    """
-    content = _package("onnx").load(graph, load_external_data=False).graph
-    shapes = {weight.name: tuple(weight.dims) for weight in content.initializer}
-    matrices = {node.name: shapes.get(node.input[1], ()) for node in content.node if node.op_type in ("MatMul", "Gemm")}
-    with _quiet():
-        quantization.quantize_dynamic(
-            graph,
-            path,
-            per_channel=True,
-            reduce_range=True,  # sums of products of 8 bits overflow on processors without VNNI
-            nodes_to_exclude=[name for name, shape in matrices.items() if len(shape) == 2 and shape[0] > shape[1]],
-            use_external_data_format=Path(f"{graph}.data").exists(),
-        )
-
-
-def _vectors(
-    encoder: SentenceEncoder, onnxruntime: ModuleType, path: Path, sentences: Sequence[str]
-) -> tuple[Tensor, Tensor]:
-    """The encoder's and the graph's, [n, dim]."""
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    found = torch.empty(len(sentences), encoder.dim)
-    for places, inputs in batches_of_like_length(sentences, encoder.tokenizer, _AT_ONCE, encoder.max_length):
-        (vectors,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
-        found[places] = torch.from_numpy(np.asarray(vectors))
-    return encoder.encode(sentences), found
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporters say of themselves."""
+    """Suppress the exporters' log, warnings and output."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

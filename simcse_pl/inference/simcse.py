@@ -28,7 +28,7 @@ Device = str | torch.device
 
 log = logging.getLogger(__name__)
 
-_MANY = 1000  # sentences that take long enough for a progress bar
+_MANY = 1000  # sentences: more than these get a progress bar
 
 
 class SimCSE:
@@ -40,13 +40,13 @@ class SimCSE:
 
     Args:
         model_name_or_path: the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a
-            hub name (the paper's among them), or word vectors; see load.load_encoder.
+            hub name (such as those of the paper's checkpoints), or word vectors; see load.load_encoder.
         device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
         num_cells, num_cells_in_search: of `faiss_fast`; see `build_index`.
         pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
             unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
         pooling: of a checkpoint that does not record it; see pooling.py.
-        max_length: tokens read of a sentence; None for the encoder's own limit.
+        max_length: maximum number of tokens per sentence; None for the encoder's own limit.
         batch_size: sentences encoded at once; see SentenceEncoder.encode.
         bf16: compute in bfloat16, which is faster on hardware that supports it.
 
@@ -234,8 +234,8 @@ class SimCSE:
         Args:
             queries: one or a list.
             device: for this call; None for the constructor's.
-            threshold: the lowest cosine similarity to return; None for any.
-            top_k: sentences of a query at most.
+            threshold: minimum cosine similarity; None for no minimum.
+            top_k: maximum number of sentences per query.
 
         Returns:
             The neighbours of one query, the nearest first, or a list of them for each query of a list.
@@ -243,8 +243,6 @@ class SimCSE:
         Raises:
             UserError: there is no index, `top_k` is below 1, or `threshold` is not in [-1, 1].
         """
-        if top_k < 1:
-            raise UserError(f"top_k={top_k}: it must be at least 1")
         index = self._built()
         index.encode = self._encode_on(device)
         found = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
@@ -286,19 +284,20 @@ class SimCSE:
         return partial(self.encoder.encode, **options)
 
     def _settings(self) -> dict[str, Any]:
-        """Return what decides the vectors."""
+        """Return the settings that determine the vectors, and a hash of the weights."""
         if isinstance(self.encoder, SentenceEncoder):
-            own = asdict(self.encoder.settings)
-            return {"encoder": self.name, **own, "weights": hash_tensors(self.encoder.state_dict())}
+            return {
+                "encoder": self.name,
+                **asdict(self.encoder.settings),
+                "weights": hash_tensors(self.encoder.state_dict()),
+            }
         assert isinstance(self.encoder, WordVectors)
-        return {
-            "encoder": self.name,
-            "weights": hash_tensors({"vectors": self.encoder.vectors, "weights": self.encoder.weights}),
-        }
+        tensors = {"vectors": self.encoder.vectors, "weights": self.encoder.weights}
+        return {"encoder": self.name, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:
-            raise UserError("there is no index: build_index or load_index makes one")
+            raise UserError("there is no index: call build_index or load_index first")
         return self.index
 
 

@@ -1,6 +1,30 @@
-"""The fixtures of the reports, whose command is tested here."""
+"""Run a command in the test's process, and the fixtures of the reports."""
 
+import sys
+
+import pytest
+
+from simcse_pl.__main__ import main
 from tests.reports.conftest import bert, job, make_report, write_results, write_run, write_sweep
 from tests.reports.html.conftest import write_curves
 
 __all__ = ["bert", "job", "make_report", "write_curves", "write_results", "write_run", "write_sweep"]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run `simcse` in this process, and return its output and errors; status 2 prints one line."""
+
+    def run(*arguments, status=0):
+        monkeypatch.setattr(sys, "argv", ["simcse", *map(str, arguments)])
+        if status == 0:
+            main()
+            return capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        printed = capsys.readouterr()
+        assert exit_.value.code == status and not printed.out
+        assert printed.err.lstrip().startswith("error: ") and "\n" not in printed.err.strip()
+        return printed
+
+    return run

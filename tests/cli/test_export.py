@@ -1,4 +1,4 @@
-"""simcse export, as a user runs it: what train.py trained, in every tool; and what is refused."""
+"""`simcse export`: the exported encoder in every tool, and error messages."""
 
 import json
 import logging
@@ -7,11 +7,12 @@ import sys
 
 import pytest
 import torch
+from huggingface_hub import RepoUrl
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl import SimCSE
-from simcse_pl.__main__ import main
 from simcse_pl.cli import evaluate as evaluate_command
+from simcse_pl.cli.export import push
 from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
@@ -38,26 +39,8 @@ def saved(make_model, tmp_path):
 
 
 @pytest.fixture
-def export(monkeypatch, capsys):
-    """Run the command in this process: what it printed, and its errors where it ends with a status."""
-
-    def run(*arguments, status=None):
-        monkeypatch.setattr(sys, "argv", ["simcse_pl", "export", *map(str, arguments)])
-        if status is None:
-            main()
-        else:
-            with pytest.raises(SystemExit) as exit_:
-                main()
-            assert exit_.value.code == status
-        printed = capsys.readouterr()
-        return printed.out, printed.err
-
-    return run
-
-
-@pytest.fixture
 def evaluate(monkeypatch, tmp_path):
-    """Run `simcse evaluate` in this process on the packaged sample; the folder that it wrote."""
+    """Run `simcse evaluate` in this process on the packaged sample, and return its folder."""
     handlers, level = logging.root.handlers[:], logging.root.level
     monkeypatch.delenv("SENTEVAL_DIR", raising=False)
 
@@ -74,9 +57,7 @@ def evaluate(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if issubclass(kind, AffinePostProcess)])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_an_exported_folder_scores_what_was_measured(
-    kind, normalize, make_model, evaluate, export, tmp_path, monkeypatch
-):
+def test_an_exported_folder_scores_as_evaluated(kind, normalize, make_model, evaluate, command, tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
     options = {"max_length": 20, "normalize": normalize}
@@ -84,50 +65,48 @@ def test_an_exported_folder_scores_what_was_measured(
     fit_on.write_text("\n".join(load_sample("dev").sentences))
     measured = evaluate(f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}")
     score = json.loads((measured / "results.json").read_text())["sts"][0]["all"]["spearman"]
-    export(encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
+    command("export", encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
 
 
-def test_a_pooling_that_sentence_transformers_lacks_is_not_exported_as_another(
-    saved, export, tmp_path, monkeypatch, caplog
-):
+def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, command, tmp_path, monkeypatch, caplog):
     """As CONTRIBUTING.md says: a function of hidden states and mask, and its name in POOLINGS."""
     sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
     several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
     for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
         monkeypatch.setitem(POOLINGS, name, pooling)
-        error = export(saved, tmp_path / "new", "--pooling", name, status=2)[1]
+        error = command("export", saved, tmp_path / "new", "--pooling", name, status=2).err
         line = f"pooling={name}: sentence-transformers has no such module, only simcse_pl loads it"
         assert error == f"error: {line}\n" and not (tmp_path / "new").exists()
         encoder = SentenceEncoder.from_pretrained(saved, name)
         caplog.clear()
-        encoder.save_pretrained(tmp_path / name)  # training ends with this
+        encoder.save_pretrained(tmp_path / name)  # as at the end of training
         assert caplog.messages == [line] and not (tmp_path / name / "modules.json").exists()
         assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / name).encode(TEXTS), encoder.encode(TEXTS))
         encoder.save_pretrained(saved)  # over one of another pooling
         assert not (saved / "modules.json").exists()
 
 
-def test_results_of_another_encoder_are_not_on_the_card(saved, export, write_results, make_report, tmp_path):
+def test_results_of_another_encoder_raise_an_error(saved, command, write_results, make_report, tmp_path):
     own, other = SentenceEncoder.from_pretrained(saved), SentenceEncoder.from_pretrained(saved, "cls", max_length=20)
     RemoveComponents(1).fit(own.encode(TEXTS)).save(tmp_path / "postprocess")
     right = write_results("right", make_report(fingerprint=fingerprint(own)))
     wrong = write_results("wrong", make_report(fingerprint=fingerprint(other)))
-    export(saved, tmp_path / "exported", "--results", right)
+    command("export", saved, tmp_path / "exported", "--results", right)
     assert fingerprint(SentenceEncoder.from_pretrained(tmp_path / "exported")) == fingerprint(own)
     for given in (
         ["--results", wrong],
         ["--results", write_results("old", make_report())],
         ["--results", right, "--postprocess", tmp_path / "postprocess"],
     ):
-        error = export(saved, tmp_path / "new", *given, status=2)[1]
-        assert error.count("\n") == 1 and "measured with other weights, pooling" in error
+        error = command("export", saved, tmp_path / "new", *given, status=2).err
+        assert "measured with other weights, pooling" in error
         assert not (tmp_path / "new").exists()
 
 
-def test_a_fingerprint_is_of_the_weights_the_settings_and_the_post_processing(saved):
+def test_fingerprints_depend_on_weights_settings_and_post_processing(saved):
     def load(**options):
         return SentenceEncoder.from_pretrained(saved, **options)
 
@@ -144,15 +123,14 @@ def test_a_fingerprint_is_of_the_weights_the_settings_and_the_post_processing(sa
 
 
 @pytest.mark.slow
-def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_model, sentences, tmp_path):
-    """The README's own way: train, export with whitening, ONNX and 8 bits; four tools read the folder."""
+def test_a_trained_encoder_is_the_same_in_every_tool(train, run_command, make_model, sentences, tmp_path):
     import onnxruntime
     import sentence_transformers as library
 
     options = ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "model.head=mlp", "logger=csv"]
     _, run = train(*options)
     encoder, folder = run / "encoder", tmp_path / "exported"
-    # Fitted on what is spread more widely than these vectors are: else small differences would become large ones.
+    # Fitted on vectors with a larger variance; otherwise it would enlarge small differences.
     postprocess = RemoveComponents(2).fit(torch.randn(200, 32, generator=torch.Generator().manual_seed(0)))
     postprocess.save(tmp_path / "postprocess")
     given = [encoder, folder, "--normalize", "--postprocess", tmp_path / "postprocess", "--int8"]
@@ -183,10 +161,7 @@ def test_what_train_trains_is_the_same_in_every_tool(train, run_command, make_mo
     assert str(tmp_path) not in card and (folder / "figures" / "training_paths.png").is_file()
 
 
-def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
-    saved, make_model, export, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("simcse_pl.export.push_to_hub.get_token", lambda: None)
+def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, command, tmp_path):
     full, flow, wide = tmp_path / "full", tmp_path / "flow", tmp_path / "wide"
     full.mkdir()
     (full / "notes.txt").write_text("mine")
@@ -197,37 +172,58 @@ def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
     (tmp_path / "run" / "metrics.csv").write_text("step,val/alignment,val/uniformity\n0,1,1\n")
     new = tmp_path / "new"
     for arguments, message in (
-        ([saved, full], f"{full} is there already: give a new folder, or remove it first"),
-        ([saved, new, "--push-to-hub", "me/x"], "--push-to-hub: nobody is logged in to the hub"),
-        ([saved, new, "--postprocess", flow], "flow is not linear, and sentence-transformers has no module for it"),
-        ([saved, new, "--postprocess", wide], "remove_components was fitted on 64 dimensions, and was given 32"),
-        ([saved, new, "--postprocess", saved], f"no file {saved}/postprocess.json"),
-        ([saved, new, "--results", tmp_path / "run"], "is a training run, whose scores are known"),
-        ([make_model("bert"), new], "does not say how it is pooled"),
+        ([saved, full], f"{full} exists: give a new directory, or remove it first"),
+        ([saved, new, "--postprocess", flow], "flow"),
+        ([saved, new, "--postprocess", wide], "fitted on 64 dimensions"),
+        ([saved, new, "--postprocess", saved], "postprocess.json"),
+        ([saved, new, "--results", tmp_path / "run"], "is a training run"),
+        ([make_model("bert"), new], "pool"),
         ([tmp_path / "nothing", new], "nothing"),
     ):
-        printed, error = export(*arguments, status=2)
-        (line,) = error.splitlines()
-        assert line.startswith("error: ") and message in line
-        assert not new.exists() and printed == ""
+        assert message in command("export", *arguments, status=2).err
+        assert not new.exists()
     assert [path.name for path in full.iterdir()] == ["notes.txt"]
 
 
-def test_what_was_exported_can_be_exported_again_but_not_processed_twice(saved, export, tmp_path):
+def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(saved, command, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
     RemoveComponents(1).fit(SentenceEncoder.from_pretrained(saved).encode(TEXTS)).save(tmp_path / "postprocess")
-    assert export(saved, once, "--postprocess", tmp_path / "postprocess")[0].strip() == str(once)
-    export(once, twice)
+    assert command("export", saved, once, "--postprocess", tmp_path / "postprocess").out.strip() == str(once)
+    command("export", once, twice)
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))
-    error = export(once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2)[1]
-    assert "has one already (remove_components)" in error
-    assert describe(SimCSE(once).encoder)["postprocess"] == "remove_components"
+    error = command("export", once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2).err
+    assert "already has one (remove_components)" in error
+    assert describe(SimCSE(once))["postprocess"] == "remove_components"
     shutil.rmtree(once / "1_Pooling")
-    assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))  # ours needs no module of theirs
+    assert torch.equal(
+        SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS)
+    )  # SimCSE does not need the modules of sentence-transformers
 
 
-def test_an_encoder_with_post_processing_is_not_trained_on(saved):
+def test_an_encoder_with_post_processing_cannot_be_trained(saved):
     encoder = SentenceEncoder.from_pretrained(saved)
     encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
     with pytest.raises(UserError, match="this encoder has a post-processing"):
         SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+
+
+def test_push_uploads_the_folder(tmp_path, monkeypatch):
+    calls = []
+
+    class Api:
+        def create_repo(self, name, **options):
+            calls.append((name, options))
+            return RepoUrl(f"https://huggingface.co/me/{name}")
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            if not list(folder_path.iterdir()):
+                raise OSError("no space\nanywhere")
+            calls.append((repo_id, [path.name for path in folder_path.iterdir()]))
+
+    monkeypatch.setattr("simcse_pl.cli.export.HfApi", Api)
+    (tmp_path / "README.md").write_text("card")
+    assert push(tmp_path, "encoder", private=True) == "https://huggingface.co/me/encoder"
+    assert calls == [("encoder", {"private": True, "exist_ok": True}), ("me/encoder", ["README.md"])]
+    (tmp_path / "README.md").unlink()
+    with pytest.raises(UserError, match="is written, but the upload failed: no space$"):
+        push(tmp_path, "encoder")

@@ -1,13 +1,11 @@
-"""`simcse report`, from the folders to the files."""
-
 import json
 
 import pytest
 
-from simcse_pl.__main__ import main
 
-
-def test_tables_are_printed_and_everything_is_saved(run_command, write_results, write_run, make_report, bert, tmp_path):
+def test_tables_are_printed_and_files_are_saved_and_listed(
+    run_command, write_results, write_run, make_report, bert, tmp_path
+):
     one = write_results("one", make_report("one", **bert))
     two = write_results("two", make_report("two", seed=2))
     output = tmp_path / "report"
@@ -22,55 +20,27 @@ def test_tables_are_printed_and_everything_is_saved(run_command, write_results, 
     assert json.loads((output / "sts.json").read_text())["rows"][2]["Avg"] == pytest.approx(61)
 
 
-def test_a_mistake_is_one_line_and_status_2(run_command, tmp_path):
-    done = run_command("-m", "simcse_pl", "report", tmp_path / "missing", status=2)
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: no file or folder ")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """The command in this process: its exit status and what it says on standard error."""
-
-    def run(*arguments):
-        output = tmp_path / "report"
-        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--output", str(output)])
-        try:
-            main()
-        except SystemExit as error:
-            assert not output.exists()
-            return error.code, capsys.readouterr().err
-        return 0, capsys.readouterr().out
+def run(command, tmp_path):
+    def run(*arguments, **options):
+        return command("report", *arguments, "--output", tmp_path / "report", **options)
 
     return run
 
 
-def test_labels_are_given_in_the_folders_order(run, write_results, write_run, make_report, tmp_path):
+def test_labels_are_in_the_order_of_the_folders(run, write_results, write_run, make_report, tmp_path):
     folders = [write_results("a", bare := make_report("x", geometry=None)), write_run(), write_results("b", bare)]
-    status, _ = run(*folders, "--labels", "first", "my run", "second")
-    assert status == 0
+    out = run(*folders, "--labels", "first", "my run", "second", "--aggregation", "wmean").out
+    assert "weighted by size" in out
     rows = json.loads((tmp_path / "report" / "sts.json").read_text())["rows"]
     assert [row["encoder"] for row in rows] == ["first", "second"]
     assert "my run" in (tmp_path / "report" / "training_paths.svg").read_text()
 
 
-def test_the_aggregation_is_an_option(run, write_results, make_report):
-    status, out = run(write_results("a", make_report("x", geometry=None)), "--aggregation", "wmean")
-    assert status == 0
-    assert "weighted by size" in out
-
-
-def test_a_run_alone_has_a_figure_and_no_table(run, write_run, tmp_path):
-    assert run(write_run())[0] == 0
-    assert {file.name for file in (tmp_path / "report").iterdir()} == {"training_paths.png", "training_paths.svg"}
-
-
-def test_a_sweep_has_its_table_in_four_forms_and_a_figure(run, write_sweep, job, tmp_path):
+def test_a_sweep_has_a_table_in_four_formats_and_a_figure(run, write_sweep, job, tmp_path):
     jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, "fixed 0.1") for seed in range(3)]
     folder = write_sweep("s", *jobs, table="table_3_dropout", size="mini")
-    status, out = run(folder)
-    assert status == 0
+    out = run(folder).out
     files = {file.name for file in (tmp_path / "report").iterdir()}
     assert files == {f"sweep.{ending}" for ending in ("md", "csv", "json", "tex", "png", "svg")}
     assert all(f"{tmp_path}/report/{file}\n" in out for file in files)
@@ -79,7 +49,7 @@ def test_a_sweep_has_its_table_in_four_forms_and_a_figure(run, write_sweep, job,
         assert expected in (tmp_path / "report" / "sweep.md").read_text()
 
 
-def test_several_sweeps_have_a_table_each_beside_encoders_and_runs(
+def test_several_sweeps_have_tables_of_their_own_beside_encoders_and_runs(
     run, write_sweep, job, write_results, write_run, make_report, tmp_path
 ):
     grid = [job(0.7, options={"a": a, "b": b}) for a in (1, 2) for b in (1, 2)]
@@ -91,8 +61,7 @@ def test_several_sweeps_have_a_table_each_beside_encoders_and_runs(
         write_sweep("six too", job(0.7, row="CLS with MLP", column="unsupervised"), table="table_6_pooling"),
         write_sweep("broken", job(float("nan"))),
     ]
-    status, out = run(*folders, "--labels", "my grid", "my encoder", "c", "my run", "e", "f")
-    assert status == 0
+    out = run(*folders, "--labels", "my grid", "my encoder", "c", "my run", "e", "f").out
     files = {file.name for file in (tmp_path / "report").iterdir()}
     assert {"sweep_1.md", "sweep_1_grid.md", "sweep_1.png", "sweep_2.csv", "sweep_2.svg", "sweep_3.json"} <= files
     assert {"sts.md", "training_paths.svg"} <= files
@@ -101,35 +70,14 @@ def test_several_sweeps_have_a_table_each_beside_encoders_and_runs(
     assert (tmp_path / "report" / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
 
 
-def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, make_report, write_sweep, job, tmp_path):
-    good, same = (write_results(name, make_report("x")) for name in ("good", "same"))
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "results.json").write_text('{"label": ')
-    named = write_results("named", make_report("y", paper={"table": "table_5_sts", "row": "BERT"}))
-    empty = write_results("empty", {"label": "z"})
-    sweep, failed = write_sweep("sweep", job(0.7)), write_sweep("all failed", job())
-    evaluations = write_sweep("evaluations", job(0.7))
-    (evaluations / "0" / "results.json").write_text(json.dumps(make_report("x")))
+def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, write_sweep, job, tmp_path):
+    sweep, other = write_sweep("sweep", job(0.7)), write_sweep("other", job(0.8))
     mistakes = {
-        "--labels: 1 for 2 folders": (good, same, "--labels", "a"),
-        "two results have the label x": (good, same),
-        "is damaged, or no JSON": (good, tmp_path / "cut"),
-        "paper.row=BERT: choose one of": (named,),
-        "nothing was measured": (empty,),
-        "neither results.json nor metrics.csv": (tmp_path,),
-        "two sweeps are called ": (sweep, sweep),
-        "two sweeps are called a:": (sweep, failed, "--labels", "a", "a"),
-        "no job of ": (sweep, failed),
-        "is of evaluate.py, not of train.py": (evaluations,),
+        "nothing was measured": (write_results("empty", {"label": "z"}),),
+        f"two sweeps have the label {sweep}": (sweep, sweep),
+        "two sweeps have the label a:": (sweep, other, "--labels", "a", "a"),
+        "results.json": (tmp_path,),
     }
     for message, arguments in mistakes.items():
-        status, err = run(*arguments)
-        assert status == 2
-        assert err.startswith("error: ")
-        assert message in err
-        assert err.count("\n") == 1
-
-
-def test_an_unknown_aggregation_and_no_folder_are_argparses_to_tell(run, tmp_path):
-    assert run(tmp_path, "--aggregation", "median")[0] == 2
-    assert run()[0] == 2
+        assert message in run(*arguments, status=2).err
+    assert not (tmp_path / "report").exists()

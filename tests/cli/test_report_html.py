@@ -2,12 +2,12 @@
 
 import csv
 import json
+import sys
 
 import pytest
 from scipy.stats import spearmanr
 
-from simcse_pl.__main__ import main
-from simcse_pl.cli.report_neighbours import encoder_before_training
+from simcse_pl.cli.report_neighbours import rebuild_encoder_before_training
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.reports.html.runs import read_runs
 from tests.conftest import SENTENCES, tiny
@@ -15,7 +15,7 @@ from tests.reports.html.conftest import Page
 
 
 @pytest.mark.browser
-def test_a_real_run_becomes_a_page_with_all_it_measured(
+def test_the_page_of_a_run_shows_everything_it_measured(
     train, run_command, make_model, sentences, browser, tmp_path, monkeypatch
 ):
     options = ["model.head=mlp", "data.limit=32", "logger=csv", "trainer.precision=32-true"]
@@ -42,57 +42,33 @@ def test_a_real_run_becomes_a_page_with_all_it_measured(
     assert queries == SENTENCES[::2]
     assert page.run("return document.querySelectorAll('.query li').length") == 4 * 2 * 5
     assert page.read_logs() == ([], [])
-    _starts_where_the_run_did(run, results)
+    _check_encoder_before_training(run, results)
 
 
-def _starts_where_the_run_did(folder, results):
-    """The encoder that is rebuilt scores on dev what the run measured before training, fresh head included."""
+def _check_encoder_before_training(folder, results):
+    """The rebuilt encoder scores on dev what the run measured before training, new head included."""
     (run,), _ = read_runs({"mine": folder})
-    encoder = encoder_before_training(run.job)
+    encoder = rebuild_encoder_before_training(run.job)
     pairs = load_sample("dev").pairs
     first, second = (encoder.encode([getattr(p, side) for p in pairs], normalize=True) for side in ("first", "second"))
     score = spearmanr((first * second).sum(dim=1).numpy(), [pair.score for pair in pairs]).statistic
     assert score == pytest.approx(results["before"]["spearman"], abs=2e-4)
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """The command in this process: its exit status and what it says on standard error."""
-
-    def run(*arguments, output=tmp_path / "page.html"):
-        monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--html", str(output)])
-        with pytest.raises(SystemExit) as error:
-            main()
-        assert not (tmp_path / "page.html").exists()
-        return error.value.code, capsys.readouterr().err.strip()
-
-    return run
-
-
-def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_sweep, job, write_curves, tmp_path, monkeypatch):
+def test_mistakes_end_with_one_line_and_leave_no_file(command, write_sweep, job, write_curves, tmp_path, monkeypatch):
     sweep, one = write_sweep("s", job(0.7)), write_curves(tmp_path / "one")
     (tmp_path / "folder").mkdir()
     mistakes = {
-        "--labels: 1 for 2 folders": (sweep, one, "--labels", "a"),
-        "two folders are called a": (sweep, one, "--labels", "a", "a"),
-        "two folders are called ": (one, one),
-        "no metrics.csv in ": (tmp_path / "missing",),
+        "two folders have the label a": (sweep, one, "--labels", "a", "a"),
+        "two folders have the label ": (one, one),
         "none.txt": (sweep, "--sentences", tmp_path / "none.txt"),
+        "leave out --output and --aggregation": (sweep, "--aggregation", "all"),
         "cannot write ": (sweep,),
     }
     for message, arguments in mistakes.items():
         output = tmp_path / ("folder" if message == "cannot write " else "page.html")
-        status, err = run(*arguments, output=output)
-        assert status == 2
-        assert err.startswith("error: ") and message in err and "\n" not in err
-    monkeypatch.setitem(__import__("sys").modules, "plotly", None)
-    monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
-    assert run(sweep)[1] == "error: a page takes Plotly: pip install plotly"
-
-
-def test_options_of_the_tables_and_of_the_page_are_kept_apart(run, tmp_path):
-    assert run()[0] == 2
-    assert run(tmp_path, "--aggregation", "all") == (
-        2,
-        "error: --html writes one page: leave out --output and --aggregation",
-    )
+        assert message in command("report", *arguments, "--html", output, status=2).err
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert "pip install plotly" in command("report", sweep, "--html", tmp_path / "page.html", status=2).err
+    assert not (tmp_path / "page.html").exists()

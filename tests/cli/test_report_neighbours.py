@@ -1,5 +1,3 @@
-"""Neighbours before and after training: which encoders, and what is told where there is none."""
-
 import itertools
 from pathlib import Path
 
@@ -7,7 +5,7 @@ import pytest
 import torch
 import yaml
 
-from simcse_pl.cli.report_neighbours import Corpus, encoder_before_training, neighbourhood, read_corpus
+from simcse_pl.cli.report_neighbours import find_neighbours, rebuild_encoder_before_training
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import read_runs
@@ -15,12 +13,11 @@ from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
-CORPUS = Corpus("mine", SENTENCES)
 
 
 @pytest.fixture
 def run_of(write_sweep, job):
-    """The runs of a sweep whose jobs have a config and, where one is given, an encoder."""
+    """Make a sweep from configs and encoders, and return its runs."""
 
     numbers = itertools.count()
 
@@ -29,8 +26,7 @@ def run_of(write_sweep, job):
         for place, config in enumerate(configs):
             (folder / str(place) / "config" / "config.yaml").write_text(yaml.safe_dump({"seed": 1, **config}))
         for place, encoder in enumerate(encoders):
-            if encoder is not None:
-                encoder.save_pretrained(folder / str(place) / "encoder")
+            encoder.save_pretrained(folder / str(place) / "encoder")
         return read_runs({"s": folder})[0]
 
     return make
@@ -41,17 +37,17 @@ def model(name, **options):
 
 
 def nearest(encoder, query, count=5):
-    """The nearest of SENTENCES by plain cosines, without an index."""
+    """Return the nearest of SENTENCES by cosine, without an index."""
     vectors = torch.nn.functional.normalize(encoder.encode(SENTENCES), dim=-1)
     cosines = vectors @ vectors[SENTENCES.index(query)]
     order = [place for place in cosines.argsort(descending=True).tolist() if SENTENCES[place] != query]
     return [SENTENCES[place] for place in order[:count]], cosines[order[:count]].tolist()
 
 
-def test_neighbours_are_the_nearest_by_cosine_of_each_encoder(run_of, make_model):
+def test_neighbours_are_the_nearest_by_cosine_of_each_encoder(run_of, make_model, sentences):
     start, end = make_model("bert"), SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
-    found = neighbourhood(run_of(model(start, num_layers=2), encoders=[end]), CORPUS)
-    assert (found.run, found.corpus, found.sentences, found.problem) == ("0", "mine", 8, None)
+    found = find_neighbours(run_of(model(start, num_layers=2), encoders=[end]), str(sentences))
+    assert (found.run, found.corpus, found.sentences, found.problem) == ("0", "sentences.txt", 8, None)
     assert [query.sentence for query in found.queries] == SENTENCES[::2]
     before = SentenceEncoder.from_pretrained(start, pooling="mean", num_layers=2)
     for query in found.queries:
@@ -63,17 +59,17 @@ def test_neighbours_are_the_nearest_by_cosine_of_each_encoder(run_of, make_model
         assert new == [own.sentence for own in query.after if own.sentence not in nearest(before, query.sentence)[0]]
 
 
-def test_the_best_of_those_with_an_encoder_is_taken(run_of, make_model):
+def test_the_best_run_with_an_encoder_is_chosen(run_of, make_model, sentences):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     config = model(make_model("bert"))
-    assert neighbourhood(run_of(config, config, config, encoders=[encoder, encoder]), CORPUS).run == "1"
+    assert find_neighbours(run_of(config, config, config, encoders=[encoder, encoder]), str(sentences)).run == "1"
 
 
-def test_a_run_begins_with_the_fresh_weights_of_its_seed(run_of, make_model):
+def test_new_weights_are_those_of_the_runs_seed(run_of, make_model):
     config = model(make_model("bert"), head="mlp", pretrained=False)
     first, second, other = run_of(config, config, {**config, "seed": 2})
     state = torch.get_rng_state()
-    vectors = [encoder_before_training(run.job).encode(SENTENCES) for run in (first, second, other)]
+    vectors = [rebuild_encoder_before_training(run.job).encode(SENTENCES) for run in (first, second, other)]
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(1)
     expected = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp", pretrained=False)
@@ -81,79 +77,79 @@ def test_a_run_begins_with_the_fresh_weights_of_its_seed(run_of, make_model):
     assert torch.equal(vectors[0], vectors[1]) and not torch.allclose(vectors[0], vectors[2])
 
 
-def test_the_row_of_a_sweep_and_what_a_search_chose_are_set(run_of, make_model):
-    rows = {"one": {"model": {"pooling": "cls"}}, "two": {"model": {"pooling": "max", "num_layers": 1}}}
-    (run,) = run_of({**model(make_model("bert"), num_layers=None), "sweep": {"row": "two", "rows": rows}})
-    encoder = encoder_before_training(run.job)
-    assert (encoder.pooling, encoder.backbone.config.num_hidden_layers) == ("max", 1)
-
-
-def test_what_a_search_chose_is_set(run_of, make_model):
+def test_the_row_of_a_sweep_and_values_chosen_by_a_search_are_set(run_of, make_model):
+    rows = {"one": {"model": {"num_layers": 2}}, "two": {"model": {"num_layers": 1}}}
+    config = {
+        **model(make_model("bert"), num_layers=None),
+        "sweep": {"row": "two", "rows": rows},
+        "optimizer": {"lr": 1},
+    }
     trial = {"values": {"model.pooling": "cls", "optimizer.lr": 0.1}, "pruned": False}
-    (run,) = run_of({**model(make_model("bert")), "optimizer": {"lr": 0.2}}, trial=trial)
-    assert encoder_before_training(run.job).pooling == "cls"
+    (run,) = run_of(config, trial=trial)
+    encoder = rebuild_encoder_before_training(run.job)
+    assert (encoder.pooling, encoder.backbone.config.num_hidden_layers) == ("cls", 1)
 
 
-def test_nothing_of_a_config_is_run_but_an_encoder_of_ours(run_of, tmp_path):
+def test_a_config_can_only_build_a_sentence_encoder(run_of, tmp_path):
     mark = tmp_path / "mark"
     runs = run_of(
         {"model": {"_target_": "pathlib.Path.touch", "_args_": [str(mark)]}},
         model("x", callback={"_target_": "pathlib.Path.touch", "self": str(mark)}),
         model({"_target_": "pathlib.Path.touch", "self": str(mark)}),
     )
-    messages = ("is no .*from_pretrained but pathlib.Path.touch", "with callback", "no such folder")
+    messages = (
+        "model._target_=pathlib.Path.touch is not",
+        "unexpected keyword argument 'callback'",
+        "before training: ",
+    )
     for run, message in zip(runs, messages, strict=True):
         with pytest.raises(UserError, match=message):
-            encoder_before_training(run.job)
+            rebuild_encoder_before_training(run.job)
     assert not mark.exists() and not Path("mark").exists()
 
 
-def test_what_cannot_be_loaded_is_told_in_one_line(run_of, make_model, write_sweep, job):
-    end = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    for config, problem in (
-        (model("nobody/nothing"), "model nobody/nothing: no such folder, no copy in the local cache"),
-        ({"model": {"name": "x"}}, "does not tell what the run began with"),
-        ({"data": 1}, "does not tell what the run began with"),
-        (model("${nowhere.to.be.found}"), "does not tell what the run began with"),
-    ):
-        found = neighbourhood(run_of(config, encoders=[end]), CORPUS)
-        assert (found.run, found.queries) == ("0", [])
-        assert problem in found.problem and "\n" not in found.problem
-
-
-@pytest.mark.parametrize("content", ["- 1", "", "a: [", None])
-def test_a_config_that_is_damaged_or_missing_is_told(content, run_of, make_model):
+@pytest.mark.parametrize(
+    "content",
+    [
+        yaml.safe_dump(model("nobody/nothing")),
+        "model: {name: x}",
+        "data: 1",
+        "model: {_target_: '${nowhere}'}",
+        "- 1",
+        "",
+        "a: [",
+        None,
+    ],
+)
+def test_problems_with_the_config_are_shown_in_one_line(content, run_of, make_model, sentences):
     end = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     runs = run_of(model("x"), encoders=[end])
     file = runs[0].job.folder / "config" / "config.yaml"
     file.unlink() if content is None else file.write_text(content)
-    problem = neighbourhood(runs, CORPUS).problem
-    assert "config.yaml does not tell what the run began with: " in problem and "\n" not in problem
+    found = find_neighbours(runs, str(sentences))
+    assert (found.run, found.queries) == ("0", [])
+    assert "config.yaml: cannot rebuild the encoder before training: " in found.problem and "\n" not in found.problem
 
 
-def test_without_a_saved_encoder_or_a_score_there_are_none(run_of, make_model):
-    assert neighbourhood(run_of(model("x")), CORPUS).problem == "no run has an encoder: it is saved at a run's end"
+def test_without_an_encoder_or_a_score_there_are_no_neighbours(run_of, make_model, sentences):
+    assert "no run has a saved encoder" in find_neighbours(run_of(model("x")), str(sentences)).problem
     end = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    assert neighbourhood(run_of(model("x"), encoders=[end], dev=[float("nan")]), CORPUS).run is None
+    assert find_neighbours(run_of(model("x"), encoders=[end], dev=[float("nan")]), str(sentences)).run is None
 
 
-def test_the_corpus_is_a_files_distinct_sentences_or_the_samples(sentences, tmp_path):
-    assert read_corpus(str(sentences)) == Corpus("sentences.txt", SENTENCES)
+def test_the_corpus_is_a_file_or_the_packaged_sample(tmp_path):
     pairs = load_sample("test").pairs
-    sample = read_corpus(None)
-    assert len(sample.sentences) == len({s for p in pairs for s in (p.first, p.second)}) > 500
+    assert find_neighbours([], None).sentences == len({s for p in pairs for s in (p.first, p.second)}) > 500
     (tmp_path / "one.txt").write_text("same\nsame\n")
-    with pytest.raises(UserError, match="one.txt has one sentence alone: a neighbour takes two"):
-        read_corpus(str(tmp_path / "one.txt"))
-    with pytest.raises(UserError, match="no file"):
-        read_corpus(str(tmp_path / "none.txt"))
+    with pytest.raises(UserError, match="one.txt has only one distinct sentence"):
+        find_neighbours([], str(tmp_path / "one.txt"))
 
 
-@pytest.mark.parametrize(("count", "queries"), [(2, 2), (6, 6), (7, 4), (60, 6)])
-def test_queries_are_few_and_spread_over_the_sentences(count, queries, run_of, make_model):
+@pytest.mark.parametrize(("count", "queries"), [(2, 2), (7, 4), (60, 6)])
+def test_a_few_queries_are_spread_over_the_sentences(count, queries, run_of, make_model, tmp_path):
     sentences = [f"{SENTENCES[k % 8]} {k}" for k in range(count)]
+    (tmp_path / "many.txt").write_text("\n".join(sentences))
     end = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    found = neighbourhood(run_of(model(make_model("bert")), encoders=[end]), Corpus("many", sentences))
-    assert [query.sentence for query in found.queries] == sentences[:: -(-count // 6)]
-    assert len(found.queries) == queries
-    assert all(len(query.after) == min(5, count - 1) for query in found.queries)
+    found = find_neighbours(run_of(model(make_model("bert")), encoders=[end]), str(tmp_path / "many.txt")).queries
+    assert [query.sentence for query in found] == sentences[:: -(-count // 6)] and len(found) == queries
+    assert all(len(query.after) == min(5, count - 1) for query in found)

@@ -1,5 +1,3 @@
-"""The model card: what the hub reads of it, scores beside the paper's, the recipe without the machine's folders."""
-
 import json
 import re
 
@@ -7,7 +5,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from simcse_pl.export.model_card import trained_by, write_card
+from simcse_pl.export.model_card import read_training, write_card
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.utils.errors import UserError
@@ -20,7 +18,7 @@ def encoder(make_model):
 
 @pytest.fixture
 def run(tmp_path):
-    """A run's folder, as train.py leaves it."""
+    """The folder of a run, as train.py writes it."""
     folder = tmp_path / "run"
     (folder / "config").mkdir(parents=True)
     (folder / "encoder").mkdir()
@@ -45,33 +43,32 @@ def run(tmp_path):
     return folder
 
 
-def test_a_card_of_an_encoder_of_which_nothing_is_known(encoder, tmp_path):
+def test_the_card_of_an_unknown_encoder_has_usage_only(encoder, tmp_path):
     write_card(tmp_path, "mine", encoder)
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.to_dict() == {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "model_name": "mine",
         "tags": ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"],
     }
-    assert "trained by" not in card.text and "SimCSE](" not in card.text and "## Citation" not in card.text
+    assert "SimCSE](" not in card.text and "## Citation" not in card.text
     assert "## Scores" not in card.text and "## Training" not in card.text and "ONNX" not in card.text
     assert "| Pooling | cls |" in card.text and "Linear and Tanh" in card.text and 'SimCSE("mine")' in card.text
     for code in re.findall("```python\n(.*?)```", card.text, re.DOTALL):
         compile(code, "card", "exec")
 
 
-def test_run_and_results_stand_in_it(encoder, run, tmp_path):
+def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(encoder, run, tmp_path):
     stsb = {"task": "STS-B", "pairs": 1379, "all": {"spearman": 0.81}}
     paper = {"table": "table_5_sts", "row": "unsupervised/SimCSE-BERT-base"}
     result = Result.model_validate({"label": "my encoder", "sts": [stsb], "paper": paper})
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "sentence_encoder.onnx").write_bytes(b"")
-    where = (tmp_path, "mine", encoder, trained_by(str(run / "encoder")), [result])
+    where = (tmp_path, "mine", encoder, read_training(str(run / "encoder")), [result])
     write_card(*where, repository="me/mine", license="mit", language="en")
     card = ModelCard.load(tmp_path / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("mit", "en", "FacebookAI/roberta-base")
-    assert "trained by contrast as in [SimCSE]" in card.text and "simcse" in card.data.tags
+    assert "contrastive learning as in [SimCSE]" in card.text and "simcse" in card.data.tags
     assert card.data.datasets == ["someone/sentences"] and "onnx" in card.data.tags
     (score,) = card.data.eval_results
     assert (score.dataset_name, score.metric_type, score.metric_value) == ("STS-B test", "spearman_cosine", 0.81)
@@ -92,16 +89,16 @@ def test_run_and_results_stand_in_it(encoder, run, tmp_path):
     assert shown and all((tmp_path / figure).stat().st_size > 5000 for figure in shown)
 
 
-def test_an_encoder_may_be_of_a_run_by_its_checkpoint_or_of_none(run, tmp_path):
+def test_a_checkpoint_belongs_to_a_run_and_other_encoders_to_none(run, tmp_path):
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "best.ckpt").write_bytes(b"")
-    assert trained_by(str(run / "checkpoints" / "best.ckpt")).scores.steps == 10
-    assert trained_by("princeton-nlp/sup-simcse-bert-base-uncased") is None and trained_by(str(tmp_path)) is None
+    assert read_training(str(run / "checkpoints" / "best.ckpt")).results.steps == 10
+    assert read_training("princeton-nlp/sup-simcse-bert-base-uncased") is None and read_training(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("file", ["results.json", "config/resolved.yaml", "metrics.csv"])
-def test_a_damaged_run_is_told_in_one_line(file, run):
+def test_a_damaged_run_raises_one_line(file, run):
     (run / file).write_text("{ : }\n- [")
     with pytest.raises(UserError, match=file.rpartition("/")[2]) as raised:
-        trained_by(str(run / "encoder"))
+        read_training(str(run / "encoder"))
     assert "\n" not in str(raised.value)

@@ -1,6 +1,5 @@
 """Each loader with one file of a stranger's, in the working folder, and files that run code as they are unpickled."""
 
-import hashlib
 import io
 import json
 import os
@@ -15,7 +14,7 @@ import torch
 from hydra._internal.utils import create_config_search_path
 from hydra.types import RunMode
 
-from simcse_pl.cli.report_neighbours import encoder_before_training
+from simcse_pl.cli.report_neighbours import rebuild_encoder_before_training
 from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.inference.sentence_index import SentenceIndex
@@ -141,8 +140,6 @@ def resumed(content):
 def index(file, content):
     SentenceIndex.build(encode, ["A dog.", "A cat."]).save("index")
     Path("index", file).write_bytes(content)
-    if file == "vectors.safetensors":
-        change("index/index.json", vectors_sha256=hashlib.sha256(content).hexdigest())
     SentenceIndex.load("index", encode)
 
 
@@ -165,7 +162,7 @@ def run(file, content):
 def began_with(content):
     Path("run/config").mkdir(parents=True)
     Path("run/config/config.yaml").write_text(content)
-    encoder_before_training(read_job(Path("run"), "run"))
+    rebuild_encoder_before_training(read_job(Path("run"), "run"))
 
 
 def in_file(name, content, load):

@@ -111,7 +111,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     "a config": (lambda: composed(YAML), "^a config file is not valid YAML: could not determine"),
     "a run's config that builds": (
         lambda: began_with("seed: 1\nmodel: {_target_: pathlib.Path.touch, self: touched}"),
-        "^run/config/config.yaml: model is no .*SentenceEncoder.from_pretrained but pathlib.Path.touch",
+        "^run/config/config.yaml: .* model._target_=pathlib.Path.touch is not .*SentenceEncoder.from_pretrained",
     ),
     "results": (lambda: in_file("results.json", PICKLE, read), "^results.json is damaged, or no JSON"),
     "results of a run": (lambda: run("0/results.json", PICKLE.decode("latin-1")), "^0/results.json is damaged, or no"),

@@ -1,4 +1,4 @@
-"""The index against brute force in float64, FAISS's cells against exact search, and folders that are damaged."""
+"""The index against brute force in float64, FAISS's cells against exact search, and damaged folders."""
 
 import json
 
@@ -8,31 +8,29 @@ import torch
 from safetensors.torch import save_file
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.index_files import SETTINGS_FILE, VECTORS_FILE
-from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import sha256_of
 
 DIM = 16
 ALL_CELLS = (7, 7)
 
 
 class Table:
-    """An `encode` that looks its sentences up, and counts what it was asked for."""
+    """An `encode` that looks up vectors by sentence, and records the sentences."""
 
-    def __init__(self, vectors, name="s"):
-        self.vectors = {f"{name} {i}": vector for i, vector in enumerate(vectors)}
-        self.asked = []
+    def __init__(self, vectors):
+        self.vectors = {f"s {i}": vector for i, vector in enumerate(vectors)}
+        self.encoded = []
 
     def __call__(self, sentences):
         assert isinstance(sentences, list)
-        self.asked += sentences
+        self.encoded += sentences
         return torch.stack([self.vectors[sentence] for sentence in sentences])
 
 
 @pytest.fixture
 def encode():
-    """Sentences `s 0` to `s 499`, of vectors of many lengths."""
+    """Sentences `s 0` to `s 499`, with vectors of different lengths."""
     return Table(torch.randn(500, DIM) * torch.rand(500, 1) * 9)
 
 
@@ -44,126 +42,105 @@ def sentences_of(found):
     return [[neighbour.sentence for neighbour in near] for near in found]
 
 
-def brute_force(encode, corpus, query, count):
-    """The cosines of the nearest sentences, in float64, the query itself left out."""
+def brute_force(encode, corpus, query, top_k):
+    """Return the nearest sentences and their cosines in float64, without the query itself."""
     others = [sentence for sentence in dict.fromkeys(corpus) if sentence != query]
     vectors = np.stack([encode.vectors[sentence].double().numpy() for sentence in others])
     vector = encode.vectors[query].double().numpy()
     cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector)
-    nearest = np.argsort(-cosines)[:count]
+    nearest = np.argsort(-cosines)[:top_k]
     return [others[i] for i in nearest], cosines[nearest]
 
 
 @pytest.mark.parametrize("cells", [None, ALL_CELLS])
-@pytest.mark.parametrize("at_a_time", [64, 1 << 24])
-def test_the_nearest_are_those_of_brute_force(cells, at_a_time, encode, monkeypatch):
-    monkeypatch.setattr(sentence_index, "_SENTENCES_AT_A_TIME", at_a_time)
-    monkeypatch.setattr(sentence_index, "_NUMBERS_AT_A_TIME", at_a_time)
+@pytest.mark.parametrize("at_once", [64, 1 << 24])
+def test_nearest_sentences_are_those_of_brute_force(cells, at_once, encode, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_MAX_SIMILARITIES", at_once)
     corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
-    found = SentenceIndex.build(encode, corpus, cells).search(queries, count=5, leave_out_equal=True)
+    found = SentenceIndex.build(encode, corpus, cells).search(queries, top_k=5, leave_out_equal=True)
     for query, neighbours in zip(queries, found, strict=True):
         sentences, cosines = brute_force(encode, corpus, query, 5)
         assert [neighbour.sentence for neighbour in neighbours] == sentences
         np.testing.assert_allclose([neighbour.similarity for neighbour in neighbours], cosines, atol=1e-6)
 
 
-def test_equal_sentences_are_encoded_and_shown_once(encode):
-    index = SentenceIndex.build(encode, names([3, 1, 3, 3, 2, 1]))
-    assert encode.asked == names([3, 1, 2])
-    assert len(index) == 3 and len(index.search(["s 9"], count=6)[0]) == 3
-
-
 def test_a_threshold_of_1_finds_identical_sentences():
-    """The lengths of normalized vectors in float32 are below 1 half of the time."""
+    """In float32, the length of half of all normalized vectors is below 1."""
     encode = Table(torch.randn(300, 384))
     found = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
     assert found == [[(name, 1.0)] for name in names(range(300))]
 
 
 @pytest.mark.parametrize("cells", [None, ALL_CELLS])
-def test_ties_are_in_the_order_of_the_corpus(cells):
-    """With 384 dimensions and 97 rows, a product in float32 gives equal rows different similarities."""
+def test_equal_similarities_are_ordered_by_position(cells):
     copies = Table(torch.randn(3, 384).repeat(33, 1) * torch.rand(99, 1))
-    index = SentenceIndex.build(copies, names(range(97)), cells)
-    count = 97 if cells else 4  # cells hold more ties than FAISS returns
-    found = index.search(names(range(97)), count)
+    found = SentenceIndex.build(copies, names(range(97)), cells).search(names(range(97)), 97)
     assert [near[:4] for near in sentences_of(found)] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
-def test_nothing_is_nearer_than_the_threshold(encode):
-    index, queries = SentenceIndex.build(encode, names(range(400))), names(range(400, 450))
-    everything, near = (index.search(queries, 400, threshold) for threshold in (None, 0.5))
-    assert near == [[one for one in found if one.similarity >= 0.5] for found in everything]
-    assert 0 < sum(map(len, near)) < 50 * 400 == sum(map(len, everything))
-
-
 @pytest.mark.parametrize("cells", [None, ALL_CELLS])
-def test_what_is_added_is_found_as_if_it_had_been_there(cells, encode):
+def test_added_sentences_are_found_as_if_built_with_them(cells, encode):
     index = SentenceIndex.build(encode, names(range(300)), cells)
     index.search(["s 1"])
-    encode.asked.clear()
+    encode.encoded.clear()
     assert index.add(names([299, 300, 301, 300])) == 2 and index.add(names(range(9))) == 0 == index.add([])
-    assert encode.asked == names([300, 301]) and len(index) == 302
+    assert encode.encoded == names([300, 301]) and len(index) == 302
     whole = SentenceIndex.build(encode, names(range(302)), cells)
     assert index.search(names(range(500)), 5) == whole.search(names(range(500)), 5)
 
 
 @pytest.mark.parametrize("cells", [None, (100, 100)])
-def test_a_corpus_smaller_than_what_is_asked_for(cells, encode, capfd):
-    found = SentenceIndex.build(encode, ["s 0"], cells).search(["s 0", "s 1"], count=10, leave_out_equal=True)
+def test_a_corpus_may_be_smaller_than_top_k(cells, encode, capfd):
+    found = SentenceIndex.build(encode, ["s 0"], cells).search(["s 0", "s 1"], top_k=10, leave_out_equal=True)
     assert sentences_of(found) == [[], ["s 0"]]
-    assert SentenceIndex.build(encode, ["s 0"], cells).search([], count=10) == []
+    assert SentenceIndex.build(encode, ["s 0"], cells).search([], top_k=10) == []
     assert "WARNING" not in "".join(capfd.readouterr())
 
 
-def test_zero_vectors_are_like_nothing(encode, tmp_path):
+def test_zero_vectors_have_similarity_0(encode, tmp_path):
     encode.vectors["s 0"] = torch.zeros(DIM)
     index = SentenceIndex.build(encode, names(range(4)))
-    assert index.search(["s 0"], 3)[0] == [(name, 0) for name in names(range(3))]
+    assert [one.similarity for one in index.search(["s 0"], 3)[0]] == [0, 0, 0]
     assert dict(index.search(["s 9"], 4)[0])["s 0"] == 0
     index.save(tmp_path)
     assert len(SentenceIndex.load(tmp_path, encode)) == 4
 
 
-def test_fewer_cells_find_most_and_the_same_every_time():
+def test_fewer_cells_find_most_neighbours_deterministically():
     encode = Table(torch.randn(3000, DIM))
     corpus, queries = names(range(2900)), names(range(2900, 3000))
-    state = torch.get_rng_state()
     exact, first, again = (
         sentences_of(SentenceIndex.build(encode, corpus, cells).search(queries, 10))
         for cells in (None, (50, 20), (50, 20))
     )
-    assert first == again and torch.equal(torch.get_rng_state(), state)
     found = sum(len(set(a) & set(b)) for a, b in zip(exact, first, strict=True))
-    assert 0.8 * 1000 < found < 1000  # not 1000: it is another search than the exact one
+    assert first == again and 0.8 * 1000 < found < 1000
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_vectors_of_any_precision_are_left_as_they_are(dtype, encode):
+def test_encoders_may_return_any_precision(dtype, encode):
     vectors = torch.stack([*encode.vectors.values()]).to(dtype)
-    before = vectors.clone()
     index = SentenceIndex.build(lambda some: vectors[[int(one[2:]) for one in some]], names(range(50)))
     assert sentences_of(index.search(["s 60"], 1))[0] == brute_force(encode, names(range(50)), "s 60", 1)[0]
-    assert torch.equal(vectors, before)
 
 
-def test_a_saved_index_finds_the_same_without_encoding(encode, tmp_path):
+def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_path):
     encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
     corpus = [*encode.vectors][200:]
     index = SentenceIndex.build(encode, corpus)
-    for _ in range(2):  # saving again leaves nothing of before
+    for _ in range(2):
         index.save(tmp_path / "a" / "b", {"pooling": "mean"})
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {VECTORS_FILE, SETTINGS_FILE}
-    encode.asked.clear()
+    encode.encoded.clear()
     loaded = SentenceIndex.load(tmp_path / "a" / "b", encode, {"pooling": "mean"})
-    assert encode.asked == [corpus[0], corpus[-1]]  # the first and the longest
+    assert encode.encoded == [corpus[0], corpus[-1]]  # the first and the longest
     assert loaded.sentences == corpus
     assert loaded.search(names(range(100)), 7) == index.search(names(range(100)), 7)
 
 
 @pytest.mark.parametrize("file", [VECTORS_FILE, SETTINGS_FILE])
 @pytest.mark.parametrize("damage", ["missing", "cut short", "of another index"])
-def test_damaged_folders_end_in_one_line(file, damage, encode, tmp_path):
+def test_damaged_folders_raise_one_line(file, damage, encode, tmp_path):
     for folder, numbers in (("mine", range(9)), ("other", range(9, 18))):
         SentenceIndex.build(encode, names(numbers)).save(tmp_path / folder)
     path = tmp_path / "mine" / file
@@ -173,48 +150,40 @@ def test_damaged_folders_end_in_one_line(file, damage, encode, tmp_path):
         path.write_bytes(path.read_bytes()[:-30])
     else:
         path.write_bytes((tmp_path / "other" / file).read_bytes())
-    with pytest.raises(UserError, match=f"{tmp_path / 'mine'}.*(missing|damaged)") as error:
+    with pytest.raises(UserError, match=f"{tmp_path / 'mine'}.*(missing|damaged|another encoder)") as error:
         SentenceIndex.load(tmp_path / "mine", encode)
     assert "\n" not in str(error.value)
 
 
-ROWS = torch.ones(9, DIM)
-
-
-@pytest.mark.parametrize("vectors", [ROWS[0], ROWS[:8].clone(), ROWS.double(), ROWS / 0, None])
-def test_vectors_of_another_form_are_damage(vectors, encode, tmp_path):
-    SentenceIndex.build(encode, names(range(9))).save(tmp_path)
-    save_file({} if vectors is None else {"vectors": vectors}, tmp_path / VECTORS_FILE)
-    change(tmp_path, vectors_sha256=sha256_of(tmp_path / VECTORS_FILE))
-    with pytest.raises(UserError, match=f"{VECTORS_FILE} is damaged: it must hold `vectors`"):
-        SentenceIndex.load(tmp_path, encode)
-
-
-def change(folder, **values):
-    path = folder / SETTINGS_FILE
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 @pytest.mark.parametrize(
-    "values", [{"encoder": None}, {"vectors_sha256": 3}, {"sentences": []}, {"sentences": "s"}, {"sentences": [3] * 9}]
+    ("vectors", "settings"),
+    [
+        (torch.ones(DIM), {}),
+        (torch.ones(8, DIM), {}),
+        (torch.full((9, DIM), torch.inf), {}),
+        (torch.ones(9, DIM), {"encoder": None}),
+        (torch.ones(9, DIM), {"sentences": ["a"]}),
+    ],
 )
-def test_settings_of_another_form_are_damage(values, encode, tmp_path):
+def test_files_of_another_form_are_damage(vectors, settings, encode, tmp_path):
     SentenceIndex.build(encode, names(range(9))).save(tmp_path)
-    change(tmp_path, **values)
-    with pytest.raises(UserError, match=f"{SETTINGS_FILE} is damaged: it must hold"):
+    save_file({"vectors": vectors}, tmp_path / VECTORS_FILE)
+    path = tmp_path / SETTINGS_FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    with pytest.raises(UserError, match=f"^{tmp_path} is damaged, build the index again: "):
         SentenceIndex.load(tmp_path, encode)
 
 
-def test_an_index_is_not_searched_with_another_encoder(encode, tmp_path):
+def test_an_index_rejects_another_encoder(encode, tmp_path):
     index = SentenceIndex.build(encode, names(range(11)))
     index.save(tmp_path)
-    width = "16 dimensions and the encoder gives 8"
+    width = "16 dimensions, but the encoder returns 8"
     with pytest.raises(UserError, match=width):
         SentenceIndex.load(tmp_path, Table(torch.randn(500, 8)))
-    for differs in ("s 0", "s 10"):  # the longest is another where max_length is another
+    for differs in ("s 0", "s 10"):  # the longest: `max_length` may be another
         own = encode.vectors[differs]
         encode.vectors[differs] = torch.randn(DIM)
-        with pytest.raises(UserError, match=f"another encoder or other settings: the vector of '{differs}' differs"):
+        with pytest.raises(UserError, match=f"another encoder or with other settings: the vector of '{differs}'"):
             SentenceIndex.load(tmp_path, encode)
         encode.vectors[differs] = own
     index.encode = Table(torch.randn(500, 8))
@@ -223,30 +192,21 @@ def test_an_index_is_not_searched_with_another_encoder(encode, tmp_path):
             call(["s 20"])
 
 
-def test_mistakes_are_told(encode):
+def test_invalid_arguments_raise_errors(encode):
     index = SentenceIndex.build(encode, names(range(9)))
+    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
     for call, message in (
-        (lambda: SentenceIndex.build(encode, []), "the corpus has no sentences"),
-        (lambda: SentenceIndex.build(encode, "s 1"), "a list of sentences"),
-        (lambda: index.search("s 1"), "a list of sentences"),
-        (lambda: index.search(["s 1"], 0), "count=0: it must be at least 1"),
-        *(
-            (lambda value=value: index.search(["s 0"], 2, value), f"^threshold={value}: it must be from -1 to 1")
-            for value in (60, -1.5, float("nan"))
-        ),
+        (lambda: SentenceIndex.build(encode, []), "there are no sentences to index"),
+        (lambda: SentenceIndex.build(encode, names(range(9))), "the vector of 's 7' is not finite"),
+        (lambda: index.search(["s 1"], 0), "top_k=0: it must be at least 1"),
+        (lambda: index.search(["s 0"], 2, 60), "threshold=60: it must be between -1 and 1"),
+        (lambda: index.search(["s 0"], 2, float("nan")), "threshold=nan: it must be between -1 and 1"),
     ):
         with pytest.raises(UserError, match=message):
             call()
 
 
-def test_a_vector_that_is_not_finite_is_named(encode, monkeypatch):
-    monkeypatch.setattr(sentence_index, "_SENTENCES_AT_A_TIME", 3)
-    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
-    with pytest.raises(UserError, match="the vector of 's 7' is not finite"):
-        SentenceIndex.build(encode, names(range(9)))
-
-
-def test_faiss_before_torch_shares_a_process_with_it_on_several_threads(run_command):
+def test_faiss_and_torch_run_on_several_threads_in_one_process(run_command):
     code = """
 import faiss, torch
 from simcse_pl.inference.sentence_index import SentenceIndex

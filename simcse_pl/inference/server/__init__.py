@@ -1,1 +1,1 @@
-"""The local search page, and the JSON endpoint that it asks."""
+"""The search page of `simcse serve`."""

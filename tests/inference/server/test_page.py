@@ -35,7 +35,7 @@ def folders(make_model):
 
 @pytest.fixture(scope="module")
 def address(folders, corpus):
-    """Of a server with two encoders."""
+    """The address of a server with two encoders."""
     options = ["--pooling", "mean,cls", "--device", "cpu", "--max-characters", "200"]
     with serving(*folders, *options, "--sentences", corpus) as (_, address):
         yield address
@@ -43,7 +43,7 @@ def address(folders, corpus):
 
 @pytest.fixture
 def page(browser, address):
-    """The page, opened and used; at its end nothing has gone wrong in it, nor gone elsewhere."""
+    """The open page; after the test, its log must be empty and its requests local."""
     opened = Page(browser)
     opened.open(address)
     yield opened
@@ -53,7 +53,7 @@ def page(browser, address):
 
 
 class Page:
-    """What a person does with the page, and sees there."""
+    """Actions of a user on the page."""
 
     def __init__(self, browser):
         self.browser = browser
@@ -70,15 +70,15 @@ class Page:
 
     def type(self, text, field="query"):
         self.browser.find_element(By.ID, field).send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.DELETE)
-        if text:  # some drivers' own typing has no characters beyond U+FFFF
+        if text:  # send_keys of some drivers lacks characters above U+FFFF
             self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
 
     def columns(self):
-        """Of every encoder: the similarity, the sentence and the rank in the other of each result."""
+        """Return similarity, sentence and rank in the other column of each result, per encoder."""
         return self.browser.execute_script(_COLUMNS)
 
     def found(self, count=10):
-        """The columns, once each holds so many."""
+        """Return the columns as soon as each has `count` results."""
         self.until(lambda: {len(column) for column in self.columns()} == {count})
         return self.columns()
 
@@ -92,7 +92,7 @@ def expected(folders, corpus, query, top_k=10, threshold=None):
     return columns
 
 
-def test_it_is_ready_to_be_typed_into(page, folders):
+def test_the_query_has_focus_and_columns_describe_their_encoders(page, folders):
     assert page.browser.switch_to.active_element.get_attribute("id") == "query"
     assert page.columns() == [[], []]
     headings = [heading.text for heading in page.browser.find_elements(By.TAG_NAME, "h2")]
@@ -101,7 +101,7 @@ def test_it_is_ready_to_be_typed_into(page, folders):
     assert about[0] == "10 sentences · BertModel · pooling mean · 3 layers · 32 dimensions"
 
 
-def test_two_columns_as_search_finds_them_the_nearest_first(page, folders, corpus):
+def test_columns_show_what_search_finds_with_the_rank_in_the_other(page, folders, corpus):
     page.type("Two dogs run.")
     found, nearest = page.found(), expected(folders, corpus, "Two dogs run.")
     for column, own, other in zip(found, nearest, reversed(nearest), strict=True):
@@ -112,17 +112,14 @@ def test_two_columns_as_search_finds_them_the_nearest_first(page, folders, corpu
         assert [float(similarity) for similarity, _, _ in column] == [
             pytest.approx(one.similarity, abs=6e-4) for one in own
         ]
-    assert page.text("status").startswith("Found in ") and page.text("status").endswith(" ms.")
-
-
-def test_a_bar_is_as_long_as_the_similarity(page):
-    page.type(SENTENCES[0])
-    for column in page.found():
-        assert column[0][0] == "1.000"
     for item in page.browser.find_elements(By.TAG_NAME, "li"):
         bar = item.find_element(By.CLASS_NAME, "bar")
         share = bar.find_element(By.TAG_NAME, "span").rect["width"] / bar.rect["width"]
         assert share == pytest.approx(max(0, float(item.find_element(By.CLASS_NAME, "similarity").text)), abs=0.01)
+    assert page.text("status").startswith("Found in ")
+    page.type("")
+    page.until(lambda: page.columns() == [[], []])
+    assert page.text("status") == "Type a sentence, or any text." and "?" not in page.browser.current_url
 
 
 def test_markup_in_a_sentence_is_text(page):
@@ -132,24 +129,24 @@ def test_markup_in_a_sentence_is_text(page):
     assert page.browser.title == f"{HOSTILE} – nearest sentences"
 
 
-def test_a_search_stands_in_the_address_and_is_there_when_it_is_opened(page, address, folders, corpus):
+def test_the_address_contains_the_search(page, address, folders, corpus):
     page.type("Two dogs run & 狗? 🐕")
-    page.type("3", "count")
+    page.type("3", "top_k")
     page.type("-0.5", "threshold")
     found = page.found(3)
     assert parse_qs(urlsplit(page.browser.current_url).query) == {
         "q": ["Two dogs run & 狗? 🐕"],
-        "results": ["3"],
+        "top_k": ["3"],
         "threshold": ["-0.5"],
     }
     url = page.browser.current_url
     page.browser.get("about:blank")
     page.open(url)
     assert page.found(3) == found
-    assert page.browser.find_element(By.ID, "count").get_attribute("value") == "3"
+    assert page.browser.find_element(By.ID, "top_k").get_attribute("value") == "3"
 
 
-def test_only_sentences_as_near_as_asked(page, folders, corpus):
+def test_threshold_limits_the_results(page, folders, corpus):
     page.type("Two dogs run.")
     page.found()
     nearest = expected(folders, corpus, "Two dogs run.")
@@ -162,7 +159,7 @@ def test_only_sentences_as_near_as_asked(page, folders, corpus):
     assert page.columns() == [[], []]
 
 
-def test_the_keyboard_alone_goes_on_with_a_sentence_that_was_found(page):
+def test_a_found_sentence_can_be_searched_by_keyboard(page):
     page.type("Two dogs run.")
     sentence = page.found()[0][1][1]
     keys = page.browser.switch_to.active_element
@@ -179,32 +176,24 @@ def test_the_keyboard_alone_goes_on_with_a_sentence_that_was_found(page):
     page.found()
 
 
-def test_what_is_too_long_or_out_of_range_is_told(page):
+def test_invalid_input_shows_an_error(page):
     page.type("Two dogs run.")
     page.found()
     page.type("🐕" * 201)
     page.until(lambda: page.text("error"))
-    assert page.text("error") == "This sentence has 201 characters: at most 200 are searched."
+    assert page.text("error") == "This sentence has 201 characters: the limit is 200."
     assert page.columns() == [[], []] and not page.text("status")
     page.type("🐕" * 200)
     page.found()
     assert not page.text("error")
-    for field, value in (("count", "0"), ("count", "101"), ("count", ""), ("threshold", "2")):
+    for field, value in (("top_k", "0"), ("top_k", "101"), ("top_k", ""), ("threshold", "2")):
         page.type(value, field)
         page.until(lambda: page.text("error"))
-        page.type("5" if field == "count" else "", field)
+        page.type("5" if field == "top_k" else "", field)
         page.found(5)
 
 
-def test_an_empty_line_clears_the_page(page):
-    page.type("Two dogs run.")
-    page.found()
-    page.type("")
-    page.until(lambda: page.columns() == [[], []])
-    assert page.text("status") == "Type a sentence, or any text." and "?" not in page.browser.current_url
-
-
-def test_on_a_phone_the_columns_stand_below_each_other(page):
+def test_narrow_screens_stack_the_columns(page):
     size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     page.type("Two dogs run.")
@@ -214,7 +203,7 @@ def test_on_a_phone_the_columns_stand_below_each_other(page):
     assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 360
 
 
-def test_a_server_that_has_ended_is_told(browser, make_model, corpus):
+def test_a_stopped_server_shows_an_error(browser, make_model, corpus):
     with serving(make_model("bert"), "--pooling", "mean", "--device", "cpu", "--sentences", corpus) as (process, url):
         page = Page(browser)
         page.open(url)

@@ -1,18 +1,18 @@
-// What is typed is searched after a pause, and stands in the address: a search can be kept, sent and gone back to.
+// Search when typing pauses. The address contains the query and its options, so that a search can be bookmarked.
 
-const PAUSE = 200; // milliseconds without a key
-const SLOW = 400; // milliseconds until an answer is said to be awaited
-const FIELDS = { q: "query", results: "count", threshold: "threshold" }; // names in the address, and ids
+const PAUSE = 200; // milliseconds without a key press
+const SLOW = 400; // milliseconds until the page says that it searches
+const FIELDS = { q: "query", top_k: "top_k", threshold: "threshold" }; // from names in the address to ids
 
 const element = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
 
 let limits;
-let columns; // of every encoder: its section
+let columns; // the section of each encoder
 let pause;
 let running = new AbortController();
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, options);
@@ -20,12 +20,11 @@ async function ask(path, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new Error("No answer: is the server still running?");
   }
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
+  if (!response.ok) throw new Error(`The search failed (status ${response.status}): see the server's terminal.`);
+  return response.json();
 }
 
-function tell(status, error = "") {
+function showStatus(status, error = "") {
   element("status").textContent = status;
   element("error").textContent = error;
 }
@@ -33,16 +32,16 @@ function tell(status, error = "") {
 function column({ encoder, sentences, ...about }) {
   const section = element("column").content.firstElementChild.cloneNode(true);
   section.querySelector("h2").textContent = encoder;
-  const said = [`${number(sentences)} sentences`, about.architecture, about.pooling && `pooling ${about.pooling}`];
-  said.push(about.layers && `${about.layers} layers`, `${about.dimensions} dimensions`);
-  section.querySelector(".about").textContent = said.filter(Boolean).join(" · ");
+  const description = [`${number(sentences)} sentences`, about.architecture, about.pooling && `pooling ${about.pooling}`];
+  description.push(about.layers && `${about.layers} layers`, `${about.dimensions} dimensions`);
+  section.querySelector(".about").textContent = description.filter(Boolean).join(" · ");
   return section;
 }
 
 function result({ sentence, similarity }, rankInOther) {
   const item = element("result").content.firstElementChild.cloneNode(true);
   const link = item.querySelector("a");
-  link.textContent = sentence; // as text: sentences are anybody's
+  link.textContent = sentence; // as text: sentences may contain markup
   link.href = address({ ...fields(), q: sentence });
   item.querySelector(".similarity").textContent = similarity.toFixed(3);
   item.querySelector(".bar > span").style.width = `${100 * Math.max(0, similarity)}%`;
@@ -84,9 +83,9 @@ function address(values) {
 function problem({ q }) {
   const characters = [...q].length;
   if (characters > limits.characters) {
-    return `This sentence has ${number(characters)} characters: at most ${number(limits.characters)} are searched.`;
+    return `This sentence has ${number(characters)} characters: the limit is ${number(limits.characters)}.`;
   }
-  const odd = ["count", "threshold"].map(element).find((input) => !input.validity.valid);
+  const odd = ["top_k", "threshold"].map(element).find((input) => !input.validity.valid);
   return odd && `${odd.labels[0].innerText.trim()}: ${odd.validationMessage}`;
 }
 
@@ -101,36 +100,36 @@ async function search() {
   const odd = problem(values);
   if (odd || !values.q) {
     clear();
-    return tell(odd ? "" : "Type a sentence, or any text.", odd);
+    return showStatus(odd ? "" : "Type a sentence, or any text.", odd);
   }
-  const slow = setTimeout(() => tell("Searching …"), SLOW);
+  const slow = setTimeout(() => showStatus("Searching …"), SLOW);
   document.body.ariaBusy = "true";
   try {
     const started = performance.now();
-    const { encoders } = await ask("search", {
+    const { encoders } = await request("search", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({
         queries: [values.q],
-        top_k: Number(values.results),
+        top_k: Number(values.top_k),
         threshold: values.threshold === "" ? null : Number(values.threshold),
       }),
       signal,
     });
     show(encoders.map(({ results }) => results[0]));
     clearTimeout(slow);
-    tell(`Found in ${number(Math.round(performance.now() - started))} ms.`);
+    showStatus(`Found in ${number(Math.round(performance.now() - started))} ms.`);
   } catch (error) {
-    if (signal.aborted) return; // a later search has begun
+    if (signal.aborted) return; // a later search has started
     clear();
-    tell("", error.message);
+    showStatus("", error.message);
   } finally {
     clearTimeout(slow);
     if (!signal.aborted) document.body.ariaBusy = "false";
   }
 }
 
-/** Marks a sentence in both columns while the pointer or the keyboard is on it. */
+/** Highlight a sentence in both columns while the pointer or the focus is on it. */
 function mark({ target }) {
   const sentence = target.closest("li")?.querySelector("a").textContent;
   for (const item of document.querySelectorAll("li")) {
@@ -144,13 +143,13 @@ async function start() {
     if (given.has(name)) element(id).value = given.get(name);
   }
   try {
-    const { encoders, limits: told } = await ask("encoders");
-    limits = told;
-    columns = encoders.map(column);
+    const answer = await request("encoders");
+    limits = answer.limits;
+    columns = answer.encoders.map(column);
   } catch (error) {
-    return tell("", error.message);
+    return showStatus("", error.message);
   }
-  element("count").max = limits.results;
+  element("top_k").max = limits.top_k;
   document.querySelector("main").replaceChildren(...columns);
   document.querySelector("form").addEventListener("input", () => {
     clearTimeout(pause);
