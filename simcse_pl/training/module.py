@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
-from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
@@ -127,7 +127,7 @@ class SimCSEModule(LightningModule):
 
     def embed(self, batch: Batch) -> Tensor:
         """The views of a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
-        return in_chunks(self._embed_at_once, batch, self.chunk_size)
+        return apply_in_chunks(self._embed_at_once, batch, self.chunk_size)
 
     def _embed_at_once(self, batch: Batch) -> Tensor:
         if self.positive_encoder:
@@ -174,7 +174,9 @@ class SimCSEModule(LightningModule):
     def _embed_by_guide(self, guide: SentenceEncoder, batch: Batch) -> Tensor:
         own = {name: batch[name] for name in guide.tokenizer.model_input_names if name in batch}
         guide.to(batch["input_ids"].device)  # it is no submodule, which Lightning would move
-        return in_chunks(partial(embed_views, guide, length_bucketing=self.length_bucketing), own, self.chunk_size)
+        return apply_in_chunks(
+            partial(embed_views, guide, length_bucketing=self.length_bucketing), own, self.chunk_size
+        )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of one contrastive batch; log the means over devices."""
