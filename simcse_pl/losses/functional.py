@@ -117,7 +117,7 @@ def near_negatives(
 
 
 def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return all that anchors are compared with, [m + m k + q, dim], and the row of each; -1 for the queue."""
+    """Return the keys of the loss, [m + m k + q, dim], and the row of each, -1 for the queue."""
     parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
     rows = torch.arange(len(positives), device=positives.device)
     hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
@@ -126,7 +126,7 @@ def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None
 
 
 def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return the mean cross-entropy without the own class in the sum; 0 for a row without other classes."""
+    """Return the cross-entropy without the own class in the sum, 0 if there are no others."""
     others = logits.scatter(1, classes[:, None], -math.inf)
     alone = others.isneginf().all(dim=1)
     sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite

@@ -1,4 +1,4 @@
-"""Gradient caching: large contrastive batches in the memory of small ones (GradCache, Gao et al. 2021)."""
+"""Gradient caching: large batches in the memory of small ones (GradCache, Gao et al. 2021)."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Masked language modelling as an auxiliary loss: l + lambda * l_mlm (Appendix A and Table D.2 of the paper)."""
+"""Masked language modelling as an auxiliary loss: l + lambda * l_mlm (Appendix A, Table D.2)."""
 
 from functools import partial
 

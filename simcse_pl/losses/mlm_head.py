@@ -1,4 +1,4 @@
-"""The head of a masked language model: from hidden states to a score for each token of the vocabulary."""
+"""The head of a masked language model: from hidden states to scores of the vocabulary."""
 
 import copy
 

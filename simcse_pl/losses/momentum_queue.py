@@ -1,4 +1,4 @@
-"""A queue of embeddings of past batches as further negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
+"""A queue of past embeddings as negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
 
 import copy
 from typing import Any, Self

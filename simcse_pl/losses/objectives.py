@@ -196,7 +196,7 @@ class DecoupledContrastiveObjective(ContrastiveObjective):
 
 
 class SoftmaxObjective(Objective):
-    """The classification loss of Sentence-BERT, for labeled pairs such as NLI (Reimers and Gurevych 2019).
+    """The classification loss of Sentence-BERT, for labeled pairs (Reimers and Gurevych 2019).
 
     In plain terms: a linear classifier predicts the label of a pair from both embeddings and their
     difference; see `siamese_softmax_loss`. `attach` initializes the classifier, W_t of their
@@ -261,7 +261,7 @@ class SoftmaxObjective(Objective):
 
 @torch.no_grad()
 def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cosine of anchors with their positives, and with all negatives on this device.
+    """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
     Args:
         embeddings: [batch, views, dim].

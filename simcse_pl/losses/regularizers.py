@@ -1,4 +1,4 @@
-"""Regularizers of the word embeddings against anisotropy: cosine regularization and spectrum control."""
+"""Regularizers of the word embeddings: cosine regularization and spectrum control."""
 
 from typing import ClassVar
 
@@ -22,8 +22,8 @@ def cosine_regularization(words: Tensor) -> Tensor:
 
         1 / |V|^2 sum_i sum_{j != i} cos(w_i, w_j) = (||sum_i w_i / ||w_i||||^2 - |V|) / |V|^2
 
-    The right-hand side is what is computed, in time and memory linear in |V|. The cosines of a row of
-    zeros count as 0, and so does its gradient.
+    The right-hand side is computed, in time and memory linear in |V|. The cosines and the gradient of
+    a row of zeros are 0.
 
     Args:
         words: [|V|, dim], one row per word.
@@ -57,7 +57,7 @@ def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> T
 
 
 def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
-    """Return the squared distance of the singular values of the word embeddings from a prescribed decay.
+    """Return the squared distance of the word embeddings' singular values from a given decay.
 
         sum_k (sigma_k / sigma_1 - curve_k)^2
 
@@ -91,7 +91,7 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:
-    """Return the encoder's word embeddings without the row of the padding token, which is never trained.
+    """Return the encoder's word embeddings without the padding token's, which is never trained.
 
     Returns:
         [|V| or |V| - 1, dim].
@@ -108,7 +108,7 @@ def word_embeddings(encoder: SentenceEncoder) -> Tensor:
 
 
 class CosineRegularization(AuxiliaryLoss):
-    """Reduce the mean cosine between word embeddings (Gao et al. 2019); see `cosine_regularization`.
+    """Reduce the mean cosine of word embeddings (Gao et al. 2019); see `cosine_regularization`.
 
     Args:
         weight: gamma, 0 or more. The paper uses 1.
@@ -128,7 +128,7 @@ class CosineRegularization(AuxiliaryLoss):
 
 
 class SpectrumControl(AuxiliaryLoss):
-    """Pull the singular values of the word embeddings towards a decay (Wang et al. 2020); see `spectrum_control`.
+    """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
         weight: lambda_3 times sigma_1^2, 0 or more.
