@@ -1,11 +1,12 @@
 """The head of a masked language model: from hidden states to scores of the vocabulary."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.utils.errors import UserError
@@ -54,5 +55,14 @@ class MLMHead(nn.Module):
 class _GivenHiddenStates(nn.Module):
     """A backbone that returns its input embeddings as the last hidden states."""
 
-    def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> object:
-        return BaseModelOutputWithPoolingAndCrossAttentions(last_hidden_state=inputs_embeds)
+    def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
+        return _LastHiddenState(last_hidden_state=inputs_embeds)
+
+
+@dataclass
+class _LastHiddenState(BaseModelOutput):
+    """The output of a backbone, in which all other attributes, such as LUKE's entity states, are None."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)

@@ -1,19 +1,15 @@
 """Masked language modelling: the distribution of masks, and the loss against transformers' models."""
 
 import pytest
-import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scipy.stats import chisquare
-from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, ROOT, SENTENCES
 
@@ -113,17 +109,6 @@ def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
     assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
 
 
-def test_masks_are_drawn_on_the_device_of_the_batch(encoder):
-    term, ids = attached(encoder), torch.full((4, 50), 50)
-    torch.set_default_device("meta")  # any device but the batch's
-    try:
-        masked, labels = term.mask(ids)
-    finally:
-        torch.set_default_device(None)
-    assert masked.device == labels.device == ids.device
-    assert 0 < (masked != 50).sum() < 100
-
-
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
     term = attached(encoder)
     batch = {name: tensor[..., :2] for name, tensor in views(encoder, [("", ""), ("", "")]).items()}  # [CLS] [SEP]
@@ -177,42 +162,3 @@ def test_values_out_of_range_are_errors(options, message):
 def test_the_config_has_the_papers_values():
     term = instantiate(OmegaConf.load(ROOT / "conf" / "auxiliary" / "mlm.yaml"))
     assert (term.name, term.weight, term.probability, term.head_is_new) == ("mlm", 0.1, 0.15, False)
-
-
-class Trained(pl.LightningModule):
-    """Train the auxiliary loss alone."""
-
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder, self.term = encoder.train(), attached(encoder, probability=0.3)
-        self.losses = []
-
-    def training_step(self, batch, batch_idx):
-        loss = self.term(self.encoder, batch)
-        self.losses.append(loss.item())
-        return loss
-
-    def configure_optimizers(self):
-        return LinearAdamW(lr=3e-3).build(self.parameters(), 60)[0]
-
-
-def test_training_lowers_the_loss_and_resumes_with_shared_weights(make_encoder, tmp_path):
-    def trainer(epochs):
-        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-        return pl.Trainer(accelerator="cpu", max_epochs=epochs, enable_checkpointing=False, **quiet)
-
-    encoder, _ = make_encoder("bert")
-    loader = DataLoader([views(encoder)], batch_size=None)
-    trained, before = Trained(encoder), trainer(30)
-    before.fit(trained, loader)
-    assert sum(trained.losses[-5:]) < 0.8 * sum(trained.losses[:5])
-    (weights,) = before.optimizers[0].param_groups
-    assert len(weights["params"]) == len({id(weight) for weight in weights["params"]})
-    before.save_checkpoint(tmp_path / "last.ckpt")
-
-    again = Trained(make_encoder("bert")[0])
-    trainer(31).fit(again, loader, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
-    assert len(again.losses) == 1 and again.losses[0] < 0.9 * trained.losses[0]
-    decoder, embeddings = again.term.head.model.get_output_embeddings(), again.encoder.backbone.get_input_embeddings()
-    assert decoder.weight is embeddings.weight
-    assert F.cosine_similarity(embeddings.weight, encoder.backbone.get_input_embeddings().weight).min() > 0.9

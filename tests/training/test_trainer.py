@@ -24,18 +24,11 @@ def test_a_cpu_has_bf16_with_avx512_or_amx(bf16, amx, monkeypatch):
 
 
 @pytest.mark.parametrize("bf16", [True, False])
-def test_emulated_bf16_does_not_count(bf16, monkeypatch):
+def test_a_gpu_has_bf16_unless_it_is_emulated(bf16, monkeypatch):
     gpu_with(monkeypatch, bf16)
     assert has_bf16("cuda") is bf16
-
-
-def test_without_a_gpu_cuda_has_no_bf16(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert has_bf16("cuda") is False
-
-
-def test_mps_computes_in_float32():
-    assert has_bf16("mps") is False
+    assert not has_bf16("cuda") and not has_bf16("mps")
 
 
 @pytest.mark.parametrize(
