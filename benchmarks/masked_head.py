@@ -60,7 +60,7 @@ def main() -> None:
 
     torch.manual_seed(42)
     config = BertConfig(vocab_size=arguments.vocabulary, hidden_size=arguments.dim, num_hidden_layers=1)
-    head = MLMHead.fresh(BertModel(config, add_pooling_layer=False))
+    head = MLMHead(BertModel(config, add_pooling_layer=False), pretrained=False)
     positions = arguments.sentences * arguments.tokens
     hidden_states = torch.randn(positions, arguments.dim, requires_grad=True)
     labels = torch.randint(arguments.vocabulary, (positions,))

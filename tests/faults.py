@@ -1,8 +1,7 @@
-"""Faults of the system in this process: places that cannot be written to, and a disk that is full.
+"""Faults in this process: writes that fail, and signals at a chosen step. tests/forks.py calls them by name.
 
-A place is a file that is opened to be written, a folder that is made, or a name that is given to a file. They are
-counted in their order, by the audit events of Python, which see what Python writes; `file_limit` sees what native code
-does, too.
+Writes are files opened for writing, new folders and renames. They are counted in order, by Python's
+audit events, which see what Python writes; `file_limit` also affects native code.
 """
 
 import errno
@@ -12,23 +11,24 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
-_MADE = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1}  # which argument is the new name
+_NEW_NAME = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1}  # the argument with the new name
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 FULL, DENIED = "full", "denied"
 
 
-def refuse(how: str, n: int, folders: list[str], log: str) -> None:
-    """Refuse the n-th place under some folders: `full`, and all after it, as on a disk; or `denied`, it alone.
+def fail_write(how: str, n: int, folders: list[str], log: str) -> None:
+    """Let the n-th write under some folders fail: FULL also fails all later ones, DENIED only this one.
 
     Args:
         how: FULL or DENIED.
         n: from 1; 0 for none.
-        folders: others are not counted.
-        log: a file that gets a line a place, with the event and the name.
+        folders: only writes under these count.
+        log: a file that gets one line per write, with the event and the name.
     """
-    places = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    writes = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     count = 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -37,7 +37,7 @@ def refuse(how: str, n: int, folders: list[str], log: str) -> None:
         if name is None or not name.startswith(tuple(folders)) or (event == "os.mkdir" and os.path.isdir(name)):
             return
         count += 1
-        os.write(places, f"{event} {name}\n".encode())
+        os.write(writes, f"{event} {name}\n".encode())
         if n and (count >= n if how == FULL else count == n):
             number = errno.ENOSPC if how == FULL else errno.EACCES
             raise OSError(number, os.strerror(number), name)
@@ -46,40 +46,76 @@ def refuse(how: str, n: int, folders: list[str], log: str) -> None:
 
 
 def _new_name(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """The place that an event writes to; None where it does not write."""
+    """Return the path that an event writes to, or None."""
     if event == "open":
         name, mode, flags = arguments
         writing = flags & _WRITING if mode is None else set(mode) & set("wax+")
-    elif event in _MADE:
-        name, writing = arguments[_MADE[event]], True
+    elif event in _NEW_NAME:
+        name, writing = arguments[_NEW_NAME[event]], True
     else:
         return None
     return os.path.abspath(os.fsdecode(name)) if writing and not isinstance(name, int) else None
 
 
-def kill_worker(n: int) -> None:
-    """Kill a process that loads data, in the n-th call of `training_step`."""
-    from simcse_pl.training.module import SimCSEModule
+def file_limit(size: int) -> None:
+    """Let writes beyond this file size fail, in native code too."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # Python ignores the signal and gets an error
 
-    calls, original = 0, SimCSEModule.training_step
+
+def _in_call(owner: Any, name: str, n: int, action: Callable[..., Any]) -> None:
+    """Call `action` with the arguments of the n-th call of a function, before it."""
+    calls, original = 0, getattr(owner, name)
 
     def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == n:
-            os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+            action(*arguments)
         return original(*arguments, **options)
 
-    SimCSEModule.training_step = counted  # type: ignore[method-assign]
+    setattr(owner, name, counted)
+
+
+def _in_step(n: int, action: Callable[[], None]) -> None:
+    from simcse_pl.training.module import SimCSEModule
+
+    _in_call(SimCSEModule, "training_step", n, lambda *_: action())
+
+
+def kill_in_step(n: int) -> None:
+    """Kill this process in the n-th training step."""
+    _in_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def terminate_in_step(n: int) -> None:
+    """Send this process SIGTERM in the n-th training step."""
+    _in_step(n, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def kill_while_saving(n: int) -> None:
+    """Kill this process when half of the n-th checkpoint is written."""
+    import torch
+
+    def half(content: Any, file: Any) -> None:
+        file.write(b"PK half of a checkpoint")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _in_call(torch, "save", n, half)
+
+
+def kill_worker(n: int) -> None:
+    """Kill a worker process of the data loader in the n-th training step."""
+    _in_step(n, lambda: os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL))
 
 
 def kill_worker_with_lock(n: int) -> None:
-    """Kill a process that loads data in its n-th look at what tells it to end, whose lock it holds."""
+    """Kill a worker process of the data loader while it holds a lock that the main process waits for."""
     from torch.utils.data import get_worker_info
 
-    from simcse_pl.training import watchdog as processes
+    from simcse_pl.training import watchdog
 
-    processes._GRACE_OF_TORCH = 1.0
+    watchdog._WORKER_GRACE = 1.0
     calls, original = 0, multiprocessing.synchronize.Event.is_set
 
     def counted(self: Any) -> bool:
@@ -92,8 +128,3 @@ def kill_worker_with_lock(n: int) -> None:
         return original(self)
 
     multiprocessing.synchronize.Event.is_set = counted  # type: ignore[method-assign]
-
-
-def file_limit(size: int) -> None:
-    """Refuse what would make any file larger than so many bytes: native code's, too, and while it is written."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # Python ignores the signal, and sees an error

@@ -1,10 +1,9 @@
-"""Commands in forks of one process that has imported the libraries: each a process of its own, without their 8 seconds.
+"""Run commands in forks of a process that has already imported the libraries, which takes 8 seconds.
 
-As a program it reads requests from standard input, a line of JSON each: `arguments` of Python (a script or
-`-m MODULE`, and its own), its `environment`, the files `out` and `err` that it writes to, and perhaps `kill`:
-[what, n], to be killed by SIGKILL in the n-th call of `training_step`, or half-way through the n-th checkpoint that is
-`saved`, or to be `told` to stop by SIGTERM in the n-th call of `training_step`; and perhaps `fault`, the name of a
-function of tests/faults.py and its arguments. It answers each with its exit status when it has ended.
+As a program, it reads requests from standard input, one line of JSON each: `arguments` of Python (a
+script or `-m MODULE`, and its own), `environment`, the files `out` and `err` to write to, and
+`fault`: a function of tests/faults.py and its arguments, or null. It answers each request with the
+exit status of the fork.
 """
 
 import atexit
@@ -24,36 +23,30 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = (  # not wandb: each process that has imported it removes its folder for temporary files
-    *(
-        "accelerate",
-        "hydra",
-        "matplotlib.pyplot",
-        "pandas",
-        "pydantic",
-        "pytorch_lightning",
-        "sklearn.metrics",
-        "torch",
-    ),
+    "accelerate",
+    "hydra",
+    "matplotlib.pyplot",
+    "pandas",
+    "pydantic",
+    "pytorch_lightning",
+    "sklearn.metrics",
+    "torch",
     "transformers.models.bert.modeling_bert",
 )
-SECONDS = 600  # a command may take
+SECONDS = 600  # time limit of a command
 
 
 class Forks:
-    """The process that forks, started when the first command is to run."""
+    """The forking process, started by the first command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process: subprocess.Popen[str] | None = None
 
     def run(
-        self,
-        *arguments: str | Path,
-        environment: dict[str, str],
-        kill: tuple[str, int] | None = None,
-        fault: Sequence[Any] | None = None,
+        self, *arguments: str | Path, environment: dict[str, str], fault: Sequence[Any] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Python with these arguments, run to its end; its status is negative where a signal ended it."""
+        """Run Python with these arguments to its end; the status is negative if a signal ended it."""
         if self.process is None:
             command = [sys.executable, __file__]
             self.process = subprocess.Popen(
@@ -63,7 +56,7 @@ class Forks:
         out, err = self.folder / "out", self.folder / "err"
         given = [str(argument) for argument in arguments]
         files = {"out": str(out), "err": str(err)}
-        request = {"arguments": given, "environment": environment, "kill": kill, "fault": fault} | files
+        request = {"arguments": given, "environment": environment, "fault": fault} | files
         print(json.dumps(request), file=self.process.stdin, flush=True)
         status = json.loads(self.process.stdout.readline())
         return subprocess.CompletedProcess(given, status, out.read_text("utf-8"), err.read_text("utf-8"))
@@ -71,7 +64,7 @@ class Forks:
 
 @contextlib.contextmanager
 def forks(folder: Path) -> Iterator[Forks]:
-    """One that ends with the context."""
+    """Return a Forks that ends with the context."""
     forks = Forks(folder)
     yield forks
     if forks.process:
@@ -90,23 +83,14 @@ def serve() -> dict[str, Any] | None:
     return None
 
 
-def become(
-    arguments: list[str],
-    environment: dict[str, str],
-    out: str,
-    err: str,
-    kill: list[Any] | None,
-    fault: list[Any] | None,
-) -> None:
-    """Be in this process what Python is with these arguments."""
+def run(arguments: list[str], environment: dict[str, str], out: str, err: str, fault: list[Any] | None) -> None:
+    """Run a script or module in this process as `python` would."""
     signal.alarm(SECONDS)
     for file, flags, stream in ((os.devnull, os.O_RDONLY, 0), (out, os.O_WRONLY, 1), (err, os.O_WRONLY, 2)):
         os.dup2(os.open(file, flags | os.O_CREAT | os.O_TRUNC if stream else flags), stream)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[0] = str(ROOT)
-    if kill:
-        kill_at(*kill)
     if fault:
         getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
     if arguments[0] == "-m":
@@ -118,9 +102,9 @@ def become(
 
 
 def status_of(request: dict[str, Any]) -> int:
-    """Run what is asked for; the status that Python would end with."""
+    """Run a request, and return the exit status that Python would have."""
     try:
-        become(**request)
+        run(**request)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -132,43 +116,16 @@ def status_of(request: dict[str, Any]) -> int:
 
 
 def end_with(status: int) -> None:
-    """End as Python does, but leave the libraries' objects where they are: to take them apart would copy them all."""
+    """End as Python does, but without freeing the libraries' objects, which would copy their memory."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def kill_at(what: str, n: int) -> None:
-    """Patch the n-th call of something to end this process at once."""
-    import torch
-
-    from simcse_pl.training.module import SimCSEModule
-
-    calls = 0
-    original = torch.save if what == "saved" else SimCSEModule.training_step
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if what == "told" and calls == n:
-            os.kill(os.getpid(), signal.SIGTERM)
-        if calls < n or what == "told":
-            return original(*arguments, **options)
-        if what == "saved":
-            arguments[1].write(b"PK half of a checkpoint")
-            arguments[1].flush()
-        return os.kill(os.getpid(), signal.SIGKILL)
-
-    if what == "saved":
-        torch.save = counted
-    else:
-        SimCSEModule.training_step = counted
-
-
 if __name__ == "__main__":
     for library in LIBRARIES:
         __import__(library)
-    gc.freeze()  # a fork's collector would copy what it looks at
+    gc.freeze()  # the collector of a fork would copy the memory that it looks at
     if request := serve():
         end_with(status_of(request))

@@ -30,9 +30,10 @@ from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
+from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
-from simcse_pl.training.watchdog import keep_to_rank_0s_folder, run_job, starts_ranks, watched_ranks
+from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import show
@@ -180,7 +181,7 @@ def log_settings(settings: Mapping[str, str], places: list[str]) -> None:
 
 def main() -> None:
     """Run the command."""
-    keep_to_rank_0s_folder()
+    disable_hydra_output_on_other_ranks()
     run(train)
 
 

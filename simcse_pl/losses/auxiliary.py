@@ -1,4 +1,4 @@
-"""What is added to the objective: a term with a weight, such as the masked-language-modelling loss."""
+"""Base class of the auxiliary losses, which are added to the objective with a weight."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -11,18 +11,19 @@ from simcse_pl.utils.errors import check_amount
 
 
 class AuxiliaryLoss(nn.Module, ABC):
-    """A term that is added to the objective, times its weight.
+    """A loss that is added to the objective, times its weight.
 
     Args:
         weight: 0 or more.
 
     Attributes:
-        name: of its curve, train/NAME.
-        chunk_size: rows of a batch that are encoded at once (see gradient_cache.in_chunks).
-        length_bucketing: whether sequences of like length go through the backbone together (see length_groups).
+        name: name of its curve, train/NAME.
+        chunk_size: rows of a batch encoded at once (see gradient_cache). SimCSEModule sets it.
+        length_bucketing: whether to encode sequences of similar length together (see
+            length_groups). SimCSEModule sets it.
 
     Raises:
-        UserError: a weight below 0, or infinite.
+        UserError: if the weight is negative or infinite.
     """
 
     name: ClassVar[str]
@@ -35,16 +36,23 @@ class AuxiliaryLoss(nn.Module, ABC):
         self.weight = weight
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Take from the encoder what the term needs, once and before training; may add parameters.
+        """Prepare the loss for an encoder, once before training; may add parameters.
 
         Raises:
-            UserError: an encoder that the term cannot be computed for.
+            UserError: if the loss cannot be computed for this encoder.
         """
 
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
-        """The term without its weight, a scalar, of tensors [batch, views, tokens].
+        """Return the loss of this device's rows, without the weight.
 
-        Of this device's rows; its mean over devices is the term of the whole batch. SimCSEModule also computes it once
-        when it is made, of 2 rows of 2 views, to find the parameters that are trained.
+        SimCSEModule also calls this once in its constructor, with 2 rows of 2 views, to find the
+        parameters that get gradients.
+
+        Args:
+            encoder: the encoder given to `attach`.
+            batch: tensors [batch, views, tokens].
+
+        Returns:
+            A scalar. Its mean over devices is the loss of the whole batch.
         """

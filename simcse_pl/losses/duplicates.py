@@ -1,4 +1,4 @@
-"""Negatives that are no negatives, as a batch holds the same sentence twice."""
+"""False negatives that arise because a batch contains a sentence more than once."""
 
 from functools import cache
 
@@ -10,13 +10,13 @@ from simcse_pl.models.tokenization import Batch
 
 
 def hash_token_ids(batch: Batch) -> Tensor:
-    """A number for every sentence, the same for the same tokens however far they are padded.
+    """Return a 64-bit hash of each sentence's token ids, which does not depend on padding.
 
     Args:
         batch: `input_ids` and `attention_mask`, [batch, views, tokens].
 
     Returns:
-        [batch, views] int64; other sentences have another number, but for one pair in 2^64.
+        [batch, views] int64. Two different sentences collide with probability 2^-64.
     """
     ids, mask = batch["input_ids"], batch["attention_mask"]
     return ((ids + 1) * mask * _factors(ids.shape[-1], ids.device)).sum(dim=-1)
@@ -24,24 +24,25 @@ def hash_token_ids(batch: Batch) -> Tensor:
 
 @cache
 def _factors(tokens: int, device: torch.device) -> Tensor:
-    """Return a random number for each position; a shorter sentence has the first of a longer one's."""
+    """Return one random factor per position; more tokens append factors and change none."""
     numbers = np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64)
     return torch.from_numpy(numbers).to(device)
 
 
 def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0) -> Tensor:
-    """Which of the negatives of each row are the row's own sentences over again.
+    """Return which negatives of each row repeat one of the row's own sentences.
 
-    The positive of another row is, where that row has this row's anchor or positive among its own two; a hard
-    negative, where it is this row's anchor or positive itself.
+    The positive of another row is a duplicate if that row's anchor or positive equals this row's
+    anchor or positive. A hard negative is a duplicate if it equals this row's anchor or positive.
 
     Args:
-        keys: [n, views], of `hash_token_ids`: anchor, positive, then any hard negatives.
-        others: [m, views], of all rows that are contrasted with; m > n where some are on other devices.
-        label_offset: the place in `others` of the first of `keys`.
+        keys: [n, views], from `hash_token_ids`: anchor, positive, then any hard negatives.
+        others: [m, views], the keys of all rows of the batch; m > n if some are on other devices.
+        label_offset: the index in `others` of the first row of `keys`.
 
     Returns:
-        [n, m (views - 1)] bool in the order of `contrastive_loss`: all positives, then the hard negatives row by row.
+        [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss`: all positives, then the
+        hard negatives row by row.
     """
     same = (keys[:, None, :2, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
     positives = same[:, :, :2].any(dim=2)

@@ -1,4 +1,4 @@
-"""Gradient caching: contrastive batches of any size in the memory of a small one (GradCache, Gao et al. 2021)."""
+"""Gradient caching: large batches in the memory of small ones (GradCache, Gao et al. 2021)."""
 
 from collections.abc import Callable
 
@@ -9,20 +9,20 @@ from torch.utils.checkpoint import checkpoint
 from simcse_pl.models.tokenization import Batch
 
 
-def in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_size: int | None) -> Tensor:
-    """What a function makes of a batch, a few rows at a time.
+def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_size: int | None) -> Tensor:
+    """Apply a function to a few rows of a batch at a time, without storing activations.
 
-    No activations are kept of a chunk, only what the function returns. Backward comes to the chunks when the gradient
-    of all that was returned is known, takes one after the other, and computes its activations again, under the same
-    random numbers: gradients are those of one pass over all, dropout included, at the cost of a second forward pass.
+    The backward pass recomputes the activations of one chunk after the other, from the same random
+    state. The gradients, dropout included, are those of one pass over the whole batch. The cost is
+    a second forward pass.
 
     Args:
-        function: its rows must not look at each other; its parameters may have gradients.
+        function: maps tensors [rows, ...] to [rows, ...]. Each row must not depend on other rows.
         batch: tensors [rows, ...].
-        chunk_size: rows at once; all in one pass, and nothing computed twice, where None.
+        chunk_size: rows per chunk. None applies the function once, without recomputation.
 
     Returns:
-        What `function` returns of the chunks, concatenated.
+        The outputs for all chunks, concatenated.
     """
     rows = len(next(iter(batch.values())))
     if chunk_size is None or rows <= chunk_size:

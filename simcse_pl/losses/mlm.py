@@ -1,4 +1,4 @@
-"""Masked language modelling beside the objective: l + lambda * l_mlm (Appendix A and Table D.2 of the paper)."""
+"""Masked language modelling as an auxiliary loss: l + lambda * l_mlm (Appendix A, Table D.2)."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups
@@ -17,26 +17,27 @@ from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError
 
 HEADS = ("pretrained", "new")
-NOT_CHOSEN = -100  # the label of a token that is not predicted
+NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy ignores it
 
 
 class MaskedLanguageModeling(AuxiliaryLoss):
-    """The loss of predicting tokens that were hidden from the encoder, as BERT was trained (Devlin et al. 2019).
+    """The loss of predicting masked tokens, as in BERT's pretraining (Devlin et al. 2019).
 
-    All views of a batch are masked, each by itself, and go through the backbone once more: what the released code
-    does. Its decoder, though, is a copy of BERT's, and here it shares the encoder's word embeddings, as BERT's does.
-    The mask comes from torch's global random state on the batch's device.
+    All views of a batch are masked independently and pass through the backbone once more, as in the
+    released code. One difference: the released decoder is a copy of BERT's, and this one is tied to
+    the encoder's word embeddings, as BERT's own is. The masks are drawn from torch's global random
+    state, on the device of the batch.
 
-    The head is trained with the encoder and is in checkpoints of training; a saved encoder is without it.
+    The head is trained with the encoder. Training checkpoints contain it; saved encoders do not.
 
     Args:
         weight: lambda, 0 or more.
-        probability: of a token to be chosen; of those chosen 80 % become the mask token, 10 % a random token of the
-            vocabulary, and 10 % stay. Special tokens are never chosen.
-        head: `pretrained`, the checkpoint's own, or `new`, with fresh weights.
+        probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
+            mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
+        head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
 
     Raises:
-        UserError: a value out of range.
+        UserError: if a value is out of range.
     """
 
     name = "mlm"
@@ -53,26 +54,27 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         self.head_is_new = head == "new"
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or make the head, and learn the tokenizer's special tokens.
+        """Load or initialize the head for an encoder.
 
         Raises:
-            UserError: a tokenizer without a mask token, or a checkpoint without the head that is asked for.
+            UserError: if the tokenizer has no mask token, or the checkpoint has no pretrained head.
         """
         tokenizer, backbone = encoder.tokenizer, encoder.backbone
         if tokenizer.mask_token is None:
             raise UserError(f"auxiliary.mlm: the tokenizer of {backbone.config.name_or_path} has no mask token")
         self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.probability)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
-        self.head = MLMHead.fresh(backbone) if self.head_is_new else MLMHead.pretrained(backbone)
+        self.head = MLMHead(backbone, pretrained=not self.head_is_new)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens and hide them.
+        """Choose tokens and mask them.
 
         Args:
             input_ids: [..., tokens].
 
         Returns:
-            Two of its shape: what the encoder reads, and the labels, NOT_CHOSEN wherever nothing is to be predicted.
+            The masked ids and the labels, both [..., tokens]. Labels are NOT_CHOSEN at all other
+            positions.
         """
         special = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws
@@ -80,33 +82,30 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         return masked, labels
 
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
-        """The mean cross-entropy over the tokens that were chosen on all devices; 0 where none was.
+        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
-            encoder: that of `attach`.
+            encoder: the encoder given to `attach`.
             batch: tensors [batch, views, tokens].
 
         Returns:
-            A scalar.
+            A scalar. Its mean over devices is the loss of the whole batch.
         """
         views = batch["input_ids"].shape[1]
         sequences = {name: batch[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
-        total = in_chunks(partial(self._sum, encoder), sequences, self.chunk_size and self.chunk_size * views).sum()
+        total = apply_in_chunks(partial(self._sum, encoder), sequences, self.chunk_size and self.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
-        return total * world_size() / chosen.clamp(min=1)
+        return total.sum() * world_size() / chosen.clamp(min=1)
 
     def _sum(self, encoder: SentenceEncoder, sequences: Batch) -> Tensor:
-        """The sum of the cross-entropy over the tokens of some sequences, [1]."""
+        """Return the sum of the cross-entropy over the chosen tokens of some sequences, [1]."""
         states, labels = [], []
-        for _, group in (
-            length_groups(encoder.backbone, sequences, encoder.ignores_padding)
-            if self.length_bucketing
-            else [(None, dict(sequences))]
-        ):
+        groups = length_groups(encoder.backbone, sequences, encoder.ignores_padding) if self.length_bucketing else None
+        for group in [group for _, group in groups] if groups else [dict(sequences)]:
             wanted = group.pop("labels")
             chosen = wanted != NOT_CHOSEN
             states.append(encoder.backbone(**group).last_hidden_state[chosen])
             labels.append(wanted[chosen])
-        scores = self.head(torch.cat(states))  # nobody asks for the vocabulary at other positions
+        scores = self.head(torch.cat(states))  # at chosen positions alone: the vocabulary is large
         return F.cross_entropy(scores, torch.cat(labels), reduction="sum").view(1)

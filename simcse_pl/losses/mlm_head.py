@@ -1,97 +1,68 @@
-"""The head of a masked language model: from a backbone's hidden states to a score for every token of its vocabulary."""
+"""The head of a masked language model: from hidden states to scores of the vocabulary."""
 
 import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.models.backbone import load_masked_language_model
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import UserError
 
 
 class MLMHead(nn.Module):
-    """All that an architecture's masked language model does after its backbone, on the hidden states it is given.
+    """The part of an architecture's masked language model that follows its backbone.
 
-    It is the model itself, with a stand-in where its backbone was: whatever BERT, RoBERTa, ELECTRA and the others
-    each have there is run as they run it. Weights that it shares with its backbone, as a rule the decoder's with
-    the word embeddings, are shared with ours instead.
+    It is the whole model of transformers with the backbone replaced by a module that returns given
+    hidden states. So it works for each architecture, and scores chosen positions alone. Tied weights,
+    usually those of the decoder, are tied to the trained backbone.
 
     Args:
-        model: a masked language model; its own backbone is given up.
-        backbone: of the same architecture and size.
+        backbone: the trained backbone.
+        pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
+            global random state.
 
     Raises:
-        UserError: the architecture needs more than hidden states.
+        UserError: if the architecture has no masked language model, or its checkpoint no head.
     """
 
-    def __init__(self, model: PreTrainedModel, backbone: PreTrainedModel) -> None:
+    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True) -> None:
         super().__init__()
-        _share_weights(model, backbone)
-        setattr(model, model.base_model_prefix, _HiddenStatesAsGiven())
-        self.model = nn.Module.to(model, backbone.dtype).eval()
-        with reraise_as(f"auxiliary.mlm: {type(model).__name__} cannot score hidden states alone"), torch.no_grad():
-            self(torch.zeros(1, backbone.config.hidden_size, dtype=backbone.dtype))
-        model.train()  # as a fresh module is, and a loaded one is not
+        config = copy.deepcopy(backbone.config)
+        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+            raise UserError(f"auxiliary.mlm: transformers has no masked language model for {config.model_type}")
+        try:
+            model = (
+                load_masked_language_model(str(config.name_or_path), config)
+                if pretrained
+                else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+            )
+        except UserError as error:
+            raise UserError(f"{error}; auxiliary.mlm.head=new initializes a new one") from error
+        setattr(model, model.base_model_prefix, backbone)
+        model.tie_weights()
+        setattr(model, model.base_model_prefix, _GivenHiddenStates())
+        self.model = nn.Module.to(model, backbone.dtype).train()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Scores before the softmax: [positions, dim] in, [positions, vocabulary] out."""
+        """Return logits: [positions, dim] in, [positions, vocabulary] out."""
         scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
         return scores.squeeze(0)
 
-    @classmethod
-    def pretrained(cls, backbone: PreTrainedModel) -> "MLMHead":
-        """The head in the checkpoint that a backbone was loaded from.
 
-        Raises:
-            UserError: the checkpoint has none, or the architecture has no masked language model.
-        """
-        config = _config(backbone)
-        try:
-            return cls(load_masked_language_model(str(config.name_or_path), config), backbone)
-        except UserError as error:
-            raise UserError(f"{error}; auxiliary.mlm.head=new makes a fresh one") from error
-
-    @classmethod
-    def fresh(cls, backbone: PreTrainedModel) -> "MLMHead":
-        """A head with weights drawn as the architecture draws them, from torch's global random state.
-
-        Raises:
-            UserError: the architecture has no masked language model.
-        """
-        return cls(AutoModelForMaskedLM.from_config(_config(backbone), dtype=torch.float32), backbone)
-
-
-@dataclass
-class _LastHiddenState(BaseModelOutput):
-    """The output of a backbone, with None for whatever else an architecture's own output has."""
-
-    def __getattr__(self, name: str) -> None:
-        if name.startswith("__"):
-            raise AttributeError(name)
-
-
-class _HiddenStatesAsGiven(nn.Module):
-    """Where a backbone was: what it is given for embeddings is what it returns for its last layer."""
+class _GivenHiddenStates(nn.Module):
+    """A backbone that returns its input embeddings as the last hidden states."""
 
     def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
         return _LastHiddenState(last_hidden_state=inputs_embeds)
 
 
-def _config(backbone: PreTrainedModel) -> PreTrainedConfig:
-    """A copy of the backbone's, which loading may change: the layers that it was cut to, and its rates of dropout."""
-    if type(backbone.config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise UserError(f"auxiliary.mlm: transformers has no masked language model for {backbone.config.model_type}")
-    return copy.deepcopy(backbone.config)
+@dataclass
+class _LastHiddenState(BaseModelOutput):
+    """The output of a backbone, in which all other attributes, such as LUKE's entity states, are None."""
 
-
-def _share_weights(model: PreTrainedModel, backbone: PreTrainedModel) -> None:
-    """Put the backbone's weights wherever a masked language model shares one with its own backbone."""
-    own_names = {weight: name for name, weight in model.base_model.named_parameters()}
-    of_backbone = set(model.base_model.modules())  # among them a pooler, which ours is without
-    for module in set(model.modules()) - of_backbone:
-        for name, weight in list(module.named_parameters(recurse=False)):
-            if weight in own_names:
-                setattr(module, name, backbone.get_parameter(own_names[weight]))
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""A queue of embeddings of past batches as further negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
+"""A queue of past embeddings as negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
 
 import copy
 from typing import Any, Self
@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
@@ -16,17 +16,18 @@ from simcse_pl.utils.errors import UserError
 class MomentumQueue(nn.Module):
     """The anchors of past batches, embedded without dropout by a moving average of the backbone.
 
-    At every step the copy's weights become momentum * its own + (1 - momentum) * the backbone's. The copy then embeds
-    the step's anchors, of all devices, and the encoder's present projection head maps them, as in ESimCSE's released
-    code: a head begins with fresh weights, and an average of them would lag behind. The oldest rows are dropped. The
-    copy gets no gradients. Checkpoints of training hold it; saved encoders do not.
+    In each step, the weights of the copy become momentum * copy + (1 - momentum) * backbone. The
+    copy then embeds the anchors of all devices, and the queue drops its oldest rows. The trained
+    encoder's own projection head maps the embeddings, as in ESimCSE's released code: a moving average
+    of a head that starts from random weights would lag behind. The copy gets no gradients. Training
+    checkpoints contain it; saved encoders do not.
 
     Args:
-        size: rows that are kept, at least 1. ESimCSE takes 2.5 times the batch size.
-        momentum: from 0, below 1. ESimCSE takes 0.995.
+        size: number of embeddings kept, at least 1. ESimCSE uses 2.5 times the batch size.
+        momentum: at least 0 and below 1. ESimCSE uses 0.995.
 
     Raises:
-        UserError: a value out of range.
+        UserError: if a value is out of range.
     """
 
     encoder: SentenceEncoder
@@ -40,46 +41,49 @@ class MomentumQueue(nn.Module):
             raise UserError(f"queue.momentum={momentum}: it must be from 0 and below 1")
         self.size = size
         self.momentum = momentum
-        self._filled = 0  # on the host: reading it from a GPU would wait for the GPU
+        self._filled = 0  # on the host, as reading it from a GPU would synchronize
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Copy the encoder without its head, and begin with an empty queue."""
+        """Copy the encoder without its head, and start with an empty queue."""
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         self.register_buffer("rows", torch.zeros(self.size, encoder.dim))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; the copy stays in evaluation mode, without dropout."""
+        """Set the mode of the queue; the copy stays in evaluation mode, without dropout."""
         super().train(mode)
         self.encoder.eval()
         return self
 
     def negatives(self) -> Tensor:
-        """[filled, dim], the newest last; a copy, as a loss that was taken of them may outlive an update."""
+        """Return a copy of the embeddings, [filled, dim], the newest last.
+
+        It is a copy because backward needs the values from before the next `update`.
+        """
         return self.rows[self.size - self._filled :].clone()
 
     @torch.no_grad()
     def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
-        """Move the copy towards the backbone, and add a batch's anchors.
+        """Move the copy towards the backbone, and add the anchors of a batch.
 
         Args:
-            encoder: that of `attach`.
+            encoder: the encoder given to `attach`.
             batch: this device's rows, tensors [batch, views, tokens].
-            chunk_size: rows that are embedded at once.
+            chunk_size: rows embedded at once.
         """
         for own, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
             own.lerp_(new.to(own.dtype), 1 - self.momentum)
-        vectors = in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
+        vectors = apply_in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
         anchors = encoder.project(vectors).float()
         anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))
 
     def get_extra_state(self) -> int:
-        """Return how many rows are filled, for a checkpoint."""
+        """Return the number of filled rows, for a checkpoint."""
         return self._filled
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore how many rows are filled."""
+        """Restore the number of filled rows."""
         self._filled = state

@@ -1,6 +1,5 @@
-"""Regularizers of the word embeddings, against anisotropy: cosine regularization and spectrum control."""
+"""Regularizers of the word embeddings: cosine regularization and spectrum control."""
 
-from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -17,18 +16,20 @@ DECAYS = ("polynomial", "exponential")
 
 
 def cosine_regularization(words: Tensor) -> Tensor:
-    """The mean cosine of every word with every other, MLE-CosReg's term (Gao et al. 2019, section 5) without gamma:
+    """Return the mean cosine of each word embedding with each other one.
+
+    This is the term of MLE-CosReg (Gao et al. 2019, section 5) without its weight gamma:
 
         1 / |V|^2 sum_i sum_{j != i} cos(w_i, w_j) = (||sum_i w_i / ||w_i||||^2 - |V|) / |V|^2
 
-    computed as on the right, so that time and memory grow with |V|. A row of zeros has no direction: its cosines
-    count as 0, and its gradient is 0.
+    The right-hand side is computed, in time and memory linear in |V|. The cosines and the gradient of
+    a row of zeros are 0.
 
     Args:
-        words: [|V|, dim], a row a word.
+        words: [|V|, dim], one row per word.
 
     Returns:
-        A scalar in [-1 / |V|, 1), at least in float32.
+        A scalar in [-1 / |V|, 1), in float32 if `words` is in half precision.
     """
     with torch.autocast(words.device.type, enabled=False):
         unit = unit_vectors(words)
@@ -36,15 +37,17 @@ def cosine_regularization(words: Tensor) -> Tensor:
 
 
 def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> Tensor:
-    """The singular values that spectrum control prescribes, over the largest, k = 1..count:
+    """Return the singular values that spectrum control prescribes, relative to the largest.
+
+    For k = 1..count these are
 
         polynomial: k^-gamma        exponential: exp(-c_2 (k^gamma - 1))
 
     Args:
-        decay: one of `DECAYS`.
-        count: how many.
+        decay: `polynomial` or `exponential`.
+        count: number of singular values.
         exponent: gamma; 0 gives a flat curve.
-        rate: c_2, of the exponential decay alone.
+        rate: c_2, for exponential decay only.
 
     Returns:
         [count] in float64, descending from 1.
@@ -54,29 +57,29 @@ def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> T
 
 
 def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
-    """How far the singular values of the word embeddings are from a prescribed decay:
+    """Return the squared distance of the word embeddings' singular values from a given decay.
 
         sum_k (sigma_k / sigma_1 - curve_k)^2
 
-    Wang et al. (2020) replace W by factors U Sigma V^T that are trained in its place, and add to the loss
+    Wang et al. (2020) train factors U Sigma V^T in place of W, and add to the loss
 
         lambda_1 ||U^T U - I||^2 + lambda_2 ||V^T V - I||^2 + lambda_3 sum_k (sigma_k - p_k)^2
 
-    where p_k is c_1 exp(-c_2 k^gamma) or c_1 k^-gamma. Our adaptation is a term on W itself, for an encoder that is
-    trained already: sigma_k are W's own singular values, so that U and V are orthogonal by construction and the first
-    two terms are 0; and c_1 is such that the curve begins at sigma_1, whatever the scale of W, and all is divided by
-    sigma_1^2.
+    where p_k is c_1 exp(-c_2 k^gamma) or c_1 k^-gamma. This adaptation to a pretrained encoder applies
+    the term to W itself. The sigma_k are then W's own singular values, U and V are orthogonal, and the
+    first two terms are 0. c_1 is chosen such that p_1 = sigma_1, and the sum is divided by sigma_1^2,
+    so the loss does not depend on the scale of W.
 
-    The singular values are the roots of the eigenvalues of W^T W, [dim, dim]. Their gradient is u_k v_k^T, without
-    the differences of singular values in a denominator that the gradients of U and V have, so that repeated ones do no
-    harm; those that are 0 up to rounding have gradient 0.
+    The singular values are the square roots of the eigenvalues of W^T W, [dim, dim]. Their gradient
+    u_k v_k^T is also defined for repeated singular values. Those that are 0 up to rounding have
+    gradient 0.
 
     Args:
-        words: [|V|, dim], a row a word, not all zero.
+        words: [|V|, dim], one row per word, not all zero.
         curve: [min(|V|, dim)], descending from 1.
 
     Returns:
-        A scalar of 0 or more, at least in float32.
+        A scalar of 0 or more, in float32 if `words` is in half precision.
     """
     with torch.autocast(words.device.type, enabled=False):
         words = at_least_float32(words)
@@ -88,52 +91,30 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:
-    """The rows of the encoder's word embeddings, all but the padding's.
-
-    Padding is no word: attention never reads its row, and the embedding layer keeps gradients from it.
+    """Return the encoder's word embeddings without the padding token's, which is never trained.
 
     Returns:
         [|V| or |V| - 1, dim].
 
     Raises:
-        UserError: an encoder that has no matrix of word embeddings.
+        UserError: if the encoder has no matrix of word embeddings.
     """
     embedding = word_embedding_layer(encoder.backbone)
     if embedding is None:
         model = type(encoder.backbone).__name__
-        raise UserError(f"auxiliary: {model} has no matrix of word embeddings for a regularizer: leave it out")
+        raise UserError(f"auxiliary: {model} has no matrix of word embeddings to regularize: remove this loss")
     rows, padding = embedding.weight, embedding.padding_idx
     return rows if padding is None else torch.cat([rows[:padding], rows[padding + 1 :]])
 
 
-class _WordEmbeddingRegularizer(AuxiliaryLoss):
-    """A term on the word embeddings alone, whatever the batch is."""
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """See that the encoder has word embeddings.
-
-        Raises:
-            UserError: it has none.
-        """
-        word_embeddings(encoder)
-
-    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
-        """The term without its weight, a scalar."""
-        return self.term(word_embeddings(encoder))
-
-    @abstractmethod
-    def term(self, words: Tensor) -> Tensor:
-        """The term of the rows `words` [|V|, dim]."""
-
-
-class CosineRegularization(_WordEmbeddingRegularizer):
-    """`cosine_regularization` of the encoder's word embeddings (Gao et al. 2019).
+class CosineRegularization(AuxiliaryLoss):
+    """Reduce the mean cosine of word embeddings (Gao et al. 2019); see `cosine_regularization`.
 
     Args:
-        weight: gamma, 0 or more; theirs is 1.
+        weight: gamma, 0 or more. The paper uses 1.
 
     Raises:
-        UserError: a weight below 0; from `attach`, an encoder without word embeddings.
+        UserError: if the weight is negative.
     """
 
     name: ClassVar[str] = "cosine_regularization"
@@ -141,22 +122,22 @@ class CosineRegularization(_WordEmbeddingRegularizer):
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
 
-    def term(self, words: Tensor) -> Tensor:
-        """The mean cosine of the rows `words` [|V|, dim]."""
-        return cosine_regularization(words)
+    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+        """Return the loss of the encoder's word embeddings, without the weight."""
+        return cosine_regularization(word_embeddings(encoder))
 
 
-class SpectrumControl(_WordEmbeddingRegularizer):
-    """`spectrum_control` of the encoder's word embeddings, with a `decay_curve` (Wang et al. 2020).
+class SpectrumControl(AuxiliaryLoss):
+    """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
         weight: lambda_3 times sigma_1^2, 0 or more.
         decay: `polynomial` or `exponential`.
-        exponent: gamma, 0 or more: the smaller it is, the slower the decay, and the more isotropic the words.
-        rate: c_2 of the exponential decay, 0 or more; no effect on the polynomial one.
+        exponent: gamma, 0 or more. Smaller values prescribe a slower decay, so more isotropic words.
+        rate: c_2, 0 or more, for exponential decay only.
 
     Raises:
-        UserError: a value out of range; from `attach`, an encoder without word embeddings.
+        UserError: if a value is out of range.
     """
 
     name: ClassVar[str] = "spectrum_control"
@@ -173,6 +154,7 @@ class SpectrumControl(_WordEmbeddingRegularizer):
         self.exponent = exponent
         self.rate = rate
 
-    def term(self, words: Tensor) -> Tensor:
-        """How far the spectrum of the rows `words` [|V|, dim] is from the prescribed one."""
+    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+        """Return the loss of the encoder's word embeddings, without the weight."""
+        words = word_embeddings(encoder)
         return spectrum_control(words, decay_curve(self.decay, min(words.shape), self.exponent, self.rate))

@@ -1,4 +1,4 @@
-"""Attention masks for a GPU, built without waiting for it."""
+"""Attention masks for a GPU, built without synchronization."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from transformers import AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 
-def build_masks_without_waiting() -> None:
-    """Give all models of this process `sdpa_mask_without_waiting` for scaled_dot_product_attention."""
-    AttentionMaskInterface.register("sdpa", sdpa_mask_without_waiting)
+def use_masks_without_synchronization() -> None:
+    """Use `sdpa_mask_without_synchronization` in all models of this process."""
+    AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
 
 
-def sdpa_mask_without_waiting(
+def sdpa_mask_without_synchronization(
     *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **options: Any
 ) -> Tensor | None:
-    """Build transformers' mask; on a GPU, for batches without padding too.
+    """Build the mask of transformers; on a GPU, also for batches without padding.
 
-    To leave the mask out there, transformers asks the GPU at every forward pass whether any token is padded.
+    To skip such masks, transformers would wait for the GPU in every forward pass.
     """
     skip = allow_is_bidirectional_skip and (attention_mask is None or attention_mask.is_cpu)
     return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skip, **options)

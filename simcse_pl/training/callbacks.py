@@ -1,4 +1,4 @@
-"""Callbacks: chance by the step, validation at the end, checkpoints, curves of geometry and speed, progress."""
+"""Callbacks: per-step seeding, checkpoints, warnings, curves, and progress."""
 
 import logging
 import sys
@@ -20,20 +20,20 @@ from simcse_pl.utils.errors import UserError, check_seed
 
 log = logging.getLogger(__name__)
 
-_COLLAPSED_ABOVE = -0.01  # of uniformity: a mean squared distance of 0.005, where untrained encoders have 0.04
+_COLLAPSED_ABOVE = -0.01  # uniformity: a mean squared distance of 0.005; pretrained encoders have 0.04
 
 
 class SeedEveryStep(Callback):
-    """Seeds torch anew before every batch, by the seed, the batch's number and the rank.
+    """Seed torch before every batch, by the run's seed, the batch's number and the rank.
 
-    So dropout and masked tokens are the same in a run that was interrupted as in one that was not, and no two
-    ranks drop out alike.
+    So a resumed run draws the same dropout masks and masked tokens as an uninterrupted one, and
+    each rank draws its own.
 
     Args:
-        seed: of the run.
+        seed: the run's seed.
 
     Raises:
-        UserError: a seed out of range.
+        UserError: if the seed is out of range.
     """
 
     def __init__(self, seed: int) -> None:
@@ -41,30 +41,30 @@ class SeedEveryStep(Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Seed the CPU's generator and every accelerator's."""
+        """Seed the generators of the CPU and of all accelerators."""
         numbers = [self.seed, trainer.fit_loop.total_batch_idx, rank()]
         torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]))
 
 
 class ValidateAtEnd(Callback):
-    """Sees to it that the last step is validated; Lightning validates every so many steps and then stops."""
+    """Validate after the last step too, even if it does not end a validation interval."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """At the last step ask for a stop, which makes Lightning validate first."""
+        """At the last step, request a stop: Lightning validates before it."""
         if trainer.global_step >= trainer.estimated_stepping_batches:
             trainer.should_stop = True
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Lightning's, which also remembers the step and all validation metrics of the best checkpoint."""
+    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best one."""
 
     best_step: int = 0
-    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced whole, never changed
+    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save if this validation is the best, and remember it then."""
+        """Save a checkpoint if this validation is the best one."""
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
         if self.best_model_score is not None and (score is None or self.best_model_score != score):
@@ -72,25 +72,25 @@ class BestCheckpoint(ModelCheckpoint):
             self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """What goes into a checkpoint."""
+        """Return the state for a checkpoint."""
         return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint; in another folder the best is looked for anew."""
+        """Restore the state; in another folder, Lightning starts with no best checkpoint."""
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
 
 
 class LastCheckpoint(ModelCheckpoint):
-    """Lightning's checkpoint, written at some validations only, and at the last.
+    """Lightning's ModelCheckpoint, written at every n-th validation and at the last one.
 
     Args:
-        every_n_validations: 1 or more; a run that is killed repeats the steps since the last that was written.
-        options: of ModelCheckpoint.
+        every_n_validations: 1 or more. A killed run repeats the steps after its last checkpoint.
+        options: options of ModelCheckpoint.
 
     Raises:
-        UserError: a value out of range.
+        UserError: if a value is out of range.
     """
 
     def __init__(self, every_n_validations: int = 1, **options: Any) -> None:
@@ -109,82 +109,82 @@ class LastCheckpoint(ModelCheckpoint):
 
 
 class _WarnOnShare(Callback):
-    """Warns once, at a validation, of a curve whose mean over the steps so far is above a limit."""
+    """Warn once if the mean of a curve between two validations is above a limit."""
 
     curve: str
     above = 0.0
 
     def __init__(self) -> None:
         self._shares: list[torch.Tensor] = []
-        self._told = False
+        self._warned = False
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Keep the step's share, on its device."""
+        """Store the step's share, without waiting for its device."""
         share = trainer.callback_metrics.get(self.curve)
-        if share is not None and not self._told and self.advice(pl_module.objective):
+        if share is not None and not self._warned:
             self._shares.append(share)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warn if the mean share since the last validation is above the limit."""
+        """Warn if the mean is above the limit."""
         share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
         self._shares.clear()
-        if share > self.above and not self._told:
-            self._told = True
+        if share > self.above and not self._warned and (message := self.message(pl_module.objective)):
+            self._warned = True
             if trainer.is_global_zero:
-                log.warning("%.2f%% of %s", 100 * share, self.advice(pl_module.objective))
+                log.warning("%.2f%% %s", 100 * share, message)
 
     @abstractmethod
-    def advice(self, objective: Any) -> str | None:
-        """Return what the share is of, and what to do; None for an objective that needs no warning."""
+    def message(self, objective: Any) -> str | None:
+        """Return the warning that follows the percentage; None if the objective needs none."""
 
 
 class WarnOnDuplicates(_WarnOnShare):
-    """Warns once, at a validation, if rows had their own sentence among their negatives, which mask_duplicates ends."""
+    """Warn once if rows have their own sentence among their negatives."""
 
     curve = "train/duplicates"
 
-    def advice(self, objective: Any) -> str | None:
-        """Name the option, where it is not set."""
+    def message(self, objective: Any) -> str | None:
+        """Suggest objective.mask_duplicates, unless it is set."""
         if getattr(objective, "mask_duplicates", False):
             return None
         return (
-            "the rows so far had their own sentence among their negatives, as the data repeats it: "
-            "objective.mask_duplicates=true leaves such negatives out"
+            "of the rows so far had their own sentence among their negatives, because the data repeats it: "
+            "objective.mask_duplicates=true leaves out such negatives"
         )
 
 
 class WarnOnMaskedNegatives(_WarnOnShare):
-    """Warns once, at a validation, if most negatives were left out as too near: there is little left to learn from."""
+    """Warn once if objective.false_negative_threshold leaves out most negatives."""
 
     curve = "train/masked_negatives"
     above = 0.5
 
-    def advice(self, objective: Any) -> str | None:
-        """Name the options."""
+    def message(self, objective: Any) -> str | None:
+        """Suggest a higher threshold or a guide."""
         threshold = getattr(objective, "false_negative_threshold", None)
         another = "another" if getattr(objective, "guide", None) else "a fixed encoder as"
         return (
-            f"the negatives so far were left out of the loss: they are nearer than objective.false_negative_threshold="
-            f"{threshold}. Raise it, or set {another} objective.guide"
+            f"of the negatives so far were left out, because their cosine is above "
+            f"objective.false_negative_threshold={threshold}: raise it, or set {another} objective.guide"
         )
 
 
 class WarnOnCollapse(Callback):
-    """Warns once, at a validation, if all embeddings are nearly one and the same."""
+    """Warn once, at a validation after training has started, if all embeddings are nearly equal."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._warned = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look at val/uniformity, which is 0 where they are; of an encoder that has been trained, at least a step."""
+        """Check val/uniformity, which is 0 for equal embeddings."""
         uniformity = trainer.callback_metrics.get("val/uniformity")
-        if not self._told and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
-            self._told = True
+        if not self._warned and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
+            self._warned = True
             if trainer.is_global_zero:
                 log.warning(
-                    "step %d: the embeddings have collapsed, val/uniformity is %.2g: lower optimizer.lr, or see to it "
+                    "step %d: the embeddings have collapsed (val/uniformity is %.2g): lower optimizer.lr, or check "
                     "that the sentences of a batch differ",
                     trainer.global_step,
                     uniformity,
@@ -192,14 +192,15 @@ class WarnOnCollapse(Callback):
 
 
 class GeometryCurves(Callback):
-    """Logs what section 5 of the paper argues with, over all validation embeddings (see geometry.gram_bound).
+    """Log the quantities of section 5 of the paper for all validation embeddings.
 
-    These are geometry/gram_sum, the paper's Sum(WW^T); geometry/largest_eigenvalue, which it bounds where all cosines
-    are 0 or more; geometry/nonnegative_cosines, their share that is; and geometry/trace, the number of embeddings.
+    They are geometry/gram_sum, the paper's Sum(WW^T); geometry/largest_eigenvalue, which it bounds
+    if all cosines are 0 or more; geometry/nonnegative_cosines, the share of such cosines; and
+    geometry/trace, the number of embeddings. See metrics.gram_bound.
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure the embeddings that uniformity is measured on, of all ranks."""
+        """Compute them from the embeddings that the uniformity metric has stored, of all ranks."""
         uniformity = pl_module.uniformity
         assert isinstance(uniformity, Uniformity)
         with uniformity.sync_context():
@@ -210,13 +211,13 @@ class GeometryCurves(Callback):
             "geometry/nonnegative_cosines": bound.nonnegative,
             "geometry/trace": bound.trace,
         }
-        pl_module.log_dict(curves, sync_dist=True)  # the same on all ranks; Lightning warns of what is not synchronized
+        pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
 
 
 class Speed(Callback):
-    """Logs speed/sentences_per_second: views through the encoder, over all devices, loading included.
+    """Log speed/sentences_per_second, with loading, over all devices, and speed/waiting_for_data.
 
-    And speed/waiting_for_data, the share of that time in which this device waited for its batch.
+    The latter is the share of that time in which this device waited for its batch.
     """
 
     def __init__(self) -> None:
@@ -224,11 +225,11 @@ class Speed(Callback):
         self._waited = 0.0
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave validation and the writing of checkpoints out."""
+        """Exclude the time of validations and checkpoints."""
         self._since = None
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Start the clock where it is not running, else see how long it has been since the step before."""
+        """Measure the time since the last step."""
         now = time.perf_counter()
         self._since = now if self._since is None else self._since
         self._waited = now - self._since
@@ -236,20 +237,20 @@ class Speed(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log the rate and the share since the step before."""
-        assert self._since is not None  # since the batch's start at the latest
+        """Log the speed and the share since the last step."""
+        assert self._since is not None
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         now = time.perf_counter()
-        # as tensors of the host: Lightning would copy floats to the GPU, and wait for the GPU
+        # as CPU tensors: Lightning would copy floats to the GPU, and wait for it
         pl_module.log("speed/sentences_per_second", torch.tensor(sentences / (now - self._since)))
         pl_module.log("speed/waiting_for_data", torch.tensor(self._waited / (now - self._since)))
         self._since = now
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's progress bar, with the loss of the last logged step; without a terminal, a line per validation.
+    """Lightning's progress bar with the last logged loss; a line per validation if not in a terminal.
 
-    Lightning would read the loss from the GPU at every step, and wait for the GPU each time.
+    Lightning would read the loss from the GPU in every step, and wait for it.
     """
 
     def __init__(self) -> None:
@@ -257,7 +258,7 @@ class ProgressBar(RichProgressBar):
         self._loss: float | None = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say how far training is."""
+        """Log the step and the score if there is no terminal."""
         super().on_validation_end(trainer, pl_module)
         score = trainer.callback_metrics.get("val/spearman")
         if score is not None and trainer.is_global_zero and not sys.stdout.isatty():
@@ -266,7 +267,7 @@ class ProgressBar(RichProgressBar):
     def get_metrics(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """Return what the bar shows on its right."""
+        """Return the metrics to show."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         every = trainer.log_every_n_steps  # type: ignore[attr-defined]
@@ -276,7 +277,7 @@ class ProgressBar(RichProgressBar):
         return metrics if self._loss is None else metrics | {"train/loss": self._loss}
 
     def _get_train_description(self, current_epoch: int) -> str:
-        """Leave out the number of epochs where only the number of steps is limited; Lightning would print -2."""
+        """Show no last epoch if only the steps are limited; Lightning would show -2."""
         if self.trainer.max_epochs == -1:
             return f"{f'Epoch {current_epoch}':{len(self.validation_description)}}"
         return super()._get_train_description(current_epoch)

@@ -1,4 +1,4 @@
-"""How Lightning writes checkpoints here: whole, or not at all."""
+"""Atomic writes of Lightning's checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,21 @@ from simcse_pl.utils.files import atomic_write
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and moves it there, so that a kill or a full disk leaves the one before."""
+    """Write checkpoints atomically: the previous one survives a kill or a full disk.
+
+    Lightning writes to the temporary folder and moves the file. If that is another file system, it
+    copies over the old checkpoint, and a kill leaves half of it.
+    """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Lightning calls this on rank 0.
+        """Write a checkpoint; Lightning calls this on rank 0.
 
         Raises:
-            WriteError: the system does not let it be written.
+            WriteError: if the system cannot write the file.
         """
         path = Path(path)
         try:
             with atomic_write(path.parent) as new, (new / path.name).open("wb") as file:
-                torch.save(checkpoint, file)  # to a path, torch itself writes, and does not say why it cannot
+                torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
         except WriteError as error:
-            raise WriteError(path, error.why, "the checkpoint before is whole: resume=auto goes on") from error
+            raise WriteError(path, error.why, "the previous checkpoint is intact: continue with resume=auto") from error

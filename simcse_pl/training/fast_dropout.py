@@ -1,7 +1,8 @@
-"""Dropout on a CPU by masks that are drawn several times faster than torch draws them.
+"""Faster dropout on a CPU.
 
-torch draws a float for every element; here a small fast generator (SFC64) fills memory with random bits, and
-an element is kept or zeroed by a bitwise and. Rates are exact to `2**-15` in half precision and `2**-31` in float32.
+torch draws a float for each element. Here a small fast generator (SFC64) fills memory with random
+bits, and a bitwise and keeps or zeroes an element. Rates are exact to `2**-15` in half precision and
+to `2**-31` in float32.
 """
 
 from typing import Any
@@ -11,23 +12,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
-from torch.overrides import has_torch_function_unary
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from simcse_pl.training.attention_masks import sdpa_mask_without_waiting
+from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"
 _ATTENTION_OPTIONS = ("position_bias", "cache", "softcap")
-_MOST_THREADS = 12  # the generator is serial, and torch's is not: by their times on one thread, even at so many
+_MOST_THREADS = 12  # with so many, torch's parallel generator is as fast as this serial one
 
 
 def use_fast_dropout(backbone: PreTrainedModel) -> None:
-    """Replace a backbone's dropout by one that is faster on a CPU of few cores, and the same anywhere else.
+    """Replace a backbone's dropout by one that is faster on a CPU with few cores.
 
     Args:
-        backbone: its modules nn.Dropout are replaced, and its attention where that is torch's.
+        backbone: its nn.Dropout modules and its sdpa attention are replaced.
     """
     if torch.get_num_threads() >= _MOST_THREADS:
         return
@@ -37,32 +37,31 @@ def use_fast_dropout(backbone: PreTrainedModel) -> None:
                 setattr(module, name, FastDropout(child.p).train(child.training))
     if backbone.config._attn_implementation == "sdpa":
         AttentionInterface.register(_ATTENTION, _attention)
-        AttentionMaskInterface.register(_ATTENTION, sdpa_mask_without_waiting)
+        AttentionMaskInterface.register(_ATTENTION, sdpa_mask_without_synchronization)
         backbone.set_attn_implementation(_ATTENTION)
 
 
 class FastDropout(nn.Dropout):
-    """Dropout (Srivastava et al. 2014) whose chance is seeded by torch's global random state, once a call."""
+    """Dropout (Srivastava et al. 2014), seeded once per call from torch's global random state."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with elements zeroed at random and the others scaled, in training; itself otherwise."""
+        """Return the input, in training with elements zeroed at random and the others scaled."""
         return fast_dropout(input, self.p) if self.training else input
 
 
 def fast_dropout(x: Tensor, p: float) -> Tensor:
     """Zero elements with probability `p` and scale the others by 1 / (1 - p).
 
-    Off the CPU, in double precision, and where a torch function mode (as fixed dropout is one) has a say in what
-    dropout does, it is torch's own.
+    On other devices and in float64 this is torch's own dropout.
     """
-    if p == 0 or not len(x) or not x.is_cpu or x.dtype not in _INTEGER or has_torch_function_unary(x):
+    if p == 0 or not len(x) or not x.is_cpu or x.dtype not in _INTEGER:
         return F.dropout(x, p)
     dropped: Tensor = _Dropped.apply(x, _bits_kept(x, p), 1 / (1 - p))
     return dropped
 
 
 def _bits_kept(x: Tensor, p: float) -> Tensor:
-    """Integers of the elements' width: all bits set where the element is kept, none where it is not."""
+    """Return integers of the elements' width: all bits set to keep an element, none to drop it."""
     integer = _INTEGER[x.dtype]
     limits = torch.iinfo(integer)
     seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
@@ -70,7 +69,7 @@ def _bits_kept(x: Tensor, p: float) -> Tensor:
         0, 2**64, -(-x.numel() * limits.bits // 64), dtype=np.uint64
     )
     drawn = torch.from_numpy(words.view(np.int64)).view(integer)[: x.numel()].view(x.shape)
-    below = drawn.bitwise_and_(limits.max).sub_(round(p * limits.max))  # negative where the element is dropped
+    below = drawn.bitwise_and_(limits.max).sub_(round(p * limits.max))  # negative: dropped
     return below.bitwise_right_shift_(limits.bits - 1).bitwise_not_()
 
 
@@ -101,16 +100,16 @@ def _attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it, [batch, heads, tokens, dim] each; with dropout, written out.
+    """Compute attention for transformers, of query, key and value [batch, heads, tokens, dim].
 
-    torch's own has no fused kernel for dropout on a CPU either, and computes it in float32 whatever the precision.
+    With dropout, torch has no fused kernel for a CPU, and computes in float32 in all precisions.
     """
     special = any(options.get(name) is not None for name in _ATTENTION_OPTIONS) or query.shape != key.shape
     causal = options.get("is_causal", getattr(module, "is_causal", True)) and attention_mask is None
-    if dropout == 0 or special or causal or not query.is_cpu or has_torch_function_unary(query):
+    if dropout == 0 or special or causal or not query.is_cpu:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     scores = query * (query.shape[-1] ** -0.5 if scaling is None else scaling) @ key.transpose(-1, -2)
-    if attention_mask is not None:  # True, or 0, where there is something to attend to
+    if attention_mask is not None:  # True or 0: attended to
         scores = scores + (attention_mask if attention_mask.is_floating_point() else _as_float(attention_mask, scores))
     return (fast_dropout(scores.softmax(dim=-1), dropout) @ value).transpose(1, 2).contiguous(), None
 

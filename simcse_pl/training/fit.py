@@ -1,4 +1,4 @@
-"""A training run from its first validation to its last test."""
+"""A training run: validation, training, and the test of the best checkpoint."""
 
 import logging
 from collections.abc import Mapping
@@ -29,24 +29,23 @@ log = logging.getLogger(__name__)
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
 ) -> dict[str, Any]:
-    """Validate, train, and test the checkpoint that validated best.
-
-    `module` holds its weights afterwards, and its encoder is on the trainer's device.
+    """Validate, train, and test the best checkpoint, whose weights the module has afterwards.
 
     Args:
-        trainer: its first checkpoint callback is a BestCheckpoint, and `record` is among its callbacks.
-        module: what is trained.
-        data: what on, and what is validated and tested on.
-        record: gets what is measured before training.
-        resume: a checkpoint to go on from.
+        trainer: with a BestCheckpoint as its first checkpoint callback and `record` among its callbacks.
+        module: the module to train.
+        data: training, validation and test data.
+        record: gets the metrics before training.
+        resume: a checkpoint to resume from.
 
     Returns:
-        What was validated on, the precision, the steps, and the metrics: `before` training, at the `best` step, and of
-        their tests, `test_before` and `test`.
+        The validation set, the precision, the numbers of steps, and the metrics: `before` training
+        and at the `best` step, and those of the tests at both, `test_before` and `test`.
 
     Raises:
-        UserError: what `best_checkpoint` refuses, no such metric to choose the best by, or no step to train.
-        FailureError: a process that prepares batches was killed.
+        UserError: if the trainer does not fit (see `best_checkpoint`), the best checkpoint's metric
+            does not exist, or there is no step to train.
+        FailureError: if a worker process of the data loader was killed.
     """
     best = best_checkpoint(trainer)
     if not resume:
@@ -59,17 +58,17 @@ def train_and_test(
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
-    _tell_if_lowered(record.before, best.best_metrics)
+    _warn_if_lowered(record.before, best.best_metrics)
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
     test = trainer.test(module, data, verbose=False)[0]
-    module.encoder.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
+    module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
         "validation": data.tasks["dev"].name,
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": _without_stage({k: v for k, v in record.before.items() if k.startswith(VALIDATION_PREFIXES)}),
-        "test_before": _without_stage({k: v for k, v in record.before.items() if k.startswith("test/")}),
+        "before": _without_stage(record.before, VALIDATION_PREFIXES),
+        "test_before": _without_stage(record.before, "test/"),
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),
     }
@@ -78,13 +77,13 @@ def train_and_test(
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return what a run is about to do, by what it is called, to be printed.
+    """Return the settings that a run prints at its start, by name.
 
     Args:
-        trainer: its number of epochs or steps is set.
-        module: that it trains.
-        data: that has been read.
-        choices: of Hydra's groups.
+        trainer: the trainer.
+        module: the module to train.
+        data: the data, already set up.
+        choices: the chosen files of Hydra's config groups.
     """
     encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
     assert rows is not None
@@ -101,39 +100,32 @@ def run_settings(
         "batch size": str(data.batch_size),
         "learning rate": f"{module.optimizer_settings.lr:g}",
         "precision": str(trainer.precision),
-        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "until it is stopped",
+        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
     }
 
 
 def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
-    """The callback that knows which checkpoint to test.
+    """Return the callback that knows which checkpoint to test.
 
     Raises:
-        UserError: another checkpoint callback comes first, or gradients are accumulated over batches.
+        UserError: if the first checkpoint callback is another one, or gradients are accumulated.
     """
     best = trainer.checkpoint_callback
     if trainer.accumulate_grad_batches != 1:
-        raise UserError("trainer.accumulate_grad_batches: a batch's negatives are its own rows; set chunk_size instead")
+        raise UserError("trainer.accumulate_grad_batches: it adds no negatives to a batch; set chunk_size instead")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     return best
 
 
-def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
-    """Those of a checkpoint, for all ranks: on other machines than rank 0's there may be no such file."""
-    first = trainer.is_global_zero
-    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
-    return trainer.strategy.broadcast(weights)
-
-
 def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None) -> SuiteResults:
-    """What evaluate.py would measure of a trained encoder.
+    """Evaluate a trained encoder, as evaluate.py would.
 
     Args:
-        encoder: the trained one; it encodes in its weights' own precision, without the trainer's autocast.
+        encoder: the encoder; it computes in the precision of its weights, without autocast.
         suite: the tasks.
-        also: pairs to measure correlations and geometry on besides.
+        also: a further task to measure correlations and geometry on.
     """
     if also and also.name not in [task.name for task in suite.sts]:
         suite = replace(suite, sts=[*suite.sts, also])
@@ -143,13 +135,14 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
 
 
 def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
-    """The tasks of a suite: correlations of `sts`, accuracies of `transfer` (test and dev), and why others `failed`.
+    """Return the scores of a suite's tasks, as results.json has them.
 
-    The classifier of `transfer` is there only where a transfer task is.
+    These are correlations (`sts`), accuracies (`transfer`, `transfer_dev`), error messages
+    (`failed`) and, if there are transfer tasks, their `transfer_classifier`.
     """
-    asked = [task.name for task in suite.sts]
+    in_suite = [task.name for task in suite.sts]
     return {
-        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in asked},
+        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
         "transfer": {task.task: task.accuracy for task in measured.transfer},
         "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
         "failed": measured.failed,
@@ -157,15 +150,22 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
     }
 
 
-def _tell_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
+def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
+    """Load weights on rank 0 and send them to all ranks: other machines may not have the file."""
+    first = trainer.is_global_zero
+    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    return trainer.strategy.broadcast(weights)
+
+
+def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
     lowered = before["val/spearman"] - best["val/spearman"]
     if lowered > 0 and is_first_process():
         log.warning(
-            "training has lowered Spearman's correlation on dev by %.2f or more: what is saved is the best of its "
-            "checkpoints, and behind what it began with",
+            "training has lowered Spearman's correlation on dev by %.2f: the saved encoder is the best checkpoint, "
+            "and scores lower than the encoder before training",
             100 * lowered,
         )
 
 
-def _without_stage(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name.partition("/")[2]: value for name, value in metrics.items()}
+def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:
+    return {name.partition("/")[2]: value for name, value in metrics.items() if name.startswith(prefixes)}

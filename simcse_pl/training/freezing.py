@@ -1,4 +1,4 @@
-"""Freezing parameters by what depends on them, whatever an architecture calls its parts."""
+"""Freezing parameters of any architecture: a backward pass shows which ones an output needs."""
 
 from collections.abc import Iterable
 
@@ -14,15 +14,15 @@ from simcse_pl.utils.errors import UserError
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
-    """Freeze the word embeddings and the first layers: all parameters that the output of these layers depends on.
+    """Freeze the word embeddings and the first layers.
 
     Raises:
-        UserError: no layer would be left to train, or the backbone does not return the output of every layer.
+        UserError: if no layer would be left to train, or the layers share their weights.
     """
     backbone = encoder.backbone
-    there_are = backbone.config.num_hidden_layers
-    if not 0 <= layers < there_are:
-        raise UserError(f"freeze_layers={layers}: the model has {there_are} layers; choose 0 to {there_are - 1}")
+    available = backbone.config.num_hidden_layers
+    if not 0 <= layers < available:
+        raise UserError(f"freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     inputs = {name: x[:, 0] for name, x in example_batch(encoder).items()}
     was_training = backbone.training
     backbone.eval()
@@ -36,19 +36,19 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
 
 
 def freeze_unused(parameters: Iterable[Parameter], loss: Tensor) -> None:
-    """Freeze the parameters that a loss does not depend on: DDP would wait for their gradients in vain."""
+    """Freeze the parameters that a loss does not depend on: DDP waits for all gradients."""
     for parameter in _split_by_use(parameters, loss)[0]:
         parameter.requires_grad_(False)
 
 
 def example_batch(encoder: SentenceEncoder) -> Batch:
-    """Return two rows of two views of a sentence, tensors [2, 2, tokens] on the encoder's device."""
+    """Return two rows of two equal views, tensors [2, 2, tokens] on the encoder's device."""
     batch = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64))([(EXAMPLE,), (EXAMPLE,)])
     return {name: x.to(encoder.device) for name, x in batch.items()}
 
 
 def _split_by_use(parameters: Iterable[Parameter], output: Tensor) -> tuple[list[Parameter], list[Parameter]]:
-    """Return the trainable parameters that `output` does not depend on, and those that it does, by a backward pass."""
+    """Return the trainable parameters that `output` does not depend on, and the other ones."""
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     if not output.requires_grad:
         return trainable, []

@@ -1,4 +1,4 @@
-"""Steps whose loss or gradient is not finite: the run stops with their rows, or skips and counts them."""
+"""Steps with a loss or gradient that is not finite: stop with an error, or skip and count them."""
 
 import json
 import logging
@@ -11,55 +11,54 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-ON_BAD_STEP = ("error", "skip")
+ACTIONS = ("error", "skip")
 FILE = "non_finite.jsonl"
-
 _ROWS_SHOWN = 8
 
 
 class NonFiniteSteps:
-    """What is done about them; their rows go to non_finite.jsonl in the run's folder, a line a step.
+    """Handle them, and write their rows to non_finite.jsonl in the run's folder, one line per step.
 
     Args:
-        action: `error` to stop the run, or `skip` to leave the weights as they are and go on.
+        action: `error` to stop the run, or `skip` to leave the weights unchanged.
 
     Attributes:
-        skipped: how many have been.
+        skipped: number of steps skipped.
 
     Raises:
-        UserError: an unknown action.
+        UserError: if the action is unknown.
     """
 
     def __init__(self, action: str) -> None:
-        if action not in ON_BAD_STEP:
-            raise UserError(f"on_non_finite={action}: choose one of {', '.join(ON_BAD_STEP)}")
+        if action not in ACTIONS:
+            raise UserError(f"on_non_finite={action}: choose one of {', '.join(ACTIONS)}")
         self.action = action
         self.skipped = 0
 
     def handle(self, trainer: Trainer, loss: float, gradient_norm: float) -> None:
-        """Stop, or leave the step without gradients; the first that is skipped is warned of.
+        """Stop the run or drop the gradients; log a warning for the first skipped step.
 
         Args:
-            trainer: in the step, before its optimizer's.
-            loss: of the whole batch.
-            gradient_norm: of all weights.
+            trainer: before its optimizer's step.
+            loss: the loss of the whole batch.
+            gradient_norm: the norm over all weights.
 
         Raises:
-            UserError: with the step and its rows, where steps are not skipped.
+            UserError: unless steps are skipped; it names the step and its rows.
         """
         step = trainer.global_step + 1
         rows = self._record(trainer, step, loss, gradient_norm)
-        what = f"step {step}: the loss is {loss:.3g}, its gradient's norm {gradient_norm:.3g}, in the batch of {rows}"
+        what = f"step {step}: the loss is {loss:.3g} and its gradient's norm {gradient_norm:.3g}, in {rows}"
         if self.action == "error":
-            raise UserError(f"{what}: lower optimizer.lr, look at these rows, or set on_non_finite=skip")
+            raise UserError(f"{what}: lower optimizer.lr, check these rows, or set on_non_finite=skip")
         for optimizer in trainer.optimizers:
-            optimizer.zero_grad(set_to_none=True)  # which it then has nothing to do for
+            optimizer.zero_grad(set_to_none=True)  # its step then does nothing
         self.skipped += 1
         if self.skipped == 1 and trainer.is_global_zero:
-            log.warning("%s: skipped; further ones are counted in train/skipped_steps, rows in %s", what, FILE)
+            log.warning("%s: skipped. train/skipped_steps counts such steps, and %s lists their rows", what, FILE)
 
     def _record(self, trainer: Trainer, step: int, loss: float, gradient_norm: float) -> str:
-        """Write the batch's rows down, and say which they are; of a trainer without our data there is no telling."""
+        """Write the batch's rows to the file, and return their numbers for a message."""
         datamodule: Any = getattr(trainer, "datamodule", None)
         if datamodule is None:
             return "unknown rows"
@@ -75,5 +74,5 @@ class NonFiniteSteps:
             }
             with (Path(trainer.default_root_dir) / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        more = f" and {len(rows) - _ROWS_SHOWN} more ({FILE} has all)" if len(rows) > _ROWS_SHOWN else ""
+        more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""
         return f"rows {', '.join(str(row + 1) for row in rows[:_ROWS_SHOWN])}{more} of {datamodule.train}"

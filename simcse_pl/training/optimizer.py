@@ -1,4 +1,4 @@
-"""AdamW with a learning rate that falls linearly to 0, the paper's way (Appendix A)."""
+"""AdamW with a learning rate that falls linearly to 0, as in the paper (Appendix A)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from simcse_pl.utils.errors import check_amount
 
 @dataclass(frozen=True)
 class LinearAdamW:
-    """The settings of the optimizer and its schedule.
+    """Settings of AdamW and its schedule.
 
     Args:
         lr: the highest learning rate.
-        weight_decay: decoupled weight decay, on all weights.
+        weight_decay: decoupled weight decay of all weights.
         warmup_steps: steps over which the learning rate rises from 0 to `lr`.
 
     Raises:
-        UserError: a value out of range.
+        UserError: if a value is out of range.
     """
 
     lr: float = 5e-5
@@ -34,6 +34,6 @@ class LinearAdamW:
         check_amount("optimizer.warmup_steps", self.warmup_steps)
 
     def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
-        """The optimizer, and its schedule over `total_steps` optimizer steps; `fused` is one kernel for all it does."""
+        """Return the optimizer, fused into one kernel if asked to, and its schedule."""
         optimizer = AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=fused)
         return optimizer, get_linear_schedule_with_warmup(optimizer, self.warmup_steps, total_steps)

@@ -1,4 +1,4 @@
-"""Going on with a run that was interrupted: from which checkpoint, and with which curves."""
+"""Resuming an interrupted run: finding its checkpoint, and cutting its curves."""
 
 import csv
 import logging
@@ -22,13 +22,13 @@ LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
 
 class RunMetadata(Callback):
-    """What checkpoints know of their run beside its weights.
+    """Add the run's options and its scores before training to checkpoints, and correct logged steps.
 
     Args:
-        options: that the run was given.
+        options: the options given to the run.
 
     Attributes:
-        before: what was measured before training.
+        before: metrics measured before training, by name.
     """
 
     def __init__(self, options: Sequence[str]) -> None:
@@ -37,45 +37,41 @@ class RunMetadata(Callback):
 
     @property
     def state_key(self) -> str:
-        """Under which checkpoints hold it."""
+        """The key of the state in checkpoints."""
         return "run"
 
     def state_dict(self) -> dict[str, Any]:
-        """What goes into a checkpoint."""
+        """Return the options and the metrics."""
         return {"options": self.options, "before": self.before}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The options are this run's own."""
+        """Restore the metrics; the options are those of this run."""
         self.before = state_dict["before"]
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Keep the curves' steps right: where a run goes on between two epochs, Lightning counts one twice."""
-        _count_steps(trainer)
+        """Correct the logged step: after resuming between two epochs it is one too high."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Count the step that has just been trained, too; Lightning does so after the validation."""
-        _count_steps(trainer)
+        """Correct the logged step: during validation it is one too low."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     on_test_start = on_validation_start
 
 
-def _count_steps(trainer: Trainer) -> None:
-    trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
-
-
 def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:
-    """The checkpoint that a run goes on from; None for a run from the start.
+    """Return the checkpoint to resume from, and prepare the run's folder.
 
-    The curves in the folder are cut where the checkpoint was written; what goes on with no checkpoint of the folder's
-    own will be a W&B run of its own.
+    If it is the folder's own checkpoint, the folder's curves are cut at its step. Otherwise the run
+    starts new curves and a new W&B run.
 
     Args:
-        resume: a checkpoint; `auto` for the last in the folder, if there is one; None for a run from the start.
-        folder: of the run.
-        options: that the run is given.
+        resume: a checkpoint; `auto` for the folder's last one, if it exists; None to start anew.
+        folder: the run's folder.
+        options: the options given to the run.
 
     Raises:
-        UserError: no such checkpoint, a damaged one, or a folder that holds another run's.
+        UserError: if the checkpoint is missing or damaged, or the folder holds another run.
     """
     last = folder / LAST_CHECKPOINT
     if is_first_process():
@@ -88,10 +84,7 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
         checkpoint = Path(resume)
     own = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
     if not own and resume != "auto" and is_first_process() and (folder / CURVES_FILE).exists():
-        raise UserError(
-            f"{folder} holds a run already, whose curves would be lost: choose another hydra.run.dir, "
-            "or go on with it by resume=auto"
-        )
+        raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
     if not own and is_first_process():
         (folder / WANDB_FILE).unlink(missing_ok=True)
     if checkpoint is None:
@@ -104,28 +97,28 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
         } if all(isinstance(option, str) for option in written_with):
             pass
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
-            raise UserError(f"resume={checkpoint}: it holds weights without the optimizer's state: give a last.ckpt")
+            raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")
         case _:
             raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")
     if resume == "auto" and written_with != given_options(options):
         raise UserError(
             f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "
-            f"or go on with it under these options by resume={checkpoint}"
+            f"or continue that run with these options by resume={checkpoint}"
         )
     if own:
         _cut_curves(folder, steps)
-    log.info("going on from step %d, %s", steps, checkpoint)
+    log.info("resuming from step %d, %s", steps, checkpoint)
     return checkpoint
 
 
 def forget_checkpoint(folder: Path) -> None:
-    """Let a run in a folder begin anew: a trial of a search that was interrupted has been given up."""
+    """Remove the last checkpoint: an interrupted trial of a search starts anew."""
     if is_first_process():
         (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
 
 
 def _cut_curves(folder: Path, steps: int) -> None:
-    """Remove from the curves what is measured again: all later than `steps`, and the test at the end."""
+    """Remove all curve points after `steps`, and the test at the end of the run."""
     path = folder / CURVES_FILE
     if not is_first_process() or not path.exists():
         return

@@ -1,4 +1,4 @@
-"""Shared dropout: the views of a row under the same masks ("fixed 0.1" of Table 3)."""
+"""Shared dropout: the same dropout masks for all views of a row ("fixed 0.1" in Table 3)."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,14 +10,13 @@ from simcse_pl.models.tokenization import Batch
 
 
 def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    """Embed every view of a batch under the same dropout masks.
+    """Embed all views of a batch with the same dropout masks.
 
-    Each view is a pass of its own that starts from the same state of the random generators. Views are padded to the
-    same shape, so the passes draw the same masks: equal views get equal vectors, and different ones share their masks
-    token by token.
+    Each view is embedded in a pass of its own, and all passes start from the same random state. As
+    views are padded to the same shape, the passes draw the same masks. Equal views get equal vectors.
 
     Args:
-        encoder: from inputs [batch, tokens] to vectors [batch, dim].
+        encoder: maps inputs [batch, tokens] to vectors [batch, dim].
         batch: inputs [batch, views, tokens].
 
     Returns:
@@ -28,7 +27,7 @@ def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Ba
     views = ids.shape[1]
     vectors = []
     for view in range(views):
-        last = view == views - 1  # its pass moves the generators on, as any other pass does
+        last = view == views - 1  # only the last pass advances the random state
         with nullcontext() if last else torch.random.fork_rng(devices, device_type=ids.device.type):
             vectors.append(encoder({name: x[:, view] for name, x in batch.items()}))
     return torch.stack(vectors, dim=1)

@@ -1,4 +1,4 @@
-"""The precision that a device computes fastest in, and a trainer that takes it."""
+"""Lightning's trainer in the fastest precision of the device."""
 
 import os
 from typing import Any
@@ -11,10 +11,10 @@ from simcse_pl.utils.errors import UserError, first_line
 
 
 def has_bf16(device: str) -> bool:
-    """Whether a device's hardware multiplies bfloat16, faster than float32.
+    """Return whether a device multiplies bfloat16 in hardware, so faster than float32.
 
     Args:
-        device: `cpu`, `cuda`, or another of torch's names.
+        device: torch's name of a device type, such as `cpu` or `cuda`.
     """
     if device == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -22,17 +22,17 @@ def has_bf16(device: str) -> bool:
 
 
 def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto", **options: Any) -> Trainer:
-    """Lightning's trainer, which knows no `auto` of precision.
+    """Return Lightning's trainer.
 
     Args:
-        precision: one of Lightning's; or `auto`: bf16-mixed where the hardware has it (weights, normalization, the
-            loss and the optimizer stay in float32), else 32-true.
-        accelerator: Lightning's.
-        options: further arguments of Lightning's trainer; `max_steps` above 0 puts `max_epochs` aside.
+        precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
+            With bf16-mixed, weights, normalization, the loss and the optimizer stay in float32.
+        accelerator: one of Lightning's.
+        options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
 
     Raises:
-        UserError: validations that are not so many steps apart, or parts of an epoch; more ranks than a CPU has cores;
-            nothing to train; or what Lightning refuses.
+        UserError: if an option is invalid, there is no step to train, or there are more ranks than
+            CPU cores.
     """
     every = options.get("val_check_interval", 1)
     steps, part = type(every) is int and every >= 1, type(every) is float and 0 < every <= 1
@@ -45,7 +45,7 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
     if 0 in (options.get("max_epochs"), options.get("max_steps")):
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     if (options.get("max_steps") or -1) > 0:
-        options["max_epochs"] = -1  # Lightning would stop at whichever comes first
+        options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
     devices, cores = options.get("devices", 1), os.cpu_count() or 1
     if _device(accelerator) == "cpu" and type(devices) is int and devices > cores:
         raise UserError(f"trainer.devices={devices}: this machine has {cores} CPU cores, and no other devices")
@@ -58,8 +58,8 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
 
 
 def _device(accelerator: str) -> str:
-    """What torch calls the device that Lightning takes for an accelerator."""
+    """Return torch's name of the device that Lightning uses for an accelerator."""
     if accelerator in ("auto", "gpu"):
-        there = {"mps": torch.backends.mps.is_available(), "cuda": torch.cuda.is_available()}
-        return next((device for device, available in there.items() if available), "cpu")
+        found = {"mps": torch.backends.mps.is_available(), "cuda": torch.cuda.is_available()}
+        return next((device for device, available in found.items() if available), "cpu")
     return accelerator

@@ -1,4 +1,4 @@
-"""What validation measures over many batches and ranks, as torchmetrics: alignment, uniformity, Spearman."""
+"""Validation metrics over batches and ranks: alignment, uniformity, Spearman's correlation."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from simcse_pl.evaluation.metrics import alignment, uniformity
 
 
 class SpearmanCorrelation(SpearmanCorrCoef):
-    """torchmetrics', but not a number where a similarity is none: it would rank those by their places in the data."""
+    """Spearman's correlation; nan if a similarity is nan, where torchmetrics ranks by position."""
 
     def compute(self) -> Tensor:
-        """The correlation over all pairs seen, on every rank."""
+        """Return the correlation over all pairs of all ranks."""
         correlation = super().compute()
         return correlation if dim_zero_cat(self.preds).isfinite().all() else correlation.new_tensor(torch.nan)
 
 
 class Alignment(Metric):
-    """`alignment` over all pairs of positives seen, on every rank.
+    """Mean of `alignment` over all positive pairs of all ranks.
 
     Examples:
         >>> metric = Alignment()
@@ -40,18 +40,18 @@ class Alignment(Metric):
         self.add_state("pairs", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, x: Tensor, y: Tensor) -> None:
-        """Add the pairs `x`, `y`, each [n, dim]; n may be 0."""
-        if len(x):  # not in place: Lightning validates in inference mode, and trains outside it
+        """Add positive pairs `x`, `y`, each [n, dim]; n may be 0."""
+        if len(x):  # not in place, as Lightning validates in inference mode and trains outside it
             self.total = self.total + alignment(x, y) * len(x)
             self.pairs = self.pairs + len(x)
 
     def compute(self) -> Tensor:
-        """The mean over all pairs; not a number before the first."""
+        """Return the mean over all pairs; nan without any."""
         return self.total / self.pairs
 
 
 class Uniformity(Metric):
-    """`uniformity` of all embeddings seen, on every rank; it keeps them, 4 dim bytes each.
+    """`uniformity` of all embeddings of all ranks, which are stored: 4 dim bytes each.
 
     Examples:
         >>> metric = Uniformity()
@@ -73,5 +73,5 @@ class Uniformity(Metric):
         self.embeddings.append(x)
 
     def compute(self) -> Tensor:
-        """The uniformity of everything added; not a number below two embeddings."""
+        """Return the uniformity of all embeddings; nan for fewer than two."""
         return uniformity(dim_zero_cat(self.embeddings))

@@ -1,125 +1,34 @@
-"""The processes of a run: a sweep's jobs on several devices, and ranks that watch each other."""
+"""Watching the ranks of a run and the worker processes of its data loader, which may be killed."""
 
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any
 
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher, subprocess_script
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, Stopped, UserError, exception_chain, first_line
+from simcse_pl.training.launch import STARTED_BY
+from simcse_pl.utils.errors import FailureError, UserError
 
-_ROOT = str(Path(__file__).parents[1])  # of the package, which may lie in a clone that is not installed
-_EVERY = 0.2  # seconds between looks at another process
-_GRACE = 3.0  # seconds for a rank to end by itself, which Lightning does not grant for sure
-_GRACE_OF_TORCH = 10.0  # which looks after those that prepare batches every 5
-_AFTER_A_KILL = "resume=auto goes on, and data.num_workers=0 takes less memory"
-_TO_END = {  # a job, which writes a checkpoint first; Ctrl-C has told it as well
-    signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],
-    signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
-}
-_STARTED_BY = "SIMCSE_PL_STARTED_BY"  # a process that is still loading when the one that started it ends sees it too
-_OF_RANKS = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
-_NOT_A_JOBS = (*_OF_RANKS, "SUBMITIT_EXECUTOR")  # submitit tells the process that it has started
-
-
-def keep_to_rank_0s_folder() -> None:
-    """Let Hydra write nothing for the ranks that torchrun or SLURM start beside the first: call it before Hydra.
-
-    Lightning tells those that it starts the same. A sweep is refused here: its jobs start their own ranks.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
-        print("error: a sweep starts the ranks of its jobs itself: leave torchrun out of it", file=sys.stderr)
-        raise SystemExit(USER_ERROR_STATUS)
-    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
-    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
-        return
-    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
-    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # each would have one by its own clock
-        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
-
-
-def submitits_signal() -> signal.Signals | None:
-    """The signal by which submitit tells what it runs to stop and begin again; None for what it does not run."""
-    if "SUBMITIT_EXECUTOR" not in os.environ:
-        return None
-    return signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
-
-
-def starts_ranks(trainer: Trainer) -> bool:
-    """Whether Lightning will start further processes from this one, as it does on several devices of one machine."""
-    launcher = trainer.strategy.launcher
-    if not isinstance(launcher, _SubprocessScriptLauncher):
-        return False
-    return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
-
-
-def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run a module in a process of its own, and wait for it; what stops this process stops that one first.
-
-    A job on several devices leaves a process group and an environment behind that a second job would trip over; in a
-    process of its own it does not matter. By submitit's signal it is told to write a checkpoint, before submitit is.
-
-    Args:
-        module: run as `python -m module`.
-        arguments: of the command line.
-
-    Raises:
-        Stopped: this process was told to stop, and the module has ended.
-    """
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_JOBS}
-    environment[_STARTED_BY] = str(os.getpid())
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
-
-    def stop(number: int, frame: Any) -> None:
-        raise Stopped(number)
-
-    submitits = submitits_signal()
-    before = {number: signal.signal(number, stop) for number in [*_TO_END, *filter(None, [submitits])]}
-    try:
-        process.wait()
-    except Stopped as stopped:
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)
-        told = signal.Signals[stopped.name]
-        _end(process, _TO_END.get(told, _TO_END[signal.SIGTERM]))
-        if told == submitits and callable(again := before[told]):
-            again(told, None)
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(process: subprocess.Popen[Any], signals: Sequence[tuple[float, signal.Signals]]) -> None:
-    """Wait for a process to end, and send it a signal after so many seconds, one after the other."""
-    for seconds, number in signals:
-        try:
-            process.wait(seconds)
-            return
-        except subprocess.TimeoutExpired:
-            process.send_signal(number)
-    process.wait()
+_INTERVAL = 0.2  # seconds between two looks at other processes
+_RANK_GRACE = 3.0  # seconds in which this rank may end by itself after another one ended
+_WORKER_GRACE = 10.0  # torch checks its workers every 5 seconds
 
 
 @contextmanager
 def watched_ranks(trainer: Trainer) -> Iterator[None]:
-    """While the block runs, the end of one of the processes that Lightning started ends them all within seconds.
+    """Within the block, end all ranks within seconds if one of them is killed.
 
-    Without it a collective waits for the one that is gone until it times out, which takes half an hour. Rank 0 says
-    which one it was, and its exit status is 1.
+    Without this, the other ranks wait in a collective until it times out after half an hour. Rank 0
+    prints which rank was killed, and exits with status 1. This concerns ranks that Lightning starts;
+    torchrun and SLURM watch their own.
     """
     launcher = trainer.strategy.launcher
     if (
@@ -127,101 +36,97 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         or not isinstance(launcher, _SubprocessScriptLauncher)
         or not isinstance(launcher.cluster_environment, LightningEnvironment)
     ):
-        yield  # one process; or torchrun or SLURM watch
+        yield
         return
-    over, killed = threading.Event(), threading.Event()
-    watches = []
-    if _STARTED_BY in os.environ:
-        watches.append(partial(_watch_parent, int(os.environ[_STARTED_BY]), trainer.global_rank, over))
+    done, killed = threading.Event(), threading.Event()
+    if STARTED_BY in os.environ:
+        parent = int(os.environ[STARTED_BY])
+        threading.Thread(target=_watch_parent, args=(parent, trainer.global_rank, done), daemon=True).start()
     if trainer.local_rank == 0:
-        subprocess_script._launch_process_observer = _watched_here  # type: ignore[attr-defined, assignment]
-        os.environ[_STARTED_BY] = str(os.getpid())
-        watches.append(partial(_watch_ranks, launcher, over, killed))
-    for watch in watches:
-        threading.Thread(target=watch, daemon=True).start()
+        subprocess_script._launch_process_observer = _no_observer  # type: ignore[attr-defined, assignment]
+        os.environ[STARTED_BY] = str(os.getpid())
+        threading.Thread(target=_watch_ranks, args=(launcher, done, killed), daemon=True).start()
     try:
         yield
-        trainer.strategy.barrier()  # none is still being watched when another, which had less to put away, ends
+        trainer.strategy.barrier()  # so that no rank that ends early is still watched
     except Exception as error:
-        if not isinstance(error, UserError) and killed.wait(2 * _EVERY):  # a connection was lost, and its cause is told
+        if not isinstance(error, UserError) and killed.wait(2 * _INTERVAL):  # this error is a lost connection
             raise SystemExit(1) from None
         raise
     finally:
-        over.set()
+        done.set()
+
+
+def _no_observer(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Replace Lightning's observer, which kills rank 0 if another rank ends first after SIGTERM."""
+
+
+def _watch_parent(process: int, rank: int, done: threading.Event) -> None:
+    while not done.wait(_INTERVAL):
+        if os.getppid() != process:
+            print(
+                f"error: {'rank 0' if rank else 'the sweep'} has ended, so rank {rank} ends",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(1)
+
+
+def _watch_ranks(launcher: _SubprocessScriptLauncher, done: threading.Event, killed: threading.Event) -> None:
+    while not done.wait(_INTERVAL):
+        for rank, process in enumerate(launcher.procs, start=1):
+            if not process.poll():
+                continue
+            if process.returncode < 0:  # others have printed their error
+                name = signal.Signals(-process.returncode).name
+                line = f"error: rank {rank} (process {process.pid}) was ended by {name}: continue with resume=auto"
+                print(line, file=sys.stderr, flush=True)
+                killed.set()
+            if not done.wait(_RANK_GRACE):
+                for other in launcher.procs:
+                    other.kill()
+                os._exit(1)
 
 
 @contextmanager
 def watched_workers() -> Iterator[None]:
-    """Say in one line that a process which prepares batches was killed, as the kernel does where memory is short.
+    """Within the block, report in one line if a worker process of the data loader is killed.
 
-    Mostly torch raises an error, wherever this process is. But one that is killed with a lock in its hand leaves torch
-    waiting for ever, and one amid a batch leaves it a connection that was reset.
+    The kernel kills workers if memory runs out. Usually an error of torch ends the block. But torch
+    waits forever for a worker that was killed while it held a lock; this process then exits.
 
     Raises:
-        FailureError: one was.
+        FailureError: if a worker was killed.
     """
-    over = threading.Event()
-    killed = _KilledWorkers()
-    threading.Thread(target=_watch_workers, args=(killed, over), daemon=True).start()
+    done = threading.Event()
+    workers: set[BaseProcess] = set()
+    threading.Thread(target=_watch_workers, args=(workers, done), daemon=True).start()
     try:
         yield
     except Exception as error:
-        lines = map(first_line, exception_chain(error))  # a library may have made another error of it
-        told = next((line.rstrip(". ") for line in lines if line.startswith("DataLoader worker")), None)
-        line = told or killed.line()
-        if line is None:
-            raise
-        raise FailureError(f"{line}; {_AFTER_A_KILL}") from error
+        if message := _killed_worker(workers):
+            raise FailureError(message) from error
+        raise
     finally:
-        over.set()
+        done.set()
 
 
-class _KilledWorkers:
-    """Those that were ended by a signal, among the processes that load data, which are all that training forks."""
-
-    def __init__(self) -> None:
-        self._workers: set[BaseProcess] = set()
-
-    def line(self) -> str | None:
-        """What has happened to the first, if to any; torch itself ends them by SIGTERM."""
-        self._workers.update(multiprocessing.active_children())
-        for worker in self._workers:
-            number = -(worker.exitcode or 0)
-            if number > 0 and number not in _TO_END:
-                return f"DataLoader worker (pid {worker.pid}) was ended by {signal.Signals(number).name}"
-        return None
-
-
-def _watched_here(processes: Sequence[subprocess.Popen[Any]]) -> None:
-    """In the place of Lightning's own watch, which kills rank 0 where the others have ended before it, as told to."""
-
-
-def _watch_workers(killed: _KilledWorkers, over: threading.Event) -> None:
-    while not over.wait(_EVERY):
-        if (line := killed.line()) and not over.wait(_GRACE_OF_TORCH):
-            print(f"error: {line}; {_AFTER_A_KILL}", file=sys.stderr, flush=True)
+def _watch_workers(workers: set[BaseProcess], done: threading.Event) -> None:
+    while not done.wait(_INTERVAL):
+        if (message := _killed_worker(workers)) and not done.wait(_WORKER_GRACE):
+            print(f"error: {message}", file=sys.stderr, flush=True)
             os._exit(1)
 
 
-def _watch_parent(process: int, rank: int, over: threading.Event) -> None:
-    while not over.wait(_EVERY):
-        if os.getppid() != process:
-            what = "rank 0" if rank else "the sweep"
-            print(f"error: {what} has ended, and rank {rank} with it", file=sys.stderr, flush=True)
-            os._exit(1)
-
-
-def _watch_ranks(launcher: _SubprocessScriptLauncher, over: threading.Event, killed: threading.Event) -> None:
-    while not over.wait(_EVERY):
-        for rank, process in enumerate(launcher.procs, start=1):
-            if not process.poll():
-                continue
-            if process.returncode < 0:  # else it has told why
-                name = signal.Signals(-process.returncode).name
-                line = f"error: rank {rank} (process {process.pid}) was ended by {name}; resume=auto goes on"
-                print(line, file=sys.stderr, flush=True)
-                killed.set()
-            if not over.wait(_GRACE):
-                for other in launcher.procs:
-                    other.kill()
-                os._exit(1)
+def _killed_worker(workers: set[BaseProcess]) -> str | None:
+    """Add this process's children to `workers`; return a message about the first killed one."""
+    workers.update(multiprocessing.active_children())
+    for worker in list(workers):
+        number = -(worker.exitcode or 0)
+        if number > 0 and number not in (signal.SIGINT, signal.SIGTERM):  # with which torch and Ctrl-C end them
+            name = signal.Signals(number).name
+            return (
+                f"DataLoader worker (process {worker.pid}) was ended by {name}: continue with resume=auto; "
+                "data.num_workers=0 uses less memory"
+            )
+    return None

@@ -1,4 +1,4 @@
-"""Chunks: the values and gradients of one pass, dropout included, and no activations kept."""
+"""Chunks have the values and gradients of one pass, dropout included, and store no activations."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.gradient_cache import in_chunks
+from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
@@ -45,44 +45,32 @@ def slices(batch, size):
 
 @pytest.mark.parametrize("size", [1, 3, 6])
 @pytest.mark.parametrize("embed", [embed_views, embed_with_shared_dropout_mask])
-def test_gradients_are_those_of_the_same_dropout_kept_in_memory(encoder, batch, embed, size):
-    """Seven rows; what is computed again draws the very masks of the first time."""
-
-    def kept():
+def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(encoder, batch, embed, size):
+    def stored():
         return torch.cat([embed(encoder, chunk) for chunk in slices(batch, size)])
 
-    loss, expected = gradients(encoder, kept)
-    again, found = gradients(encoder, lambda: in_chunks(lambda chunk: embed(encoder, chunk), batch, size))
+    loss, expected = gradients(encoder, stored)
+    again, found = gradients(encoder, lambda: apply_in_chunks(lambda chunk: embed(encoder, chunk), batch, size))
     assert again == loss
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
-    other_masks, _ = gradients(encoder, kept, seed=6)
+    other_masks, _ = gradients(encoder, stored, seed=6)
     assert other_masks != loss, "dropout is on"
 
 
-def test_without_dropout_chunks_equal_one_pass(make_model, batch):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0, attention_dropout=0.0)
-    encoder.double().train()
-    _, expected = gradients(encoder, lambda: embed_views(encoder, batch))
-    _, found = gradients(encoder, lambda: in_chunks(lambda chunk: embed_views(encoder, chunk), batch, 2))
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-9)
-
-
 @pytest.mark.parametrize("size", [None, 7, 100])
-def test_a_batch_that_fits_is_one_pass_computed_once(batch, size):
+def test_a_batch_within_one_chunk_is_computed_once(batch, size):
     calls = []
 
     def function(chunk):
         calls.append(len(chunk["input_ids"]))
         return chunk["input_ids"].float().requires_grad_()
 
-    in_chunks(function, batch, size).sum().backward()
+    apply_in_chunks(function, batch, size).sum().backward()
     assert calls == [7]
 
 
-def test_backward_computes_each_chunk_again_when_its_turn_comes():
-    """So the activations of one are all that is alive."""
+def test_backward_recomputes_one_chunk_at_a_time():
     events = []
     layer = nn.Linear(4, 4)
 
@@ -92,38 +80,12 @@ def test_backward_computes_each_chunk_again_when_its_turn_comes():
         vectors.register_hook(lambda gradient: events.append("backward"))
         return vectors
 
-    in_chunks(function, {"x": torch.randn(5, 4)}, 2).sum().backward()
+    apply_in_chunks(function, {"x": torch.randn(5, 4)}, 2).sum().backward()
     assert events[:3] == ["compute 2", "compute 2", "compute 1"]
     assert events[3:] == ["backward", "compute 1", "backward", "compute 2", "backward", "compute 2"]
 
 
-def test_autocast_is_that_of_the_first_pass(encoder, batch):
-    with torch.autocast("cpu", torch.bfloat16):
-        _, expected = gradients(
-            encoder, lambda: torch.cat([embed_views(encoder, chunk) for chunk in slices(batch, 2)]).float()
-        )
-        _, found = gradients(encoder, lambda: in_chunks(lambda c: embed_views(encoder, c), batch, 2).float())
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)
-
-
-def test_the_mlm_term_in_chunks_is_the_same(encoder, batch):
-    encoder.eval()  # no dropout: the masks of tokens are drawn once, for the whole batch
-    term = MaskedLanguageModeling(head="new")
-    term.attach(encoder)
-    found = []
-    for size in (None, 2):
-        term.chunk_size = size
-        encoder.zero_grad()
-        torch.manual_seed(0)
-        value = term(encoder, batch)
-        value.backward()
-        found.append((value.detach(), encoder.backbone.embeddings.word_embeddings.weight.grad.clone()))
-    torch.testing.assert_close(found[1][0], found[0][0], atol=1e-6, rtol=0)
-    torch.testing.assert_close(found[1][1], found[0][1], atol=1e-6, rtol=1e-5)
-
-
-def test_the_module_hands_the_size_on(encoder):
+def test_the_module_sets_the_chunk_size_of_auxiliary_losses(encoder):
     term = MaskedLanguageModeling(head="new")
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=[term], chunk_size=3)
     assert module.auxiliary[0].chunk_size == 3

@@ -1,19 +1,15 @@
-"""Masked language modelling: the mask's chances, and the loss against that of transformers' own models."""
+"""Masked language modelling: the distribution of masks, and the loss against transformers' models."""
 
 import pytest
-import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scipy.stats import chisquare
-from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, ROOT, SENTENCES
 
@@ -22,7 +18,7 @@ PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 
 @pytest.fixture(scope="session")
 def make_encoder(make_model, tmp_path_factory):
-    """Make an encoder of a checkpoint with a head, and the whole masked language model of the same checkpoint."""
+    """Make a checkpoint with a head; return it as an encoder and as a masked language model."""
 
     def make(architecture):
         source, folder = make_model(architecture), tmp_path_factory.mktemp(architecture)
@@ -52,7 +48,7 @@ def views(encoder, rows=PAIRS):
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_loss_is_that_of_transformers_on_the_same_masked_input(architecture, make_encoder):
+def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architecture, make_encoder):
     encoder, whole = make_encoder(architecture)
     term, batch = attached(encoder), views(encoder)
     inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
@@ -65,25 +61,11 @@ def test_loss_is_that_of_transformers_on_the_same_masked_input(architecture, mak
     assert loss.shape == () and loss.item() == pytest.approx(expected.item(), abs=1e-5)
     loss.backward()
     expected.backward()
-    embeddings = encoder.backbone.get_input_embeddings().weight  # read at the bottom and scored with at the top
+    embeddings = encoder.backbone.get_input_embeddings().weight  # of the input and of the decoder
     torch.testing.assert_close(embeddings.grad, whole.get_input_embeddings().weight.grad, atol=1e-5, rtol=0)
 
 
-def test_the_loss_is_the_mean_over_the_chosen_tokens_of_all_views(make_encoder):
-    encoder, whole = make_encoder("bert")
-    term, batch = attached(encoder, probability=0.5), views(encoder)
-    torch.manual_seed(3)
-    masked, labels = term.mask(batch["input_ids"].flatten(0, 1))
-    losses = []
-    for row, (ids, label) in enumerate(zip(masked, labels, strict=True)):
-        seen = batch["attention_mask"].flatten(0, 1)[row].bool()
-        surprise = -whole(ids[seen].unsqueeze(0)).logits[0].double().log_softmax(dim=-1)
-        losses += [surprise[at, answer].item() for at, answer in enumerate(label[seen]) if answer != NOT_CHOSEN]
-    torch.manual_seed(3)
-    assert term(encoder, batch).item() == pytest.approx(sum(losses) / len(losses), abs=1e-5)
-
-
-def test_fifteen_in_a_hundred_are_chosen_and_of_those_80_are_masked_10_random_10_kept(encoder):
+def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(encoder):
     term, vocabulary = attached(encoder), encoder.backbone.config.vocab_size
     word = 50
     masked, labels = term.mask(torch.full((2000, 100), word))
@@ -91,7 +73,7 @@ def test_fifteen_in_a_hundred_are_chosen_and_of_those_80_are_masked_10_random_10
     assert ((labels == NOT_CHOSEN) | chosen).all()
     assert (masked[~chosen] == word).all()
     assert chosen.float().mean().item() == pytest.approx(0.15, abs=0.005)
-    assert chosen.float().mean(dim=0).sub(0.15).abs().max() < 0.05  # wherever the token stands
+    assert chosen.float().mean(dim=0).sub(0.15).abs().max() < 0.05  # at each position
     became = masked[chosen]
     is_mask, is_kept = became == encoder.tokenizer.mask_token_id, became == word
     assert is_mask.float().mean().item() == pytest.approx(0.8, abs=0.02)
@@ -99,16 +81,11 @@ def test_fifteen_in_a_hundred_are_chosen_and_of_those_80_are_masked_10_random_10
     others = torch.bincount(became[~is_mask & ~is_kept], minlength=vocabulary)
     possible = torch.ones(vocabulary, dtype=torch.bool)
     possible[[encoder.tokenizer.mask_token_id, word]] = False
-    assert chisquare(others[possible].numpy()).pvalue > 1e-3  # each token of the vocabulary alike
-
-
-def test_another_probability_is_heeded(encoder):
-    labels = attached(encoder, probability=0.4).mask(torch.full((500, 100), 50))[1]
-    assert (labels != NOT_CHOSEN).float().mean().item() == pytest.approx(0.4, abs=0.01)
+    assert chisquare(others[possible].numpy()).pvalue > 1e-3  # uniform over the vocabulary
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_special_tokens_and_padding_are_left_alone(architecture, make_encoder):
+def test_special_tokens_and_padding_are_not_chosen(architecture, make_encoder):
     encoder, _ = make_encoder(architecture)
     term = attached(encoder, probability=1.0)
     ids = views(encoder)["input_ids"]
@@ -118,10 +95,10 @@ def test_special_tokens_and_padding_are_left_alone(architecture, make_encoder):
     assert (ids == encoder.tokenizer.pad_token_id).any() and special.any() and not special.all()
     assert (labels[special] == NOT_CHOSEN).all() and torch.equal(masked[special], ids[special])
     assert torch.equal(labels[~special], ids[~special])
-    assert torch.equal(ids, before)  # the contrastive loss reads them too
+    assert torch.equal(ids, before)  # the contrastive loss needs them
 
 
-def test_the_mask_comes_from_torchs_random_state_and_each_view_has_its_own(encoder):
+def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
     term = attached(encoder)
     ids = torch.full((8, 2, 50), 50)
     masks = []
@@ -132,18 +109,7 @@ def test_the_mask_comes_from_torchs_random_state_and_each_view_has_its_own(encod
     assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
 
 
-def test_everything_is_drawn_on_the_device_of_the_batch(encoder):
-    term, ids = attached(encoder), torch.full((4, 50), 50)
-    torch.set_default_device("meta")  # stands for any device that is not the batch's
-    try:
-        masked, labels = term.mask(ids)
-    finally:
-        torch.set_default_device(None)
-    assert masked.device == labels.device == ids.device
-    assert 0 < (masked != 50).sum() < 100
-
-
-def test_a_batch_with_nothing_chosen_gives_0_and_a_gradient_for_every_weight(encoder):
+def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
     term = attached(encoder)
     batch = {name: tensor[..., :2] for name, tensor in views(encoder, [("", ""), ("", "")]).items()}  # [CLS] [SEP]
     loss = term(encoder, batch)
@@ -164,16 +130,7 @@ def test_scores_are_computed_at_chosen_positions_alone(encoder):
     assert [size[-2:] for size in sizes] == [(chosen, encoder.backbone.config.vocab_size)]
 
 
-def test_labels_of_rows_are_no_input(encoder):
-    term, batch = attached(encoder), views(encoder)
-    losses = []
-    for given in (batch, batch | {"labels": torch.tensor([0, 1, 2, 0])}):
-        torch.manual_seed(5)
-        losses.append(term(encoder, given))
-    assert torch.equal(*losses)
-
-
-def test_a_checkpoint_without_a_head_takes_a_new_one_where_that_is_asked_for(make_model):
+def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="has no masked-language-model head .*auxiliary.mlm.head=new"):
         attached(encoder)
@@ -181,7 +138,7 @@ def test_a_checkpoint_without_a_head_takes_a_new_one_where_that_is_asked_for(mak
     assert 0 < loss.item() < 20 and loss.requires_grad
 
 
-def test_a_tokenizer_without_a_mask_token_is_told(encoder):
+def test_a_tokenizer_without_a_mask_token_is_an_error(encoder):
     encoder.tokenizer.mask_token = None
     with pytest.raises(UserError, match="^auxiliary.mlm: the tokenizer of .* has no mask token$"):
         attached(encoder)
@@ -197,7 +154,7 @@ def test_a_tokenizer_without_a_mask_token_is_told(encoder):
         ({"head": "old"}, "^auxiliary.mlm.head=old: choose one of pretrained, new$"),
     ],
 )
-def test_values_out_of_range_are_named(options, message):
+def test_values_out_of_range_are_errors(options, message):
     with pytest.raises(UserError, match=message):
         MaskedLanguageModeling(**options)
 
@@ -205,42 +162,3 @@ def test_values_out_of_range_are_named(options, message):
 def test_the_config_has_the_papers_values():
     term = instantiate(OmegaConf.load(ROOT / "conf" / "auxiliary" / "mlm.yaml"))
     assert (term.name, term.weight, term.probability, term.head_is_new) == ("mlm", 0.1, 0.15, False)
-
-
-class Trained(pl.LightningModule):
-    """The term alone, trained as a part of SimCSEModule would be."""
-
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder, self.term = encoder.train(), attached(encoder, probability=0.3)
-        self.losses = []
-
-    def training_step(self, batch, batch_idx):
-        loss = self.term(self.encoder, batch)
-        self.losses.append(loss.item())
-        return loss
-
-    def configure_optimizers(self):
-        return LinearAdamW(lr=3e-3).build(self.parameters(), 60)[0]
-
-
-def test_training_learns_and_goes_on_from_its_checkpoint_with_weights_still_shared(make_encoder, tmp_path):
-    def trainer(epochs):
-        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-        return pl.Trainer(accelerator="cpu", max_epochs=epochs, enable_checkpointing=False, **quiet)
-
-    encoder, _ = make_encoder("bert")
-    loader = DataLoader([views(encoder)], batch_size=None)
-    trained, before = Trained(encoder), trainer(30)
-    before.fit(trained, loader)
-    assert sum(trained.losses[-5:]) < 0.8 * sum(trained.losses[:5])
-    (weights,) = before.optimizers[0].param_groups
-    assert len(weights["params"]) == len({id(weight) for weight in weights["params"]})
-    before.save_checkpoint(tmp_path / "last.ckpt")
-
-    again = Trained(make_encoder("bert")[0])
-    trainer(31).fit(again, loader, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
-    assert len(again.losses) == 1 and again.losses[0] < 0.9 * trained.losses[0]
-    decoder, embeddings = again.term.head.model.get_output_embeddings(), again.encoder.backbone.get_input_embeddings()
-    assert decoder.weight is embeddings.weight
-    assert F.cosine_similarity(embeddings.weight, encoder.backbone.get_input_embeddings().weight).min() > 0.9

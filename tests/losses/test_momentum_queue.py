@@ -1,10 +1,9 @@
-"""The queue of negatives: what is in it, how its encoder moves, and the loss with it."""
+"""The queue's contents and how its encoder moves; tests/properties/test_losses.py has the loss with it."""
 
 import pytest
 import torch
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
@@ -27,7 +26,7 @@ def attached(encoder, **options):
 
 
 def anchors(encoder, sentences):
-    """Embedded with the head of training, and without dropout."""
+    """Embed with the head of training and without dropout."""
     inputs = encoder.tokenizer(sentences, padding=True, return_tensors="pt")
     encoder.backbone.eval()
     vectors = encoder(dict(inputs)).detach()
@@ -35,19 +34,19 @@ def anchors(encoder, sentences):
     return vectors
 
 
-def test_the_oldest_give_way(encoder):
-    queue = attached(encoder, size=5, momentum=0.0)
+def test_the_queue_keeps_the_newest_anchors_without_dropout(encoder):
+    queue = attached(encoder, size=5, momentum=0.0).train()
     assert queue.negatives().shape == (0, encoder.dim)
     seen = []
     for sentences in (SENTENCES[:2], SENTENCES[2:5], SENTENCES[5:7]):
         queue.update(encoder, batch_of(encoder, sentences))
         seen = (seen + sentences)[-5:]
         torch.testing.assert_close(queue.negatives(), anchors(encoder, seen), atol=1e-5, rtol=1e-4)
-    queue.update(encoder, batch_of(encoder, SENTENCES), chunk_size=3)  # more than it holds
+    queue.update(encoder, batch_of(encoder, SENTENCES), chunk_size=3)
     torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES[-5:]), atol=1e-5, rtol=1e-4)
 
 
-def test_its_backbone_follows_slowly_and_is_not_trained(encoder):
+def test_the_backbone_is_a_moving_average_without_gradients(encoder):
     queue = attached(encoder, momentum=0.9)
     before = [p.clone() for p in queue.encoder.backbone.parameters()]
     with torch.no_grad():
@@ -59,7 +58,7 @@ def test_its_backbone_follows_slowly_and_is_not_trained(encoder):
     assert not any(p.requires_grad for p in queue.parameters())
 
 
-def test_the_head_is_the_encoders_present_one_and_not_an_average(encoder):
+def test_the_head_is_the_encoders_own_and_not_an_average(encoder):
     queue = attached(encoder, momentum=0.9)
     with torch.no_grad():
         encoder.projection[0].weight.copy_(torch.randn(32, 32))
@@ -68,25 +67,7 @@ def test_the_head_is_the_encoders_present_one_and_not_an_average(encoder):
     assert encoder.projection[0].weight.requires_grad
 
 
-def test_it_stays_without_dropout(encoder):
-    assert not any(m.training for m in attached(encoder).train().encoder.modules())
-
-
-def test_a_queue_adds_to_what_is_summed_over():
-    """The equation written out, in float64."""
-    generator = torch.Generator().manual_seed(0)
-    h, positives, queue = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (3, 3, 4))
-    cos = torch.nn.functional.cosine_similarity
-    expected = 0.0
-    for i in range(3):
-        everything = sum(torch.exp(cos(h[i], x, dim=0) / 0.1) for x in [*positives, *queue])
-        expected -= torch.log(torch.exp(cos(h[i], positives[i], dim=0) / 0.1) / everything) / 3
-    assert float(contrastive_loss(h, positives, queue=queue, temperature=0.1)) == pytest.approx(float(expected))
-    empty = contrastive_loss(h, positives, queue=queue[:0], temperature=0.1)
-    assert empty == contrastive_loss(h, positives, temperature=0.1)
-
-
-def test_a_checkpoint_holds_it(encoder):
+def test_a_checkpoint_holds_the_queue(encoder):
     queue, other = attached(encoder, size=4), attached(encoder, size=4)
     queue.update(encoder, batch_of(encoder, SENTENCES[:3]))
     other.load_state_dict(queue.state_dict())
@@ -97,6 +78,6 @@ def test_a_checkpoint_holds_it(encoder):
     ("options", "message"),
     [({"size": 0}, "queue.size=0"), ({"momentum": 1.0}, "queue.momentum=1.0"), ({"momentum": -1}, "queue.momentum=-1")],
 )
-def test_values_out_of_range_are_told(options, message):
+def test_values_out_of_range_are_errors(options, message):
     with pytest.raises(UserError, match=message):
         MomentumQueue(**options)

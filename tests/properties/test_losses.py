@@ -1,4 +1,4 @@
-"""Losses of batches of any shape equal their papers' equations, written as loops in float64; what leaves them alone."""
+"""Losses of batches of any shape equal their papers' equations, written as loops in float64."""
 
 import math
 
@@ -7,7 +7,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
 from simcse_pl.losses.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
 from tests.properties.strategies import shapes
@@ -30,13 +29,13 @@ def similarity(a, b, kind):
 
 
 def log_sum_exp(weighted):
-    """log sum w exp(x) over pairs (w, x): the largest x is taken out, as exp(1000) is no float."""
+    """Return log sum w exp(x) over pairs (w, x), without overflow."""
     largest = max(x for weight, x in weighted if weight)
     return largest + math.log(math.fsum(weight * math.exp(x - largest) for weight, x in weighted if weight))
 
 
 def equation(embeddings, queue, temperature, alpha, kind):
-    """Equations 1, 4, 5 and 8 of the paper, and ESimCSE's queue: the mean of -log of a positive's share."""
+    """Return equations 1, 4, 5 and 8 of the paper, with ESimCSE's queue."""
     rows, losses = embeddings.tolist(), []
     for i, (anchor, *_) in enumerate(rows):
         summed = [(1.0, similarity(anchor, negative, kind) / temperature) for negative in queue.tolist()]
@@ -62,7 +61,7 @@ BATCHES = st.tuples(shapes(7, 3, 6), st.integers(0, 4), SEEDS).map(
 
 
 @given(batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS)
-def test_the_contrastive_loss_is_the_equation(batch, temperature, alpha, kind):
+def test_the_contrastive_loss_equals_the_equation(batch, temperature, alpha, kind):
     embeddings, queue = batch
     expected = equation(embeddings, queue, temperature, alpha, kind)
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
@@ -74,7 +73,7 @@ def test_the_contrastive_loss_is_the_equation(batch, temperature, alpha, kind):
 
 
 @given(batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS, seed=SEEDS, scale=st.floats(-6, 6))
-def test_neither_the_order_of_rows_nor_the_scale_of_embeddings_matters(batch, temperature, alpha, kind, seed, scale):
+def test_the_loss_does_not_depend_on_row_order_or_embedding_scale(batch, temperature, alpha, kind, seed, scale):
     embeddings, queue = batch
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
     chance = torch.Generator().manual_seed(seed)
@@ -109,7 +108,7 @@ def test_losses_and_gradients_are_finite(batch, temperature, alpha, kind, dtype,
 
 
 @given(batch=BATCHES, temperature=TEMPERATURES, dtype=HALVES)
-def test_half_precision_is_as_good_as_the_same_numbers_in_single(batch, temperature, dtype):
+def test_half_precision_embeddings_have_the_loss_of_the_same_numbers_in_float32(batch, temperature, dtype):
     embeddings, queue = (x.to(dtype) for x in batch)
     loss = loss_of(embeddings, queue, temperature)
     assert loss.dtype == torch.float32
@@ -117,7 +116,7 @@ def test_half_precision_is_as_good_as_the_same_numbers_in_single(batch, temperat
 
 
 @given(shape=shapes(8, 6), classes=st.integers(2, 5), seed=SEEDS, equal=st.booleans())
-def test_the_classifier_is_sentence_berts_equation(shape, classes, seed, equal):
+def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equal):
     first, second = drawn(seed, 2, *shape)
     second = first.clone() if equal else second
     weights, labels = drawn(seed + 1, classes, 3 * shape[1]), torch.arange(shape[0]) % classes
@@ -134,7 +133,7 @@ def test_the_classifier_is_sentence_berts_equation(shape, classes, seed, equal):
 
 
 @given(batch=BATCHES, dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]), zeros=st.booleans())
-def test_mean_similarities_are_loops_over_cosines(batch, dtype, zeros):
+def test_mean_similarities_equal_loops_over_cosines(batch, dtype, zeros):
     embeddings = batch[0].to(dtype)
     if zeros:
         embeddings[0] = 0
@@ -156,7 +155,7 @@ def test_mean_similarities_are_loops_over_cosines(batch, dtype, zeros):
 
 
 @given(shape=shapes(8, 6), seed=SEEDS, zeros=st.integers(0, 3), exponent=st.integers(-12, 12))
-def test_cosine_regularization_is_the_mean_over_pairs_of_words(shape, seed, zeros, exponent):
+def test_cosine_regularization_equals_the_mean_over_pairs_of_words(shape, seed, zeros, exponent):
     words = drawn(seed, *shape)
     words[:zeros] = 0
     rows = words.tolist()
@@ -172,7 +171,7 @@ def test_cosine_regularization_is_the_mean_over_pairs_of_words(shape, seed, zero
     shape=shapes(8, 6), seed=SEEDS, decay=st.sampled_from(DECAYS), exponent=st.floats(0, 3), rate=st.floats(0, 3),
     equal=st.booleans(),
 )  # fmt: skip
-def test_spectrum_control_is_the_distance_of_numpys_singular_values(shape, seed, decay, exponent, rate, equal):
+def test_spectrum_control_equals_the_distance_of_singular_values(shape, seed, decay, exponent, rate, equal):
     words = drawn(seed, 1, shape[1]).repeat(shape[0], 1) if equal else drawn(seed, *shape)
     curve = decay_curve(decay, min(shape), exponent, rate)
     assert curve[0] == 1 and (curve.diff() <= 0).all() and (curve >= 0).all()
@@ -185,42 +184,8 @@ def test_spectrum_control_is_the_distance_of_numpys_singular_values(shape, seed,
     assert torch.isfinite(words.grad).all()
 
 
-class Encoder(torch.nn.Module):
-    """What a queue takes for an encoder: its vectors are its inputs."""
-
-    dim = 3
-
-    def __init__(self):
-        super().__init__()
-        self.backbone = torch.nn.Identity()
-        self.weight = torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, batch):
-        return batch["x"] * self.weight
-
-    def project(self, vectors):
-        return vectors
-
-
-@given(
-    sizes=st.lists(st.integers(1, 9), max_size=6),
-    size=st.integers(1, 12),
-    chunk=st.none() | st.integers(1, 4),
-    seed=SEEDS,
-)
-def test_a_queue_holds_the_newest_anchors_in_their_order(sizes, size, chunk, seed):
-    queue, encoder, seen = MomentumQueue(size), Encoder(), torch.empty(0, 3)
-    queue.attach(encoder)
-    for i, rows in enumerate(sizes):
-        batch = drawn(seed + i, rows, 2, 3).float()
-        queue.update(encoder, {"x": batch}, chunk)
-        seen = torch.cat([seen, batch[:, 0]])
-        assert torch.equal(queue.negatives(), seen[-size:])
-    assert queue.negatives().shape == (min(size, sum(sizes)), 3)
-
-
 @given(batch=BATCHES)
-def test_a_batch_of_one_row_has_nothing_to_lose_but_its_hard_negatives(batch):
+def test_a_batch_of_one_row_has_loss_0_without_hard_negatives(batch):
     embeddings = batch[0][:1, :2]
     assert loss_of(embeddings) == 0
     assume(embeddings.shape[-1] > 1)

@@ -1,5 +1,3 @@
-"""A checkpoint is there whole, or as it was before."""
-
 import pytest
 import torch
 
@@ -7,7 +5,7 @@ from simcse_pl.training.checkpoint_io import AtomicCheckpointIO
 from simcse_pl.utils.errors import WriteError
 
 
-def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     path, files = tmp_path / "checkpoints" / "last.ckpt", AtomicCheckpointIO()
     files.save_checkpoint({"step": 1}, path)
 
@@ -19,7 +17,7 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path, monkeypatch)
             raise RuntimeError("enforce fail: unexpected pos 576 vs 534") from None  # as torch does
 
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(WriteError, match=f"cannot write {path}: No space left on device; the checkpoint before is"):
+    with pytest.raises(WriteError, match=f"cannot write {path}: No space left on device; the previous"):
         files.save_checkpoint({"step": 2}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [file.name for file in path.parent.iterdir()] == ["last.ckpt"]

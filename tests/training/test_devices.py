@@ -1,4 +1,4 @@
-"""Training and evaluation on an accelerator, without one: no mix of devices, and few synchronizations."""
+"""Training and evaluation on a pretend accelerator: no mix of devices, and few synchronizations."""
 
 from unittest.mock import ANY
 
@@ -28,7 +28,7 @@ from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 
 
-def test_the_pretend_device_refuses_a_mix_and_counts_what_is_waited_for():
+def test_the_pretend_device_rejects_mixed_devices_and_counts_synchronizations():
     with Pretend() as device:
         there = torch.arange(3.0).to(DEVICE)
         assert device.synchronizations.total() == 1, "a copy"
@@ -41,7 +41,7 @@ def test_the_pretend_device_refuses_a_mix_and_counts_what_is_waited_for():
 
 
 class Steps(pl.Callback):
-    """Keeps what the host had waited for at the start of each training step."""
+    """Record the synchronizations before each training step."""
 
     def __init__(self, device):
         self.device = device
@@ -58,8 +58,8 @@ def default_callbacks(folder):
 
 
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
-def test_a_run_trains_and_measures_on_the_device_and_waits_once_a_step(make_model, tmp_path, sentences, monkeypatch):
-    """With the default callbacks and a queue. The first steps are not looked at: they fill caches."""
+def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, monkeypatch):
+    """With the default callbacks and a queue. The first steps fill caches and do not count."""
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, validation=["sample"])
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), queue=MomentumQueue(size=6))
@@ -115,18 +115,18 @@ VARIANTS = {
     "guide": {"guide": True},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
     "dcl": {"objective": DecoupledContrastiveObjective()},
-    "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # it checks the range of labels
+    "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
     "mean": {"pooling": "mean"},
     "first_last": {"pooling": "first_last"},
     "top2": {"pooling": "top2"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
     "head": {"head": "mlp_train_only"},
-    "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # it picks masked positions
+    "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "queue": {"queue": lambda: MomentumQueue(size=5)},
     "two encoders": {"two": True},
-    "fixed dropout": {"shared_dropout_mask": True, "waits": ANY},  # it looks for equal views
+    "shared dropout": {"shared_dropout_mask": True, "waits": ANY},  # saves the random state
     "chunks": {"chunk_size": 3},
     "recomputed": {"gradient_checkpointing": True},
     "frozen": {"freeze_layers": 1},
@@ -137,7 +137,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_path):
-    """Without dropout the loss is the CPU's; only variants that say so wait for the device."""
+    """Without dropout the loss equals the CPU's. Only variants that say so synchronize."""
     options = dict(VARIANTS[variant])
     batch, waits = options.pop("batch", unlabelled), options.pop("waits", 0)
     pooling, head = options.pop("pooling", "cls"), options.pop("head", "none")
@@ -174,5 +174,5 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         found.append(step(on_device))
         assert device.synchronizations.total() == waits, device.synchronizations
         found = [float(loss) for loss in found]
-    if variant != "mlm":  # what it masks is drawn on the device
+    if variant != "mlm":  # whose masks are drawn on the device
         assert found == pytest.approx(expected, rel=1e-4)

@@ -1,4 +1,4 @@
-"""Frozen layers, whatever the architecture: the outputs of these layers stay, and all others are trained."""
+"""Frozen layers of all architectures."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def encoder_of(folder):
 @pytest.mark.parametrize(
     ("architecture", "layers"), [("bert", 0), ("bert", 2), *((architecture, 1) for architecture in ARCHITECTURES)]
 )
-def test_frozen_layers_are_the_first_with_the_embeddings(architecture, layers, make_model):
+def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, make_model):
     encoder = encoder_of(make_model(architecture)).train()
     backbone = encoder.backbone
     stacks = [getattr(part, "layers", None) or getattr(part, "layer", None) for part in backbone.modules()]
@@ -27,6 +27,6 @@ def test_frozen_layers_are_the_first_with_the_embeddings(architecture, layers, m
 
 
 @pytest.mark.parametrize("layers", [-1, 3])
-def test_a_model_with_nothing_to_train_is_told(layers, make_model):
+def test_freezing_all_layers_is_an_error(layers, make_model):
     with pytest.raises(UserError, match=f"freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
         freeze_first_layers(encoder_of(make_model("bert")), layers)

@@ -18,7 +18,7 @@ from tests.conftest import SENTENCES, tiny
 DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
 
 
-def test_an_unknown_action_is_refused():
+def test_an_unknown_action_is_an_error():
     with pytest.raises(UserError, match="^on_non_finite=drop: choose one of error, skip$"):
         NonFiniteSteps("drop")
 
@@ -29,8 +29,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, ma
     (line,) = map(json.loads, (folder / "non_finite.jsonl").read_text().splitlines())
     rows = ", ".join(map(str, line["rows"]))
     assert done.stderr.splitlines()[-1] == (
-        f"error: step 2: the loss is nan, its gradient's norm nan, in the batch of rows {rows} of {sentences}: "
-        "lower optimizer.lr, look at these rows, or set on_non_finite=skip"
+        f"error: step 2: the loss is nan and its gradient's norm nan, in rows {rows} of {sentences}: "
+        "lower optimizer.lr, check these rows, or set on_non_finite=skip"
     )
     assert line["step"] == 2 and len(line["rows"]) == 4
     assert line["sentences"] == [[SENTENCES[row - 1]] for row in line["rows"]]
@@ -38,7 +38,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, ma
 
 
 class BadAt(ContrastiveObjective):
-    """Infinite in some steps: the loss, or its gradient alone."""
+    """A loss that is nan in some steps, or only its gradient."""
 
     def __init__(self, steps, gradient_alone=False):
         super().__init__()
@@ -53,7 +53,7 @@ class BadAt(ContrastiveObjective):
 
 
 class Weights(pl.Callback):
-    """Those of one layer, and the curves, after every step."""
+    """Record the weights of one layer and the skipped steps."""
 
     def __init__(self):
         self.after, self.skipped = [], []
@@ -83,7 +83,7 @@ def fit(folder, make_model, objective, precision="32-true", **options):
 
 
 @pytest.mark.parametrize("gradient_alone", [False, True])
-def test_steps_are_skipped_and_counted_and_warned_of_once(tmp_path, make_model, caplog, gradient_alone):
+def test_skipped_steps_are_counted_and_reported_once(tmp_path, make_model, caplog, gradient_alone):
     objective = BadAt({2, 3}, gradient_alone)
     weights = fit(tmp_path, make_model, objective, on_non_finite="skip")
     first, second, third, fourth = weights.after
@@ -95,11 +95,11 @@ def test_steps_are_skipped_and_counted_and_warned_of_once(tmp_path, make_model, 
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run(tmp_path, make_model):
-    with pytest.raises(UserError, match="^step 2: the loss is .*, its gradient's norm nan, in .* unknown rows"):
+    with pytest.raises(UserError, match="^step 2: the loss is .* and its gradient's norm nan, in unknown rows"):
         fit(tmp_path, make_model, BadAt({2}, gradient_alone=True))
 
 
-def test_a_queue_does_not_take_in_what_is_not_finite(tmp_path, make_model):
+def test_the_queue_stays_finite(tmp_path, make_model):
     queue = MomentumQueue(size=16)
     fit(tmp_path, make_model, BadAt({2}), on_non_finite="skip", queue=queue)
     assert queue.negatives().isfinite().all() and len(queue.negatives())

@@ -1,4 +1,4 @@
-"""The schedule, step by step."""
+"""The learning rate of each step."""
 
 import pytest
 import torch
@@ -17,11 +17,11 @@ def rates(settings, steps):
     return seen
 
 
-def test_falls_linearly_to_zero():
+def test_the_learning_rate_falls_linearly_to_zero():
     assert rates(LinearAdamW(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
 
 
-def test_rises_first_where_there_is_warmup():
+def test_the_learning_rate_rises_during_warmup():
     assert rates(LinearAdamW(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
 
 
@@ -31,6 +31,6 @@ def test_no_weight_decay_by_default():
 
 
 @pytest.mark.parametrize("name", ["lr", "weight_decay", "warmup_steps"])
-def test_values_out_of_range_are_named(name):
+def test_values_out_of_range_are_errors(name):
     with pytest.raises(UserError, match=f"optimizer.{name}=-1"):
         LinearAdamW(**{name: -1})

@@ -1,4 +1,4 @@
-"""Runs that are killed and go on: their weights, curves and scores are those of a run that was never stopped."""
+"""Runs that are killed and resumed have the weights, curves and scores of an uninterrupted run."""
 
 import json
 import random
@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.wandb_logger import PLANE
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
 from simcse_pl.utils.errors import UserError
@@ -19,7 +18,7 @@ STEPS = 12  # 4 epochs of 3 batches
 
 
 def everything_of(folder):
-    """All that a run leaves but its times and places."""
+    """Return all that a run leaves, except times and paths."""
     curves = pandas.read_csv(folder / "metrics.csv").drop(
         columns=["speed/sentences_per_second", "speed/waiting_for_data"]
     )
@@ -39,7 +38,7 @@ def assert_same(folder, whole):
 
 @pytest.fixture
 def forked(tmp_path, make_model, forks_of_session):
-    """Run train.py several times, each with dropout, a view, a queue, MLM and batches that go over epochs."""
+    """Run train.py several times, with dropout, a view, a queue, MLM and epochs that end within a batch."""
     (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
     given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
@@ -53,9 +52,9 @@ def forked(tmp_path, make_model, forks_of_session):
 
     def run(*runs):
         ended = []
-        for folder, options, kill in runs:
+        for folder, options, fault in runs:
             arguments = ["train.py", *given, *options, f"hydra.run.dir={tmp_path}/{folder}"]
-            done = forks_of_session.run(*arguments, environment=environment(WANDB_MODE="offline"), kill=kill)
+            done = forks_of_session.run(*arguments, environment=environment(WANDB_MODE="offline"), fault=fault)
             ended.append((done.returncode, done.stderr))
         return ended
 
@@ -63,12 +62,12 @@ def forked(tmp_path, make_model, forks_of_session):
 
 
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.by_hand)])
-def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path, seeds):
-    """Each seed killed at a random step, some once more while a checkpoint is written."""
+def test_a_killed_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
+    """Kill at a random step, and some once more while a checkpoint is written."""
     runs = [("whole", [], None)]
     for seed in seeds:
         chance = random.Random(seed)
-        kills = [["training_step", chance.randint(1, STEPS)], ["saved", chance.randint(1, 2)]]
+        kills = [["kill_in_step", chance.randint(1, STEPS)], ["kill_while_saving", chance.randint(1, 2)]]
         kills = kills if seed < 3 else kills[:1]
         runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills, None)]
     statuses = forked(*runs)
@@ -81,57 +80,57 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(forked, tmp_path, se
         assert_same(tmp_path / f"killed{seed}", whole)
 
 
-def test_told_to_stop_it_ends_as_if_it_had_not_been(forked, tmp_path):
-    """Twice in the middle, and after a validation that comes before an epoch's last batch."""
-    twice = [("told", ["resume=auto"], kill) for kill in (["told", 5], ["told", 1], None)]
-    validated = [("validated", ["resume=auto"], kill) for kill in (["told", 2], None)]
+def test_a_terminated_run_is_resumed_to_the_bit(forked, tmp_path):
+    """Terminate twice, and after a validation that precedes an epoch's last batch."""
+    twice = [("twice", ["resume=auto"], kill) for kill in (["terminate_in_step", 5], ["terminate_in_step", 1], None)]
+    validated = [("validated", ["resume=auto"], kill) for kill in (["terminate_in_step", 2], None)]
     statuses = forked(("whole", [], None), *twice, *validated)
     assert [status for status, _ in statuses] == [0, 143, 143, 0, 143, 0], statuses
     assert sum("stopped after step " in errors for _, errors in statuses) == 3
-    for folder in ("told", "validated"):
+    for folder in ("twice", "validated"):
         assert_same(tmp_path / folder, everything_of(tmp_path / "whole"))
 
 
 @pytest.mark.slow
-def test_in_wandb_it_goes_on_in_the_same_run(forked, tmp_path):
-    """Killed after a checkpoint, told to stop, and then left alone; and once more in another folder."""
+def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
+    """Kill after a checkpoint, terminate, and finish; resume in another folder too."""
     first, other = ["resume=auto", "logger=wandb"], ["logger=wandb", f"resume={tmp_path}/run/checkpoints/last.ckpt"]
-    kills = [["training_step", 6], ["told", 3], None]
+    kills = [["kill_in_step", 6], ["terminate_in_step", 3], None]
     forked(*[("run", first, kill) for kill in kills], ("other", other, None))
-    killed, told, last = offline_runs(tmp_path / "run", killed=1)
+    killed, terminated, last = offline_runs(tmp_path / "run", killed=1)
     (apart,) = offline_runs(tmp_path / "other")
-    assert killed.started.run_id == told.started.run_id == last.started.run_id != apart.started.run_id
-    assert [(run.exit, run.preempting) for run in (killed, told, last)] == [(None, False), (1, True), (0, False)]
+    assert killed.started.run_id == terminated.started.run_id == last.started.run_id != apart.started.run_id
+    assert [(run.exit, run.preempting) for run in (killed, terminated, last)] == [(None, False), (1, True), (0, False)]
     curves = pandas.read_csv(tmp_path / "run" / "metrics.csv")
     for name in ("train/loss", "val/spearman"):
         expected = curves.loc[curves["step"] > 4, ["step", name]].dropna()  # where the checkpoint was written
-        points = [[row["trainer/global_step"], row[name]] for row in told.history + last.history if name in row]
+        points = [[row["trainer/global_step"], row[name]] for row in terminated.history + last.history if name in row]
         assert points == expected.to_numpy().tolist(), name
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    best = killed.summary | told.summary | last.summary  # as W&B puts them together
+    best = killed.summary | terminated.summary | last.summary  # as W&B merges them
     assert best["val/spearman"] == results["best"]["spearman"] and best["best_step"] == results["best_step"]
     assert len(last.table(f"Custom Chart Tables/{PLANE}_table")["data"]) == curves["val/spearman"].count()
 
 
-def test_what_has_ended_is_not_run_again_and_what_differs_is_told(forked, tmp_path):
+def test_a_finished_run_is_not_repeated_and_other_options_are_an_error(forked, tmp_path):
     (first, again, other, without) = forked(
         ("run", ["trainer.max_epochs=1"], None),
-        ("run", ["trainer.max_epochs=1", "resume=auto"], ["training_step", 1]),
+        ("run", ["trainer.max_epochs=1", "resume=auto"], ["kill_in_step", 1]),
         ("run", ["trainer.max_epochs=1", "resume=auto", "seed=7"], None),
         ("run", ["trainer.max_epochs=1"], None),
     )
     assert first[0] == 0 and again[0] == 0
     assert other[0] == 2 and "holds another job" in other[1]
-    assert without[0] == 2 and "or go on with it by resume=auto" in without[1]
+    assert without[0] == 2 and "or continue with resume=auto" in without[1]
 
 
-def test_a_checkpoint_may_be_gone_on_from_in_another_folder(forked, tmp_path):
+def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
     statuses = forked(
         ("first", ["trainer.max_epochs=2"], None),
         ("second", [f"resume={checkpoint}"], None),
         ("first", [f"resume={checkpoint}"], None),
-        ("third", [f"resume={checkpoint}"], None),  # which is at the end now
+        ("third", [f"resume={checkpoint}"], None),  # the checkpoint of the last step by now
     )
     assert [status for status, _ in statuses] == [0, 0, 0, 2], statuses
     assert statuses[-1][1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
@@ -151,15 +150,15 @@ def write_run(folder, options=(), steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
-def test_curves_are_cut_where_the_checkpoint_was_written(tmp_path):
+def test_curves_are_cut_at_the_step_of_the_checkpoint(tmp_path):
     write_run(tmp_path, ["seed=1", "resume=auto"])
-    checkpoint = find_checkpoint("auto", tmp_path, ["resume=auto", "seed=1"])
+    checkpoint = find_checkpoint("auto", tmp_path, ["debug=true", "resume=auto", "seed=1"])
     assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
 
 
 @pytest.mark.parametrize(("resume", "stays"), [("auto", True), ("last", True), ("other", False)])
-def test_only_what_goes_on_from_its_own_checkpoint_stays_in_its_wandb_run(tmp_path, resume, stays):
+def test_only_a_run_resumed_in_its_own_folder_keeps_its_wandb_run(tmp_path, resume, stays):
     write_run(tmp_path / "run")
     write_run(tmp_path / "other")
     (tmp_path / "run" / WANDB_FILE).write_text("{}")
@@ -170,7 +169,7 @@ def test_only_what_goes_on_from_its_own_checkpoint_stays_in_its_wandb_run(tmp_pa
     assert (tmp_path / "run" / WANDB_FILE).exists() == stays
 
 
-def test_nothing_to_go_on_from_is_a_run_from_the_start(tmp_path):
+def test_without_a_checkpoint_a_run_starts_anew(tmp_path):
     assert find_checkpoint("auto", tmp_path, []) is None
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
     assert find_checkpoint("auto", tmp_path, []) is None
@@ -179,22 +178,22 @@ def test_nothing_to_go_on_from_is_a_run_from_the_start(tmp_path):
     assert find_checkpoint("auto", tmp_path, []) is None and not (tmp_path / WANDB_FILE).exists()
 
 
-def test_a_trial_that_was_given_up_begins_anew(tmp_path):
+def test_a_forgotten_checkpoint_is_not_resumed(tmp_path):
     write_run(tmp_path)
     forget_checkpoint(tmp_path)
     assert find_checkpoint("auto", tmp_path, []) is None
-    forget_checkpoint(tmp_path)  # there may be none
+    forget_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("resume", "options", "message"),
     [
-        ("auto", ["seed=2"], "holds another run \\(seed=1\\): choose another folder, or go on with it under these"),
-        (None, ["seed=1"], "holds a run already, whose curves would be lost"),
+        ("auto", ["seed=2"], "holds another run \\(seed=1\\): choose another folder, or continue that run with these"),
+        (None, ["seed=1"], "already holds a run: choose another hydra.run.dir, or continue with resume=auto"),
         ("nowhere.ckpt", [], "resume: no file nowhere.ckpt"),
     ],
 )
-def test_what_cannot_be_gone_on_with_is_told(tmp_path, resume, options, message):
+def test_runs_that_cannot_be_resumed_are_errors(tmp_path, resume, options, message):
     write_run(tmp_path, ["seed=1"])
     curves = (tmp_path / "metrics.csv").read_bytes()
     with pytest.raises(UserError, match=message):
@@ -214,7 +213,7 @@ def test_what_cannot_be_gone_on_with_is_told(tmp_path, resume, options, message)
         {"global_step": 1, "callbacks": {"run": {"options": [], "before": {}}}},
     ],
 )
-def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):
+def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
     path = tmp_path / "checkpoints" / "last.ckpt"
     path.parent.mkdir()
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
@@ -223,14 +222,9 @@ def test_a_file_that_is_no_checkpoint_is_told(tmp_path, content):
 
 
 @pytest.mark.parametrize("content", [b"loss\n1\n", b"step\nx\n", b"step\n1,2\n", b"step\n\xff\n"])
-def test_curves_that_are_damaged_are_told_and_stay(tmp_path, content):
+def test_damaged_curves_are_an_error_and_stay(tmp_path, content):
     write_run(tmp_path)
     (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue"):
         find_checkpoint("auto", tmp_path, [])
     assert (tmp_path / "metrics.csv").read_bytes() == content
-
-
-def test_options_are_compared_in_any_order_and_without_the_one_that_says_to_go_on():
-    assert given_options(["seed=1", "resume=auto", "a=2"]) == given_options(["a=2", "+resume=x", "seed=1"])
-    assert given_options(["seed=1", "debug=true"]) == given_options(["seed=1"]) != given_options(["seed=2"])

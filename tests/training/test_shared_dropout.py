@@ -29,7 +29,7 @@ def test_views_of_the_same_text_are_equal_to_the_bit(architecture, make_model, b
 
 
 def test_views_of_different_text_share_their_masks(batch):
-    """What is dropped stands in a row's vector: with an embedding of ones, a vector is its mask."""
+    """With word embeddings of ones, a vector is its mask."""
     ones = nn.Embedding.from_pretrained(torch.ones(90, 16))
 
     def encoder(inputs):
@@ -39,5 +39,5 @@ def test_views_of_different_text_share_their_masks(batch):
     masks = vectors == 0
     assert torch.equal(masks[:, 0], masks[:, 1]) and torch.equal(masks[:, 0], masks[:, 2])
     assert 0.2 < masks.float().mean() < 0.4
-    assert len({tuple(row.tolist()) for row in masks[:, 0]}) == len(masks), "each row has masks of its own"
-    assert not torch.equal(embed_with_shared_dropout_mask(encoder, batch) == 0, masks), "and each step"
+    assert len({tuple(row.tolist()) for row in masks[:, 0]}) == len(masks), "rows have different masks"
+    assert not torch.equal(embed_with_shared_dropout_mask(encoder, batch) == 0, masks), "steps have different masks"

@@ -1,4 +1,4 @@
-"""Precision: bf16 where the hardware has it, else float32, and what is asked for as it is."""
+"""The choice of device and precision."""
 
 import pytest
 import torch
@@ -17,25 +17,18 @@ def gpu_with(monkeypatch, bf16):
 
 
 @pytest.mark.parametrize(("bf16", "amx"), [(True, False), (False, True), (False, False)])
-def test_a_cpu_has_bf16_by_either_of_two_extensions(bf16, amx, monkeypatch):
+def test_a_cpu_has_bf16_with_avx512_or_amx(bf16, amx, monkeypatch):
     cpu_with(monkeypatch, bf16, amx)
     assert has_bf16("cpu") is (bf16 or amx)
     assert make_trainer(accelerator="cpu", logger=False).precision == ("bf16-mixed" if bf16 or amx else "32-true")
 
 
 @pytest.mark.parametrize("bf16", [True, False])
-def test_a_gpu_that_only_emulates_bf16_has_none(bf16, monkeypatch):
+def test_a_gpu_has_bf16_unless_it_is_emulated(bf16, monkeypatch):
     gpu_with(monkeypatch, bf16)
     assert has_bf16("cuda") is bf16
-
-
-def test_without_a_gpu_there_is_no_bf16_on_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert has_bf16("cuda") is False
-
-
-def test_other_devices_compute_in_float32():
-    assert has_bf16("mps") is False
+    assert not has_bf16("cuda") and not has_bf16("mps")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +42,7 @@ def test_other_devices_compute_in_float32():
         ("cuda", True, False, "cuda"),
     ],
 )
-def test_the_device_is_the_one_that_lightning_takes(accelerator, cuda, mps, expected, monkeypatch):
+def test_auto_precision_is_chosen_for_lightnings_device(accelerator, cuda, mps, expected, monkeypatch):
     asked = []
     monkeypatch.setattr("simcse_pl.training.trainer.has_bf16", lambda device: asked.append(device) or False)
     monkeypatch.setattr("simcse_pl.training.trainer.Trainer", lambda **options: options)
@@ -60,6 +53,6 @@ def test_the_device_is_the_one_that_lightning_takes(accelerator, cuda, mps, expe
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "64-true"])
-def test_what_is_asked_for_is_taken(precision, monkeypatch):
+def test_a_given_precision_is_used(precision, monkeypatch):
     cpu_with(monkeypatch, True)
     assert make_trainer(precision, "cpu", logger=False).precision == precision

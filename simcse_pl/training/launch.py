@@ -1,0 +1,100 @@
+"""Starting processes: jobs of a sweep, and ranks under torchrun and SLURM."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Trainer
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+
+from simcse_pl.utils.errors import USER_ERROR_STATUS, Stopped
+
+STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id: a child that starts slowly may have lost its parent
+_ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
+_RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
+_NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
+_SIGNALS_TO_A_JOB = {  # which writes a checkpoint first: after so many seconds, this signal
+    signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],  # a terminal has sent the first Ctrl-C itself
+    signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
+}
+
+
+def disable_hydra_output_on_other_ranks() -> None:
+    """Make Hydra create a folder for rank 0 only, under torchrun and SLURM. Call it before Hydra.
+
+    Lightning does so for the ranks that it starts itself. A sweep under torchrun ends in an error,
+    because its jobs start their own ranks.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
+        print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
+        raise SystemExit(USER_ERROR_STATUS)
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
+        return
+    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
+    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
+
+
+def starts_ranks(trainer: Trainer) -> bool:
+    """Return whether Lightning will start further ranks from this process."""
+    launcher = trainer.strategy.launcher
+    if not isinstance(launcher, _SubprocessScriptLauncher):
+        return False
+    return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
+
+
+def submitits_signal() -> signal.Signals | None:
+    """Return the signal with which submitit preempts this process, None without submitit."""
+    if "SUBMITIT_EXECUTOR" not in os.environ:
+        return None
+    return signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
+
+
+def run_job(module: str, arguments: Sequence[str]) -> None:
+    """Run a module in a process of its own, and wait for it.
+
+    A job on several devices leaves a process group and environment variables behind, which a second
+    job in the same process would find. SIGINT, SIGTERM and submitit's signal end the job first, so
+    that it can write a checkpoint.
+
+    Args:
+        module: run as `python -m module`.
+        arguments: its command line.
+
+    Raises:
+        Stopped: if this process got one of the signals; the job has ended.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    environment[STARTED_BY] = str(os.getpid())
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(number)
+
+    submitits = submitits_signal()
+    handlers = {number: signal.signal(number, stop) for number in [*_SIGNALS_TO_A_JOB, *filter(None, [submitits])]}
+    try:
+        process.wait()
+    except Stopped as stopped:
+        for number in handlers:
+            signal.signal(number, signal.SIG_IGN)
+        received = signal.Signals[stopped.name]
+        for seconds, number in _SIGNALS_TO_A_JOB.get(received, _SIGNALS_TO_A_JOB[signal.SIGTERM]):
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.send_signal(number)
+        process.wait()
+        if received == submitits and callable(requeue := handlers[received]):
+            requeue(received, None)
+        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
