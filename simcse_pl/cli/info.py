@@ -7,7 +7,7 @@ import pandas as pd
 
 from simcse_pl.cli.common import add_encoder, encoder_of, json_line
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import Encoder
+from simcse_pl.models.protocols import Encoder
 from simcse_pl.utils.tables import Table, show
 
 

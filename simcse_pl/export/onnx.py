@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch, batches_of_like_length
+from simcse_pl.models.tokenization import Batch, sorted_batches
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import atomic_write
@@ -94,7 +94,7 @@ class _Graph(nn.Module):
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
-    ((_, inputs),) = batches_of_like_length(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
+    ((_, inputs),) = sorted_batches(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
     was_training = encoder.training
     try:
         with _quiet(), torch.no_grad():
@@ -141,7 +141,7 @@ def _vectors(
     """The encoder's and the graph's, [n, dim]."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     found = torch.empty(len(sentences), encoder.dim)
-    for places, inputs in batches_of_like_length(sentences, encoder.tokenizer, _AT_ONCE, encoder.max_length):
+    for places, inputs in sorted_batches(sentences, encoder.tokenizer, _AT_ONCE, encoder.max_length):
         (vectors,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
         found[places] = torch.from_numpy(np.asarray(vectors))
     return encoder.encode(sentences), found
