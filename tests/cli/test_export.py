@@ -200,7 +200,7 @@ def test_the_command_says_what_is_wrong_in_one_line_and_leaves_nothing(
         ([saved, full], f"{full} is there already: give a new folder, or remove it first"),
         ([saved, new, "--push-to-hub", "me/x"], "--push-to-hub: nobody is logged in to the hub"),
         ([saved, new, "--postprocess", flow], "flow is not linear, and sentence-transformers has no module for it"),
-        ([saved, new, "--postprocess", wide], "remove_components was fitted on 64 dimensions, and was given 32"),
+        ([saved, new, "--postprocess", wide], "remove_components was fitted on 64 dimensions, but the"),
         ([saved, new, "--postprocess", saved], f"no file {saved}/postprocess.json"),
         ([saved, new, "--results", tmp_path / "run"], "is a training run, whose scores are known"),
         ([make_model("bert"), new], "does not say how it is pooled"),

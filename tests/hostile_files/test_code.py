@@ -95,7 +95,7 @@ RUNS_CODE = {  # a loader with its file, and the line that the user gets; none w
     "a post-processing's settings": (lambda: postprocess("postprocess.json", PICKLE), "^model/postprocess.json is dam"),
     "a post-processing's class": (
         lambda: postprocess("postprocess.json", b'{"name": "os.system", "width": 4, "options": {}}'),
-        "^model/postprocess.json is damaged: it must hold name \\(one of whitening",
+        "^model/postprocess.json is damaged: .os.system",
     ),
     **{
         f"options in YAML, {file}": (
