@@ -20,8 +20,7 @@ from simcse_pl.config.schema import EvaluateOptions
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.models.load import Encoder
-from simcse_pl.models.protocols import Encode
+from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.paper import named_row

@@ -20,7 +20,7 @@ from simcse_pl.export.onnx import write_onnx
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.sentence_transformers_writer import check_pooling
+from simcse_pl.models.sentence_transformers_format import check_pooling
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils import hub

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch, batches_of_like_length
+from simcse_pl.models.tokenization import Batch, sorted_batches
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import atomic_write
@@ -109,7 +109,7 @@ class _Graph(nn.Module):
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
-    ((_, inputs),) = batches_of_like_length(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
+    ((_, inputs),) = sorted_batches(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
     was_training = encoder.training
     try:
         with _quiet(), torch.no_grad():

@@ -16,7 +16,8 @@ from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
-from simcse_pl.models.load import Encoder, load_encoder
+from simcse_pl.models.load import load_encoder
+from simcse_pl.models.protocols import Encoder
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, first_line

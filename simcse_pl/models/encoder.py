@@ -1,14 +1,12 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
-import json
-import logging
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -18,27 +16,20 @@ from simcse_pl.models.backbone import (
     load_backbone,
     load_tokenizer,
     longest_input,
-    lower_cases,
     match_inputs,
-    quiet_transformers,
+    projection_head,
     resolve,
 )
-from simcse_pl.models.encoder_files import HEAD_FILE, SETTINGS_FILE, EncoderSettings, EncoderSpec, read_saved
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
 from simcse_pl.models.length_bucketing import ignores_padding, length_groups
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
-from simcse_pl.models.official_checkpoints import read_official_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling
-from simcse_pl.models.sentence_transformers_reader import MODULES_FILE, read_sentence_transformers
-from simcse_pl.models.sentence_transformers_writer import check_pooling, write_modules
-from simcse_pl.models.tokenization import batches_of_like_length
-from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
-from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
+from simcse_pl.models.saved_encoder import read_spec, write_saved
+from simcse_pl.models.tokenization import sorted_batches
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, check_sentences, reraise_as
-from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
-
-log = logging.getLogger(__name__)
 
 HEADS = ("none", "mlp", "mlp_train_only")
 _LONGEST_BY_DEFAULT = 512
@@ -49,15 +40,15 @@ class SentenceEncoder(nn.Module):
 
     Args:
         backbone: a Hugging Face encoder.
-        tokenizer: its tokenizer; set up here to return just what the backbone takes.
+        tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: `cls`, `mean`, `first_last`, `top2`, `max`, or layers as in `layers_1_12` (see pooling.py).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
             `mlp_train_only` (dropped at test time); Table 6 of the paper.
-        max_length: the most tokens of a sentence that `encode` reads, special tokens included; what
-            the backbone can take, up to 512, where None.
-        normalize: scale the vectors that `encode` gives to length 1. Training is the same with and without:
-            it looks at cosine similarity, which knows no length.
-        postprocess: what `encode` puts the vectors through before that: one that is fitted.
+        max_length: the most tokens per sentence that `encode` reads, special tokens included. None takes
+            the backbone's limit, at most 512.
+        normalize: let `encode` scale vectors to length 1. This does not affect training, which uses
+            cosine similarity.
+        postprocess: a fitted post-processing that `encode` applies before that.
 
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
@@ -88,7 +79,7 @@ class SentenceEncoder(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else _projection_head(self.hidden_size, backbone)
+        self.projection = None if head == "none" else projection_head(backbone)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
@@ -105,30 +96,30 @@ class SentenceEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        """The width of the vectors that `encode` gives."""
+        """Return the number of dimensions of the vectors of `encode`."""
         return self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
 
     @property
     def max_length(self) -> int:
-        """The most tokens of a sentence that are read, special tokens included."""
+        """Return the most tokens per sentence that are read, special tokens included."""
         return self.tokenizer.model_max_length
 
     @property
     def settings(self) -> EncoderSettings:
-        """What is saved of the encoder beside its weights and its tokenizer."""
+        """Return the settings that are saved with the weights and the tokenizer."""
         return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return the device of the weights."""
         return self.backbone.device
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Sentence vectors, through the head in training mode and, with head `mlp`, at test time too.
+        """Return sentence vectors. The head is applied in training mode and, if it is `mlp`, at test time.
 
         Args:
-            inputs: what the tokenizer returns: `input_ids` and `attention_mask`, and `token_type_ids`
-                where the backbone takes them, each [batch, tokens].
+            inputs: the tokenizer's tensors [batch, tokens]: `input_ids`, `attention_mask`, and
+                `token_type_ids` if the backbone takes them.
 
         Returns:
             [batch, dim].
@@ -155,7 +146,7 @@ class SentenceEncoder(nn.Module):
         return torch.cat(vectors)[torch.cat([rows for rows, _ in groups]).argsort()]
 
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        """Return the outputs of the embedding layer and of every layer, each [batch, tokens, dim].
+        """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
 
         Raises:
             UserError: the architecture does not return them.
@@ -168,7 +159,7 @@ class SentenceEncoder(nn.Module):
         return states
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [batch, dim], where the present mode uses a head."""
+        """Apply the projection head to pooled vectors [batch, dim], if the current mode uses it."""
         if self.projection is not None and (self.training or self.head == "mlp"):
             projected: Tensor = self.projection(vectors)
             return projected
@@ -184,31 +175,30 @@ class SentenceEncoder(nn.Module):
         bf16: bool = False,
         max_length: int | None = None,
     ) -> Tensor:
-        """Vectors for sentences, in their order, each the same whatever it is batched with.
+        """Return vectors for sentences in order. A vector does not depend on the rest of its batch.
 
         Args:
-            sentences: any number of them, none included.
-            batch_size: sentences that go through the backbone at once, of like length; where None 32 on a CPU, whose
-                caches they fit, and 128 elsewhere.
-            normalize: scale every vector to length 1, which an encoder with `normalize` always does.
+            sentences: any number of sentences.
+            batch_size: sentences of similar length per forward pass. None takes 32 on a CPU, where they fit
+                the caches, and 128 elsewhere.
+            normalize: scale vectors to length 1; always on if the encoder normalizes.
             progress: show a progress bar on standard error.
-            bf16: compute in bfloat16, nearly twice as fast where the hardware has it; vectors then have two to three
-                digits.
-            max_length: in place of the encoder's own.
+            bf16: compute in bfloat16, which leaves two to three digits and is up to twice as fast.
+            max_length: replaces the encoder's own.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, or a batch size or length
-                out of range.
+            UserError: `sentences` is a string or has an item that is none, or `batch_size` or
+                `max_length` is out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
         max_length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
-        batches = batches_of_like_length(sentences, self.tokenizer, batch_size, max_length)
+        batches = sorted_batches(sentences, self.tokenizer, batch_size, max_length)
         total = math.ceil(len(sentences) / batch_size)
         bar = tracked(batches, "encoding", total, shown=progress)
         was_training = self.training
@@ -227,42 +217,17 @@ class SentenceEncoder(nn.Module):
         return self.postprocess.transform(vectors) if self.postprocess else vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write one folder that this class, sentence-transformers and transformers load.
+        """Write one folder that this class, sentence-transformers and transformers can load.
 
-        It is a standard Hugging Face folder with `simcse.json` (the settings), any head's weights and post-processing,
-        and the modules of sentence-transformers. These are left out, with a warning, if the library does not have the
-        pooling. Every file is written whole beside its place and then moved there, the settings last.
+        It is a standard Hugging Face folder with `simcse.json` (the settings), the weights of the head,
+        the post-processing, and the modules of sentence-transformers. If that library does not have the
+        pooling, its modules are left out with a warning. Writing is atomic per file, the settings last.
 
         Raises:
             UserError: a post-processing that is not linear.
         """
-        with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
-            self.backbone.save_pretrained(new)
-            self.tokenizer.save_pretrained(new)
-            if self.projection is not None:
-                save_file(self.projection.state_dict(), new / HEAD_FILE)
-            if self.postprocess is not None:
-                self.postprocess.save(new)
-            modules = self._has_modules()
-            if modules:
-                write_modules(self._saved(), self.backbone.config, new)
-            (new / SETTINGS_FILE).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
-        gone = [HEAD_FILE] * (self.projection is None) + [MODULES_FILE] * (not modules)
-        gone += [POSTPROCESS_FILE, TENSORS_FILE] * (self.postprocess is None)  # never settings without their tensors
-        for file in gone:
-            (Path(folder) / file).unlink(missing_ok=True)
-
-    def _saved(self) -> EncoderSpec:
-        weights = {} if self.projection is None else self.projection.state_dict()
-        return EncoderSpec(self.settings, weights, self.postprocess)
-
-    def _has_modules(self) -> bool:
-        try:
-            check_pooling(self.pooling, self.backbone.config.num_hidden_layers)
-        except UserError as error:  # no reason to lose what training has made
-            log.warning("%s", error)
-            return False
-        return True
+        head_weights = {} if self.projection is None else self.projection.state_dict()
+        write_saved(folder, self.backbone, self.tokenizer, EncoderSpec(self.settings, head_weights, self.postprocess))
 
     @classmethod
     def from_pretrained(
@@ -278,38 +243,35 @@ class SentenceEncoder(nn.Module):
         pretrained: bool = True,
         pooler: str | None = None,
     ) -> "SentenceEncoder":
-        """Load a saved encoder, sentence-transformers' or the paper's, or make one of any Hugging Face checkpoint.
+        """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
         Args:
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
-            pooling: needed for a plain checkpoint. A folder of sentence-transformers is taken as one where this is
-                given: its own pooling, head, normalization and length are then left aside.
-            head: `none` where neither this nor the folder says; a head that the folder has no weights for is fresh.
-            max_length, num_layers, dropout, attention_dropout, normalize: in place of the folder's own, where given.
-            pretrained: false leaves all weights aside and draws random ones.
-            pooler: `cls` or `cls_before_pooler`, of a checkpoint of the paper's released code; see released.py.
+            pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
+                its transformer is loaded.
+            head: replaces the saved head. A head without saved weights is drawn at random.
+            max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
+            pretrained: false draws all weights at random.
+            pooler: `cls` or `cls_before_pooler`, for checkpoints of the paper's official code; see
+                official_checkpoints.py.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
 
         Raises:
-            UserError: no such checkpoint, one that is damaged, or an option that does not fit it.
+            UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
         if not str(name):
             raise UserError("the name of the model is empty: give a folder, a hub name or package:NAME")
         source = resolve(str(name))
-        saved = read_official_checkpoint(source, pooler) if pooler else read_saved(source)
-        if saved is None and pooling is None:
-            saved = read_sentence_transformers(source) or read_official_checkpoint(source)
-        saved = saved or EncoderSpec()
-        if not pretrained:  # the head's weights as well
-            head = head or saved.settings.head
-            saved = replace(saved, settings=replace(saved.settings, head="none"), postprocess=None)
-        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, saved.subfolder, pretrained)
-        tokenizer = load_tokenizer(str(name), saved.subfolder)
-        if saved.lower_case and not lower_cases(tokenizer):
-            raise UserError(f"{name} is for small letters (do_lower_case), which its tokenizer is not: add pooling=")
-        return cls._assemble(str(name), backbone, tokenizer, saved, pooling, head, max_length, normalize)
+        spec = read_spec(source, pooling, pooler)
+        if not pretrained:
+            head = head or spec.settings.head
+            spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
+        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
+        tokenizer = load_tokenizer(str(name), spec.subfolder)
+        given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
+        return cls._assemble(str(name), backbone, tokenizer, spec, given)
 
     @classmethod
     def from_checkpoint(
@@ -320,21 +282,22 @@ class SentenceEncoder(nn.Module):
         num_layers: int | None = None,
         normalize: bool | None = None,
     ) -> "SentenceEncoder":
-        """Load the encoder that a Lightning checkpoint of SimCSEModule holds, wherever the file has been moved.
+        """Load the encoder of a Lightning checkpoint of SimCSEModule.
 
         Args:
             path: the `.ckpt` file.
-            pooling, max_length, num_layers, normalize: in place of the checkpoint's own, where given.
+            pooling, max_length, num_layers, normalize: replace the saved settings.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
 
         Raises:
-            UserError: no such file, one that is damaged or holds no encoder, or an option that does not fit it.
+            UserError: the file does not exist, is damaged or holds no encoder, or an option does not fit it.
         """
-        backbone, tokenizer, saved = read_checkpoint(path, num_layers)
-        with torch.random.fork_rng(devices=[]):  # the head's fresh weights give way at once
-            return cls._assemble(str(path), backbone, tokenizer, saved, pooling, None, max_length, normalize)
+        backbone, tokenizer, spec = read_checkpoint(path, num_layers)
+        given = {"pooling": pooling, "max_length": max_length, "normalize": normalize}
+        with torch.random.fork_rng(devices=[]):  # the head is drawn before its weights are loaded
+            return cls._assemble(str(path), backbone, tokenizer, spec, given)
 
     @classmethod
     def _assemble(
@@ -342,38 +305,24 @@ class SentenceEncoder(nn.Module):
         name: str,
         backbone: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        saved: EncoderSpec,
-        pooling: str | None,
-        head: str | None,
-        max_length: int | None,
-        normalize: bool | None,
+        spec: EncoderSpec,
+        given: dict[str, Any],
     ) -> "SentenceEncoder":
-        settings = saved.settings
-        own = pooling is None and head is None and max_length is None
-        pooling = pooling or settings.pooling
-        if not pooling:
+        given = {option: value for option, value in given.items() if value is not None}
+        settings = replace(spec.settings, **given)
+        if not settings.pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
-        normalize = settings.normalize if normalize is None else normalize
-        head = head or settings.head
-        # a damaged config, or a model that is no encoder; and where nothing is given, the settings are the folder's
-        with reraise_as(f"{name} cannot encode", users_too=own):
-            if max_length is None and settings.max_length is not None:  # a tokenizer may claim more than the positions
-                max_length = min(settings.max_length, longest_input(backbone) or settings.max_length)
+        longest = longest_input(backbone)
+        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the positions
+            settings = replace(settings, max_length=min(settings.max_length, longest))
+        with reraise_as(f"{name} cannot encode", users_too=not given):  # else the message begins with the option
             check_vocabulary(tokenizer, backbone, name)
-            encoder = cls(backbone, tokenizer, pooling, head, max_length, normalize, saved.postprocess)
-        if encoder.projection is not None and settings.head != "none":
+            encoder = cls(backbone, tokenizer, **vars(settings), postprocess=spec.postprocess)
+        if encoder.projection is not None and spec.settings.head != "none":
             with reraise_as(f"{name}: the weights of its projection head do not fit"):
-                encoder.projection.load_state_dict(saved.head_weights)
-        with reraise_as(f"{name} cannot encode", users_too=own):
+                encoder.projection.load_state_dict(spec.head_weights)
+        with reraise_as(f"{name} cannot encode", users_too=not given):
             vectors = encoder.encode(["a"])
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
-
-
-def _projection_head(dim: int, backbone: PreTrainedModel) -> nn.Sequential:
-    """Fresh weights, drawn as the backbone's own were."""
-    linear = nn.Linear(dim, dim)
-    nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
-    nn.init.zeros_(linear.bias)
-    return nn.Sequential(linear, nn.Tanh())

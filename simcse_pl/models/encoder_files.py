@@ -1,4 +1,4 @@
-"""What is saved of an encoder beside its backbone and tokenizer: `simcse.json`, and the weights of its head."""
+"""Read the files of a model folder or hub repository, and describe an encoder beside its backbone and tokenizer."""
 
 import hashlib
 import json
@@ -12,22 +12,19 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from simcse_pl.postprocessing import saved as saved_postprocess
-from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
-from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 
 SETTINGS_FILE = "simcse.json"
-HEAD_FILE = "head.safetensors"
-# "owner/name" for an implementation, or a dict of them by sub-config, in the text that json.dumps writes
+# "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The arguments of SentenceEncoder that are saved with it; a plain checkpoint says nothing."""
+    """The arguments of SentenceEncoder that are saved with it. A plain checkpoint has none of them."""
 
     pooling: str | None = None
     head: str = "none"
@@ -37,58 +34,26 @@ class EncoderSettings:
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """What a source says of an encoder.
+    """The parts of an encoder beside its backbone and tokenizer, as read from a source.
 
     Args:
-        settings: of the encoder.
-        head_weights: the state dict of its projection head; none where it has no head.
-        postprocess: of its vectors.
-        subfolder: where in the source the backbone and the tokenizer are.
-        lower_case: whether sentences are read in small letters.
+        settings: the encoder's settings.
+        head_weights: the state dict of its projection head; empty without a head.
+        postprocess: its post-processing.
+        subfolder: the folder within the source that contains the backbone and the tokenizer.
     """
 
     settings: EncoderSettings = field(default_factory=EncoderSettings)
     head_weights: Mapping[str, Tensor] = field(default_factory=dict)
     postprocess: PostProcess | None = None
     subfolder: str = ""
-    lower_case: bool = False
-
-
-def read_saved(source: str) -> EncoderSpec | None:
-    """What `SentenceEncoder.save_pretrained` wrote; None where it did not.
-
-    Args:
-        source: a folder or a hub repository.
-
-    Raises:
-        UserError: a file that is damaged or missing.
-    """
-    path = find_file(source, SETTINGS_FILE)
-    if path is None:
-        return None
-    settings = parse_settings(read_json(path), str(path))
-    postprocess = _read_postprocess(source)
-    if settings.head == "none":
-        return EncoderSpec(settings, postprocess=postprocess)
-    head = find_file(source, HEAD_FILE)
-    if head is None:
-        raise UserError(f"{source} says that it has a projection head, and {HEAD_FILE} is missing")
-    return EncoderSpec(settings, read_weights(head), postprocess)
-
-
-def _read_postprocess(source: str) -> PostProcess | None:
-    path = find_file(source, POSTPROCESS_FILE)
-    if path is None:
-        return None
-    find_file(source, TENSORS_FILE)  # from a hub it comes into the same folder
-    return saved_postprocess.load(path.parent)
 
 
 def parse_settings(value: Any, where: str) -> EncoderSettings:
-    """EncoderSettings from what `dataclasses.asdict` made of them; `normalize` came later than the others.
+    """Return EncoderSettings from a dict of their values. Files of older versions lack `normalize`.
 
     Raises:
-        UserError: they are not there, or not of their types.
+        UserError: a value is missing or has another type.
     """
     match value:
         case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
@@ -99,16 +64,26 @@ def parse_settings(value: Any, where: str) -> EncoderSettings:
 
 
 def find_file(source: str, file: str) -> Path | None:
-    """A file of a model folder or hub repository; None where it has no such file."""
+    """Return a file of a model folder or hub repository; None if it does not exist."""
     if Path(source).is_dir():
         return path if (path := Path(source) / file).is_file() else None
     return hub.find(source, file)
 
 
-def find_weights(source: str, folder: str = "") -> Path | None:
-    """The weights in a folder or repository, or in one folder of it; None where there are none."""
-    names = (str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin"))
-    return next(filter(None, (find_file(source, name) for name in names)), None)
+def find_weights(source: str, folder: str = "") -> Path:
+    """Return the file of weights in a model folder or hub repository.
+
+    Args:
+        source: a folder or a hub repository.
+        folder: a folder within the source.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if path := find_file(source, str(PurePosixPath(folder, name))):
+            return path
+    raise UserError(f"{source}: the weights {PurePosixPath(folder, 'model.safetensors')} are missing")
 
 
 def check_config(path: Path) -> None:
@@ -124,24 +99,34 @@ def check_config(path: Path) -> None:
         raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of such a file; no code in it is run, and what is wrong with it is told by whatever reads it."""
-    weights: dict[str, Tensor] = (
-        load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    )
-    return weights
-
-
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file.
+    """Read the tensors of a safetensors file or of a torch file.
 
     Raises:
-        UserError: it is none, or damaged.
+        UserError: the file is damaged.
     """
+    with reraise_as(f"{path} is damaged"):
+        return load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+
+
+def read_torch_file(path: Path, mmap: bool = False) -> Any:
+    """Read a file of torch.save. Code in it is never run.
+
+    Args:
+        path: the file.
+        mmap: leave tensors on the disk until they are read.
+
+    Raises:
+        UserError: the file does not exist, is damaged, or holds more than tensors and plain values.
+    """
+    if not path.is_file():
+        raise UserError(f"no file {path}")
     try:
-        return load_file(path)
-    except Exception as error:  # safetensors has its own, and the system's
-        raise UserError(f"{path} is damaged: {first_line(error)}") from error
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # torch's own message explains how to run the code in a file
+        raise UserError(
+            f"{path} is no checkpoint, or damaged, or holds more than tensors and plain values, which is not loaded"
+        ) from error
 
 
 def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:

@@ -1,4 +1,4 @@
-"""Sequences of like length through an encoder together: the same vectors, without most of the padding."""
+"""Split a batch into groups of similar length: the same vectors with less padding."""
 
 import inspect
 from collections import Counter
@@ -13,28 +13,28 @@ from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.tokenization import Batch, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
-# What one more pass costs, in tokens' worth of work: small products are slower, and every pass has gradients of all
-# weights. Steps of the packaged encoder were fastest with 128 to 256.
+# The cost of one more pass, in tokens: small products are slower, and each pass has gradients of all weights.
+# Training steps of the packaged encoder were fastest with 128 to 256.
 _TOKENS_PER_PASS = 256
-_PADDING_CHANGES = 1e-3  # of the largest state
+_TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
 
 def longest_of_groups(lengths: Sequence[int]) -> list[int]:
-    """Where to part lengths into groups, so that padding each to its own longest makes the least work.
+    """Return the split of lengths into groups that minimizes the work if each group is padded to its longest.
 
-    Work is counted in tokens, padding included, and a constant for every group: an encoder's products are linear in
-    them, and of sentences attention is a small part.
+    Work is the number of tokens, including padding, plus a constant per group. The cost of attention is
+    left out: for sentences it is small.
 
     Args:
-        lengths: of sequences, in any order; at least one.
+        lengths: the lengths of sequences in any order, at least one.
 
     Returns:
-        The longest of each group, ascending.
+        The longest length of each group, ascending.
     """
     count = Counter(lengths)
     distinct = sorted(count)
-    best: list[tuple[int, list[int]]] = [(0, [])]  # of the i shortest lengths: their work, and their groups
+    best: list[tuple[int, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
     for end in range(1, len(distinct) + 1):
         longest, sequences = distinct[end - 1], 0
         options = []
@@ -48,23 +48,24 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
 
 
 def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
-    """Parts of a batch, each of sequences of like length and padded to its own longest.
+    """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
-    This has been measured on CPUs only: elsewhere all are one group.
+    On other devices than CPUs, where this has not been measured, the batch stays one group. Word
+    embeddings are looked up once for all groups, because each lookup has a gradient as large as the
+    vocabulary.
 
-    Word embeddings are looked up once for all: every lookup has a gradient as large as the vocabulary.
-
-    Where padding changes a backbone's vectors, all are one group in training. In evaluation a group has sequences of
-    one length, on every device, so that a sentence has the vector that it has alone.
+    If padding changes a backbone's vectors, the batch stays one group in training. In evaluation, a group
+    then has sequences of one length, on any device, so that the vector of a sentence does not depend on
+    its batch.
 
     Args:
-        backbone: the model that reads them.
-        inputs: tensors [sequences, tokens], padded on the right, `attention_mask` among them.
+        backbone: the model that reads the groups.
+        inputs: tensors [sequences, tokens], padded on the right, including `attention_mask`.
         ignores_padding: see `ignores_padding`.
 
     Yields:
-        The places of a group's sequences in the batch, and its tensors; `inputs_embeds` stands for `input_ids`
-        where the backbone takes it.
+        The indices of a group's sequences in the batch, and its tensors. `inputs_embeds` replaces
+        `input_ids` if the backbone takes it.
     """
     unpadded = not (ignores_padding or backbone.training)
     if not unpadded and not (ignores_padding and inputs["input_ids"].is_cpu):
@@ -77,13 +78,13 @@ def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: boo
         longest = torch.tensor(longest_of_groups(lengths.tolist()))
         inputs = with_word_embeddings(backbone, inputs)
     group = torch.bucketize(lengths, longest)
-    places = group.argsort(stable=True).split(group.bincount().tolist())
-    for rows, tokens in zip(places, longest.tolist(), strict=True):
+    indices = group.argsort(stable=True).split(group.bincount().tolist())
+    for rows, tokens in zip(indices, longest.tolist(), strict=True):
         yield rows, {name: x[rows, :tokens] for name, x in inputs.items()}
 
 
 def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
-    """Replace `input_ids` by `inputs_embeds`, their word embeddings, where the backbone takes these."""
+    """Replace `input_ids` by `inputs_embeds`, their word embeddings, if the backbone takes them."""
     words = word_embedding_layer(backbone)
     if words is None or "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
         return dict(inputs)
@@ -95,8 +96,8 @@ def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]
 def ignores_padding(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> bool:
     """Return whether padding leaves the hidden states of a sentence unchanged.
 
-    Padding changes them if tokens are convolved (ConvBERT), if attention has no mask (FNet), or if word embeddings
-    that were looked up before are scaled differently (ESM).
+    Padding changes them if tokens are convolved (ConvBERT), or if the backbone treats `inputs_embeds`
+    differently from `input_ids` (ESM).
 
     Raises:
         UserError: the backbone does not return a state for every token.
@@ -115,4 +116,4 @@ def ignores_padding(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     beside = backbone(**with_word_embeddings(backbone, both)).last_hidden_state[:1, :tokens]
     backbone.train(was_training)
     difference = (beside - alone).abs().max()
-    return bool(difference <= _PADDING_CHANGES * alone.abs().max())
+    return bool(difference <= _TOLERANCE * alone.abs().max())

@@ -1,37 +1,35 @@
-"""The encoder in a checkpoint of Lightning: all that rebuilds it, so that the file can be moved anywhere."""
+"""The encoder in a Lightning checkpoint. The file is self-contained and can be moved anywhere."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
-from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.models.backbone import load_tokenizer, rebuild_backbone
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings, read_torch_file
+from simcse_pl.models.transformers_loading import quiet_transformers
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import temporary_folder
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
-_PREFIX = "encoder."  # SimCSEModule.encoder
 
 
 def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> dict[str, Any]:
-    """What a checkpoint's entry `CHECKPOINT_KEY` says of its encoder, beside the weights.
+    """Return the entry `CHECKPOINT_KEY` of a checkpoint: all of its encoder but the weights.
 
-    A file's bytes stand as the characters of latin-1: torch's safe reader refuses empty bytes, and a tokenizer's file
-    need not be text.
+    Files are stored as strings of latin-1, because torch's safe reader rejects empty bytes.
 
     Args:
-        config: the backbone's.
-        tokenizer: the encoder's.
-        settings: the encoder's.
+        config: the backbone's config.
+        tokenizer: the encoder's tokenizer.
+        settings: the encoder's settings.
 
     Returns:
-        `settings`, and the `files` of config and tokenizer by their names.
+        `settings`, and the `files` of config and tokenizer by name.
     """
     with temporary_folder() as folder, quiet_transformers():
         config.save_pretrained(folder)
@@ -43,77 +41,38 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
 def read_checkpoint(
     path: str | Path, num_layers: int | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSpec]:
-    """The encoder of a checkpoint; no code that the file may hold is run.
+    """Read the encoder of a checkpoint. Code in the file is never run.
 
     Args:
         path: the `.ckpt` file.
-        num_layers: keep the backbone's first layers only; all of them where None.
+        num_layers: keep only the first layers of the backbone; None keeps all.
 
     Returns:
-        The backbone, the tokenizer, and what the file says of the encoder beside them.
+        The backbone, the tokenizer and the other parts of the encoder.
 
     Raises:
-        UserError: no such file, one that is damaged or holds no encoder, or more layers than there are.
+        UserError: the file does not exist, is damaged or holds no encoder, or `num_layers` is out of range.
     """
-    content = load(path)
+    content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
         raise UserError(
             f"{path} holds no encoder: it is of another project or of an older version; "
             "give the folder `encoder` of the run instead"
         )
-    match content.get("state_dict"), content[CHECKPOINT_KEY]:
-        case dict(weights), {"settings": settings, "files": dict(files)} if all(
-            map(_is_plain_file, files.items())
-        ) and all(map(_is_weight, weights.items())):
-            pass
-        case _:
-            raise UserError(f"{path} is damaged: it must hold state_dict, and {CHECKPOINT_KEY} with settings and files")
-    config, tokenizer = _read_files(files, path)
-    backbone = rebuild_backbone(str(path), config, _under("backbone.", weights), num_layers)
-    return backbone, tokenizer, EncoderSpec(parse_settings(settings, str(path)), _under("projection.", weights))
-
-
-def load(path: str | Path) -> Any:
-    """What a checkpoint holds; no code that the file may hold is run.
-
-    Raises:
-        UserError: no such file, or a damaged one.
-    """
-    if not Path(path).is_file():
-        raise UserError(f"no file {path}")
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)  # the optimizer's state stays on disk
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {first_line(error)}") from error
-    except Exception as error:  # torch has many, and the longest says how to run a file's code
-        raise UserError(
-            f"{path} is no checkpoint, or damaged, or holds more than tensors and plain values, which is not loaded"
-        ) from error
-
-
-def _is_plain_file(item: tuple[Any, Any]) -> bool:
-    """A name without folders, and text of latin-1."""
-    name, text = item
-    if not isinstance(name, str) or not isinstance(text, str):
-        return False
-    return name not in ("", "..") and Path(name).name == name and all(ord(character) < 256 for character in text)
-
-
-def _is_weight(item: tuple[Any, Any]) -> bool:
-    return isinstance(item[0], str) and isinstance(item[1], Tensor)
-
-
-def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
-    damaged = reraise_as(f"{path} is damaged: its config or tokenizer", users_too=True)
-    with temporary_folder() as folder, quiet_transformers(), damaged:
-        for name, text in files.items():
-            (folder / name).write_bytes(text.encode("latin-1"))
+    with temporary_folder() as folder, quiet_transformers(), reraise_as(f"{path} is damaged", users_too=True):
+        entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
+        settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
+        backbone_weights, head_weights = _with_prefix("backbone.", weights), _with_prefix("projection.", weights)
+        for name, text in entry["files"].items():
+            (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
         check_config(folder / "config.json")
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        return config, load_tokenizer(str(folder))
+        tokenizer = load_tokenizer(str(folder))
+    backbone = rebuild_backbone(str(path), config, backbone_weights, num_layers)
+    return backbone, tokenizer, EncoderSpec(settings, head_weights)
 
 
-def _under(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of one part of the encoder, by their names in it."""
-    prefix = _PREFIX + part
-    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+def _with_prefix(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of one part of the encoder by their names in it."""
+    prefix = f"encoder.{part}"  # SimCSEModule.encoder
+    return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}

@@ -1,36 +1,11 @@
-"""Loading whatever an encoder is named by: a folder, a hub name, a checkpoint of training, or word vectors."""
+"""Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
-
-from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.protocols import Encoder
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.utils.errors import UserError
-
-CHECKPOINT = ".ckpt"
-WORD_VECTORS = (".txt", ".vec", ".txt.gz", ".vec.gz")
-
-
-class Encoder(Protocol):
-    """What turns sentences into vectors.
-
-    Attributes:
-        normalize: whether `encode` scales its vectors to length 1.
-    """
-
-    normalize: bool
-
-    @property
-    def dim(self) -> int:
-        """The width of a vector."""
-
-    def encode(
-        self, sentences: Sequence[str], *, batch_size: int | None = ..., progress: bool = ..., bf16: bool = ...
-    ) -> Tensor:
-        """Vectors [n, dim] for n sentences, in their order, float32 on the CPU."""
 
 
 def load_encoder(
@@ -41,28 +16,27 @@ def load_encoder(
     normalize: bool | None = None,
     word_counts: str | None = None,
 ) -> Encoder:
-    """The encoder of a name, ready to encode, on the CPU.
+    """Load an encoder on the CPU, in evaluation mode.
 
     Args:
-        name: a Lightning checkpoint of train.py (`.ckpt`), a file of word vectors (`.txt` or `.vec`, gzipped or not),
-            whose average is taken, or else what SentenceEncoder.from_pretrained takes: a folder of ours or of
-            sentence-transformers, or any Hugging Face checkpoint with a pooling.
-        pooling, num_layers, max_length: in place of the transformer's own, where given.
-        normalize: scale vectors to length 1; as the encoder itself says where None.
-        word_counts: a file of words and their counts, for word vectors alone.
+        name: a Lightning checkpoint of train.py (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
+            gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
+        pooling, num_layers, max_length: replace the transformer's own settings.
+        normalize: scale vectors to length 1; None keeps the encoder's own setting.
+        word_counts: a file of words and their counts; only for word vectors.
 
     Raises:
-        UserError: no such encoder, one that is damaged, or an option that does not fit it.
+        UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
-    if name.endswith(WORD_VECTORS) and not Path(name).is_dir():
+    is_folder = Path(name).is_dir()
+    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not is_folder:
         for option, value in (("pooling", pooling), ("num_layers", num_layers), ("max_length", max_length)):
             if value is not None:
                 raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
         return WordVectors.from_file(name, word_counts, normalize=bool(normalize), progress=True)
     if word_counts is not None:
-        raise UserError(f"word_counts={word_counts}: they are for word vectors, and {name} is a transformer")
-    if name.endswith(CHECKPOINT) and not Path(name).is_dir():
-        return SentenceEncoder.from_checkpoint(name, pooling, max_length, num_layers, normalize)
-    return SentenceEncoder.from_pretrained(
-        name, pooling, num_layers=num_layers, max_length=max_length, normalize=normalize
+        raise UserError(f"word_counts={word_counts}: only for word vectors, but {name} is a transformer")
+    load = (
+        SentenceEncoder.from_checkpoint if name.endswith(".ckpt") and not is_folder else SentenceEncoder.from_pretrained
     )
+    return load(name, pooling, num_layers=num_layers, max_length=max_length, normalize=normalize)

@@ -1,7 +1,8 @@
-"""Poolings: from the hidden states of a transformer to one vector a sentence.
+"""Poolings: from the hidden states of a transformer to one vector per sentence.
 
-A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. The named ones
-are Table 6 of the paper; `layers_1_2_12` and the like, any set of layers, are WhiteningBERT's (Huang et al. 2021).
+A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. The named
+poolings are those of Table 6 of the paper. `layers_1_2_12` and the like, any set of layers, come from
+WhiteningBERT (Huang et al. 2021).
 """
 
 import re
@@ -18,19 +19,19 @@ OverTokens = Callable[[Tensor, Tensor], Tensor]
 
 
 def first_token(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The vector of the first token, [CLS]."""
+    """Return the vector of the first token, [CLS]."""
     return states[:, 0]
 
 
 def mean_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The mean over the tokens that are not padding, whatever stands there; zeros where there are none."""
+    """Return the mean over all tokens but padding; zeros for a sentence without tokens."""
     tokens = states.masked_fill(attention_mask.unsqueeze(-1) == 0, 0)
-    total = tokens.sum(dim=1, dtype=torch.promote_types(states.dtype, torch.float32))  # float16's may overflow
+    total = tokens.sum(dim=1, dtype=torch.promote_types(states.dtype, torch.float32))  # the sum may overflow float16
     return (total / attention_mask.sum(dim=1, keepdim=True).clamp(min=1)).to(states.dtype)
 
 
 def max_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """The largest value over the tokens that are not padding, dimension by dimension; zeros where there are none."""
+    """Return the maximum of each dimension over all tokens but padding; zeros for a sentence without tokens."""
     padding = attention_mask.unsqueeze(-1) == 0
     largest = states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
     return largest.masked_fill(padding.all(dim=1), 0)
@@ -38,12 +39,12 @@ def max_over_tokens(states: Tensor, attention_mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pooling:
-    """Tokens reduced to one vector, averaged over layers.
+    """A reduction of tokens to one vector, averaged over layers.
 
     Args:
-        over_tokens: from `states` [batch, tokens, dim] and `attention_mask` [batch, tokens], 1 on tokens and 0 on
-            padding, to [batch, dim].
-        layers: 0 is the embedding layer's output, n the n-th transformer layer's, -1 the last one's.
+        over_tokens: a function of `states` [batch, tokens, dim] and `attention_mask` [batch, tokens] (1 for
+            tokens, 0 for padding) that returns [batch, dim].
+        layers: 0 is the output of the embedding layer, n that of the n-th transformer layer, -1 the last.
     """
 
     over_tokens: OverTokens
@@ -51,15 +52,15 @@ class Pooling:
 
     @property
     def reads_last_layer_alone(self) -> bool:
-        """Whether the hidden states of all other layers can be left out."""
+        """Return whether no other layer is read."""
         return self.layers == (-1,)
 
     def __call__(self, hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-        """Vectors of a batch.
+        """Return the vectors of a batch.
 
         Args:
-            hidden_states: the outputs of the embedding layer and of every transformer layer in order, each
-                [batch, tokens, dim]; the last one's will do where `reads_last_layer_alone`.
+            hidden_states: the outputs of the embedding layer and of each transformer layer in order, each
+                [batch, tokens, dim]; only the last one if `reads_last_layer_alone`.
             attention_mask: [batch, tokens].
 
         Returns:
@@ -80,14 +81,14 @@ CHOICES = f"{', '.join(POOLINGS)}, or layers like layers_1_2"
 
 
 def find_pooling(name: str, num_layers: int) -> Pooling:
-    """The pooling of a name: one of `POOLINGS`, or `layers_` and the numbers of layers, as in `layers_1_12`.
+    """Return a pooling by its name.
 
     Args:
-        name: the pooling's name; the order of layers in it does not matter.
-        num_layers: how many transformer layers there are.
+        name: one of `POOLINGS`, or `layers_` and the numbers of layers, as in `layers_1_12`.
+        num_layers: the number of transformer layers.
 
     Raises:
-        UserError: no such pooling, a layer named twice, or more layers than there are.
+        UserError: an unknown name, a layer named twice, or a layer that does not exist.
     """
     if name == "top2" and num_layers < 2:
         raise UserError("pooling=top2: the model has one layer only")

@@ -1,7 +1,27 @@
-"""Measuring any encoder: each protocol is given `encode`, sentences in and vectors [n, dim] out."""
+"""The interfaces of encoders: `Encode`, all that evaluation needs, and `Encoder`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from torch import Tensor
 
-Encode = Callable[[list[str]], Tensor]
+Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
+
+
+class Encoder(Protocol):
+    """A model that turns sentences into vectors.
+
+    Attributes:
+        normalize: whether `encode` scales its vectors to length 1.
+    """
+
+    normalize: bool
+
+    @property
+    def dim(self) -> int:
+        """Return the number of dimensions of a vector."""
+
+    def encode(
+        self, sentences: Sequence[str], *, batch_size: int | None = ..., progress: bool = ..., bf16: bool = ...
+    ) -> Tensor:
+        """Return vectors [n, dim] for n sentences in order, in float32 on the CPU."""

@@ -1,4 +1,4 @@
-"""Tokenize sentences, and pad their tokens to batches."""
+"""Tokenize sentences and pad their tokens to batches."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,13 +11,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.utils.errors import reraise_as
 
 Batch = dict[str, Tensor]
-Tokens = NDArray[np.integer]  # of a sentence, [tokens], special ones included
+Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 
-_BATCHES_SORTED_TOGETHER = 128  # tokens of all sentences at once would take much memory
+_BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
-    """The tokens of sentences, special ones included, at most `max_length` of each."""
+    """Return the token ids of each sentence, including special tokens, truncated to `max_length`."""
     if not sentences:
         return []
     options = {"return_attention_mask": False, "return_token_type_ids": False}
@@ -26,10 +26,14 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return ids
 
 
-def batches_of_like_length(
+def sorted_batches(
     sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, batch_size: int, max_length: int
 ) -> Iterator[tuple[list[int], Batch]]:
-    """The places and padded tokens of sentences of like length, the longest of a good many first."""
+    """Yield batches of sentences of similar length, the longest first within every 128 batches.
+
+    Yields:
+        The indices of the batch's sentences, and their padded tokens.
+    """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):
         tokens = tokenize(tokenizer, list(sentences[begin : begin + many]), max_length)
@@ -40,7 +44,7 @@ def batches_of_like_length(
 
 
 def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
-    """What the tokenizer itself would return of single sentences, padded to the longest: tensors [n, tokens] int64."""
+    """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64."""
     shape = len(tokens), max(map(len, tokens))
     ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, own in enumerate(tokens):

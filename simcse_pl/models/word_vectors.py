@@ -1,9 +1,10 @@
-"""Averaged word vectors (the "GloVe (avg.)" rows of the paper's Tables 5 and E.1), called as an encoder is."""
+"""Averaged word vectors (the "GloVe (avg.)" rows of the paper's Tables 5 and E.1), with the interface of an encoder."""
 
 import itertools
-import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
 
 _LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017
-_WIDEST = 10_000  # values of a word: no file has more, and each column of a table takes memory
+_WIDEST = 10_000  # values per word; each of them is a column in memory
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.
@@ -36,10 +37,10 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def split_words(sentence: str) -> list[str]:
-    """The words of a sentence, much as Stanford's tokenizer, which GloVe was trained with, splits English.
+    """Split a sentence into words, much as Stanford's tokenizer does, which GloVe was trained with.
 
-    Punctuation stands apart, and so do clitics; hyphenated words, numbers and abbreviations stay whole, and
-    typographic quotation marks become straight ones.
+    Punctuation and clitics become words of their own. Hyphenated words, numbers and abbreviations stay
+    whole, and typographic quotation marks become straight ones.
 
     Examples:
         >>> split_words("She doesn't like O'Neil's 2.5-hour films...")
@@ -51,15 +52,15 @@ def split_words(sentence: str) -> list[str]:
 class WordVectors:
     """The (weighted) average of a sentence's word vectors.
 
-    Every word is looked up as written and then in lower case; a word that has no vector is left out, and a
-    sentence of no known word is the zero vector.
+    Each word is looked up as written, then in lower case. Words without a vector are left out. A
+    sentence without any known word gets the zero vector.
 
     Args:
-        rows: which row of `vectors` is a word's.
+        rows: the row of `vectors` for each word.
         vectors: [words, dim] float32.
-        weights: [words], what each vector is multiplied by; 1 where None. The sum is divided by the number
-            of known words, not by the sum of their weights (Algorithm 1 of Arora et al. 2017).
-        normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
+        weights: [words], the factor of each vector; 1 if None. The sum is divided by the number of
+            known words, not by the sum of their weights (Algorithm 1 of Arora et al. 2017).
+        normalize: let `encode` scale vectors to length 1, except zero vectors.
 
     Examples:
         >>> glove = WordVectors.from_file("glove.840B.300d.txt", progress=True)
@@ -77,7 +78,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """The width of a vector."""
+        """Return the number of dimensions of a vector."""
         return self.vectors.shape[1]
 
     @classmethod
@@ -90,17 +91,18 @@ class WordVectors:
     ) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
 
-        Words may hold spaces, as some of GloVe's 840B do; of a word's several vectors the first counts.
+        Words may contain spaces, as in GloVe's 840B. If a word occurs twice, its first vector counts.
 
         Args:
-            path: `word v1 v2 ...` a line, in UTF-8, gzipped if its name ends in .gz.
-            word_counts: `word count` a line, for smooth inverse frequency (Arora et al. 2017): a word w weighs
-                a / (a + p(w)), with p(w) its count over the sum of all; a word without a count weighs 1.
-            normalize: scale the vectors that `encode` gives, but zero ones, to length 1.
+            path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
+            word_counts: a file with `word count` per line, for smooth inverse frequency (Arora et al.
+                2017). The weight of a word w is a / (a + p(w)), where p(w) is its count over the sum of
+                all. A word without a count has weight 1.
+            normalize: let `encode` scale vectors to length 1, except zero vectors.
             progress: show a progress bar on standard error.
 
         Raises:
-            UserError: no such file, or one that is damaged or cut short (it names the line).
+            UserError: a file does not exist, or a line of it is damaged.
         """
         counts = None if word_counts is None else _read_counts(Path(word_counts))
         rows, vectors = _read_vectors(Path(path), progress)
@@ -115,29 +117,27 @@ class WordVectors:
         progress: bool = False,
         bf16: bool = False,
     ) -> Tensor:
-        """Vectors for sentences, in their order, called as SentenceEncoder.encode is.
+        """Return vectors for sentences in order, as SentenceEncoder.encode does.
 
         Args:
-            sentences: any number of them, none included.
-            batch_size: sentences that are averaged at once; 1024 where None.
-            normalize: scale them to length 1, which word vectors with `normalize` always do.
+            sentences: any number of sentences.
+            batch_size: sentences that are averaged at once; 1024 if None.
+            normalize: scale vectors to length 1; always on if the WordVectors normalize.
             progress: show a progress bar on standard error.
-            bf16: refused.
+            bf16: not supported.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: a string where a list of them is meant, a sentence that is no string, a batch size out of
-                range, or bf16.
+            UserError: `sentences` is a string or has an item that is none, `batch_size` is below 1, or bf16.
         """
         if bf16:
             raise UserError("bf16=true: word vectors are averaged in float32")
         batch_size = 1024 if batch_size is None else batch_size
         check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)
-        starts = range(0, len(sentences), batch_size)
-        for start in tracked(starts, "averaging", shown=progress):
+        for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
             batch = slice(start, start + batch_size)
             vectors[batch] = self._average(sentences[batch])
         return unit_vectors(vectors) if normalize or self.normalize else vectors
@@ -152,8 +152,8 @@ class WordVectors:
         return sums / lengths.clamp(min=1).unsqueeze(1)
 
 
-def _known(words: Iterable[str], table: dict[str, int] | dict[str, float]) -> Iterator[str]:
-    """Those in the table, each as it stands there: as written, else in lower case."""
+def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
+    """Yield the words in a table: as written, or else in lower case."""
     for word in words:
         if word in table:
             yield word
@@ -161,8 +161,8 @@ def _known(words: Iterable[str], table: dict[str, int] | dict[str, float]) -> It
             yield lower
 
 
-def _inverse_frequencies(rows: dict[str, int], size: int, counts: dict[str, float]) -> Tensor:
-    """[size], a / (a + p(w)) in every word's row."""
+def _inverse_frequencies(rows: dict[str, int], size: int, counts: Mapping[str, float]) -> Tensor:
+    """Return a / (a + p(w)) [size] in each word's row."""
     total = sum(counts.values())
     weights = np.ones(size, dtype=np.float32)
     for word, row in rows.items():
@@ -171,8 +171,7 @@ def _inverse_frequencies(rows: dict[str, int], size: int, counts: dict[str, floa
     return torch.from_numpy(weights)
 
 
-def _text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without spaces at their ends."""
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     check_is_file(path)
     for number, line in enumerate(read_lines(path, packed=path.suffix.lower() == ".gz"), 1):
         if isinstance(line, Unreadable):
@@ -180,94 +179,72 @@ def _text_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line.rstrip(" ")
 
 
-def _read_counts(path: Path) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for number, line in _text_lines(path):
-        if not line.strip():
-            continue
-        try:
-            word, text = line.rsplit(maxsplit=1)
-            count = float(text)
-        except ValueError:
-            count = math.nan
-        if not 0 <= count < math.inf:
-            raise UserError(f"{path}, line {number}: no word and its count but {line[:40]!r}")
-        counts[word] = counts.get(word, 0.0) + count
-    if not sum(counts.values()):
+def _read_counts(path: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for number, line in _numbered_lines(path):
+        word, *count = line.rsplit(maxsplit=1) or [""]
+        if word and not (count and count[0].isdecimal()):
+            raise UserError(f"{path}, line {number}: it must be a word and its count, not {line[:40]!r}")
+        counts[word] += int(count[0]) if count else 0
+    if not counts.total():
         raise UserError(f"{path} counts no words")
     return counts
 
 
 def _read_vectors(path: Path, progress: bool) -> tuple[dict[str, int], Tensor]:
-    lines = _text_lines(path)
-    first = next(lines, (1, ""))[1]
-    announced = re.fullmatch(r"([0-9]{1,18})[ \t]+([0-9]{1,18})", first)  # word2vec's first line
-    number, line = next(lines, (2, "")) if announced else (1, first)
-    dim = int(announced[2]) if announced else line.count(" ")
-    if dim > _WIDEST:
-        raise UserError(f"{path}, line {number}: {dim} values; a word has {_WIDEST} at most")
-    if dim < 1 or line.count(" ") != dim:  # here, that the first word holds no space can be relied on
-        wanted = f"a word and its {dim} values" if dim else "`word v1 v2 ...`"
-        raise UserError(f"{path}, line {number}: {wanted} should stand here, not {line[:40]!r}")
+    lines = _numbered_lines(path)
+    number, line = next(lines, (1, ""))
+    announced = re.fullmatch(r"([0-9]{1,18})[ \t]+([0-9]{1,18})", line)  # word2vec's first line
+    if announced:
+        number, line = next(lines, (2, ""))
+    dim = line.count(" ")  # the first word contains no space
+    if not 1 <= dim <= _WIDEST or (announced and dim != int(announced[2])):
+        raise UserError(f"{path}, line {number}: it must be `word v1 v2 ...`, with 1 to {_WIDEST} values")
     lines = itertools.chain([(number, line)], lines)
     rows: dict[str, int] = {}
-    vectors = np.empty((0, dim), dtype=np.float32)
+    vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
     size = 0
-    packed = path.suffix.lower() == ".gz"
+    total = None if path.suffix.lower() == ".gz" else path.stat().st_size
     with progress_bar(shown=progress) as bar:
-        task = bar.add_task(f"reading {path.name}", total=None if packed else path.stat().st_size)
+        task = bar.add_task(f"reading {path.name}", total=total)
         while block := list(itertools.islice(lines, _LINES_AT_A_TIME)):
-            words, values = _parse(path, block, dim)
-            if size + len(block) > len(vectors):  # in place: a list of blocks would be in memory twice when joined
-                vectors.resize((size + len(block) + size // 32, dim), refcheck=False)
-            vectors[size : size + len(block)] = values
+            words, values = zip(*(_split(line, dim) for _, line in block), strict=True)
+            if (floats := _parse(values, dim)) is None:
+                number = next(block[i][0] for i, value in enumerate(values) if _parse([value], dim) is None)
+                raise UserError(f"{path}, line {number}: it must be a word and {dim} finite numbers")
+            vectors.frombytes(floats.tobytes())
             for row, word in enumerate(words, size):
                 rows.setdefault(word, row)
             size += len(block)
             bar.advance(task, sum(len(line) + 1 for _, line in block))
     if announced and size != int(announced[1]):
         raise UserError(f"{path}: {size} words, and its first line says {announced[1]}: is it cut short?")
-    vectors.resize((size, dim), refcheck=False)
-    return rows, torch.from_numpy(vectors)
+    return rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim)
 
 
-def _parse(path: Path, block: list[tuple[int, str]], dim: int) -> tuple[list[str], NDArray[np.float32]]:
-    """The words of some lines, and their vectors [lines, dim]."""
-    words, values = [], []
-    for number, line in block:
-        word, _, rest = line.partition(" ")
-        if rest.count(" ") != dim - 1:  # a word with spaces in it, or too few values
-            word, *numbers = line.rsplit(" ", dim)
-            if len(numbers) != dim:
-                raise UserError(f"{path}, line {number}: {len(numbers)} values where there should be {dim}")
-            rest = " ".join(numbers)
-        words.append(word)
-        values.append(rest)
-    vectors = _floats(values, dim)
-    if vectors is None:
-        number = next(number for (number, _), line in zip(block, values, strict=True) if _floats([line], dim) is None)
-        raise UserError(f"{path}, line {number}: a value is no finite number")
-    return words, vectors
+def _split(line: str, dim: int) -> tuple[str, str]:
+    """Return a line's word, which may contain spaces, and its values."""
+    word, _, values = line.partition(" ")
+    if values.count(" ") != dim - 1:
+        word, *numbers = line.rsplit(" ", dim)
+        values = " ".join(numbers)
+    return word, values
 
 
-def _floats(lines: list[str], dim: int) -> NDArray[np.float32] | None:
-    """Numbers with spaces between, as [lines, dim]; None where one is not a finite number.
+def _parse(lines: Sequence[str], dim: int) -> NDArray[np.float32] | None:
+    """Return lines of numbers as [lines, dim], or None if one is not `dim` finite numbers.
 
-    Arrow's reader of csv is several times faster at this than float() and numpy are.
+    Arrow's reader of CSV is several times faster at this than numpy.
     """
-    names = [str(i) for i in range(dim)]
+    types = {str(i): pyarrow.float32() for i in range(dim)}
     try:
         table = pyarrow.csv.read_csv(
             pyarrow.py_buffer("\n".join(lines).encode()),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
+            read_options=pyarrow.csv.ReadOptions(column_names=list(types), use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pyarrow.float32()), null_values=[]
-            ),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=types, null_values=[]),
         )
     except pyarrow.ArrowInvalid:
         return None
-    if len(table) != len(lines):
-        return None
     vectors = np.stack([column.to_numpy() for column in table.columns], axis=1)
-    return vectors if np.isfinite(vectors).all() else None
+    return vectors if len(vectors) == len(lines) and np.isfinite(vectors).all() else None

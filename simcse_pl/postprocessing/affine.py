@@ -1,4 +1,4 @@
-"""The affine maps: x to (x - mean) matrix, with a matrix made of the embeddings' principal directions."""
+"""Affine maps, from x to (x - mean) matrix, based on the principal directions of embeddings."""
 
 from abc import abstractmethod
 
@@ -10,19 +10,20 @@ from simcse_pl.utils.tensors import as_float64
 
 
 def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """The eigenvectors of the covariance of `x` [n, dim], those of the largest variance first.
+    """Return the eigenvectors of the covariance of `x` [n, dim], in descending order of variance.
 
-    The covariance is numpy.cov's, over n - 1. A direction counts only where its variance is above rounding: that of
-    the embeddings, eps^2 E ||x||^2 with the eps of their type, and that of the eigenvalues, dim * eps * the largest
-    with float64's. So there are at most n - 1 directions of n rows, and none for dimensions that are constant or
-    repeat others.
+    The covariance is that of numpy.cov, divided by n - 1. Directions are left out if their variance is due
+    to rounding: of the embeddings, eps^2 E ||x||^2 with the eps of their dtype, or of the eigenvalues,
+    dim * eps * the largest with float64's eps. So n rows have at most n - 1 directions, and dimensions
+    that are constant or repeat others have none.
 
     Args:
-        x: the embeddings, n at least 2.
-        center: subtract the mean first; otherwise 0 stands in its place, and there are at most n directions.
+        x: the embeddings, at least two.
+        center: subtract the mean first; without, there are at most n directions.
 
     Returns:
-        In float64: the mean [dim], the variances [rank] in falling order, and the directions as columns [dim, rank].
+        In float64: the mean [dim] (0 if not centered), the variances [rank], and the directions as
+        columns [dim, rank].
     """
     n, dim = x.shape
     rows = as_float64(x)
@@ -49,7 +50,7 @@ class AffinePostProcess(PostProcess):
 
     @abstractmethod
     def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean and the matrix for embeddings."""
+        """Return the mean and the matrix for embeddings."""
 
     def _fit(self, x: Tensor) -> None:
         self.mean, self.matrix = self._fit_affine(x)
@@ -57,10 +58,16 @@ class AffinePostProcess(PostProcess):
     def _transform(self, x: Tensor) -> Tensor:
         return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return `mean` and `matrix`."""
         return {"mean": self.mean, "matrix": self.matrix}
 
-    def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+    def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        """Set `mean` and `matrix`.
+
+        Raises:
+            ValueError: their shapes do not fit the width.
+        """
         mean, matrix = tensors["mean"], tensors["matrix"]
         if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width or not matrix.numel():
             raise ValueError(f"mean {list(mean.shape)} and matrix {list(matrix.shape)} for {width} dimensions")

@@ -1,6 +1,7 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models")."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -17,36 +18,37 @@ from simcse_pl.utils.errors import UserError, check_amount, check_seed
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tensors import as_float64
 
-_SMALLEST_SCALE = 0.3  # of a coupling; the largest is its inverse, so that float32 inverts the map
+_SMALLEST_SCALE = 0.3  # of a coupling; the largest is 1 / 0.3, so that float32 can invert the map
 _ROWS_AT_A_TIME = 4096
 
 
 class Flow(PostProcess):
     """An invertible map of embeddings to a standard Gaussian, fitted by maximum likelihood (Li et al., section 3).
 
-    The dimensions are standardized, and affine couplings follow (RealNVP, Dinh et al. 2017; Li et al. have additive
-    ones), in turn of the even dimensions given the odd ones and the reverse. They start as the identity, so that the
-    fit starts from the Gaussian with independent dimensions. Their scales are kept between 0.3 and 3.3. A dimension
-    that does not vary is not scaled.
+    The dimensions are standardized. Affine couplings follow (RealNVP, Dinh et al. 2017; those of Li et al.
+    are additive), which map in turn the even dimensions given the odd ones and the reverse. They start as
+    the identity, so the fit starts from the Gaussian with independent dimensions. Their scales stay
+    between 0.3 and 3.3. Constant dimensions are not scaled.
 
-    A higher likelihood is not a better similarity: from some epoch on, Spearman's correlation on STS falls while the
-    likelihood still rises, on embeddings held out as well. So the fit is short, and does not stop by likelihood.
+    A higher likelihood is not a better similarity: after some epochs, Spearman's correlation on STS falls
+    while the likelihood still rises, on held-out embeddings too. The fit is therefore short, without
+    early stopping.
 
     Args:
         transforms: the number of couplings; two of them map every dimension once.
-        hidden: the units of the hidden layer that computes a coupling's scales and shifts.
+        hidden: the hidden units of the network that computes a coupling's scales and shifts.
         epochs: passes over the embeddings.
-        batch_size: embeddings a step.
-        lr: Adam's learning rate.
-        seed: of the initial weights and the order of embeddings.
-        progress: show a progress bar on standard error in fitting.
+        batch_size: embeddings per step.
+        lr: the learning rate of Adam.
+        seed: seeds the initial weights and the order of embeddings.
+        progress: show a progress bar on standard error during `fit`.
 
     Attributes:
-        history: the mean log-likelihood of the embeddings fitted on, in nats, before the first epoch and after each.
+        history: the mean log-likelihood of the fitted embeddings in nats, before the first epoch and after each.
 
     Raises:
-        UserError: an option out of range; in fitting, embeddings of one dimension, or a likelihood that is not
-            finite any more.
+        UserError: an option is out of range, or, in `fit`, embeddings have one dimension or the likelihood
+            diverges.
 
     Examples:
         >>> x = torch.randn(500, 8).exp()
@@ -74,44 +76,33 @@ class Flow(PostProcess):
         check_amount("postprocess.lr", lr, may_be_zero=False)
         check_seed(seed)
         super().__init__(**counts, lr=lr, seed=seed)
-        self.transforms = transforms
-        self.hidden = hidden
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.seed = seed
-        self.progress = progress
+        self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size
+        self.lr, self.seed, self.progress = lr, seed, progress
         self.history: list[float] = []
 
     def inverse(self, z: Tensor) -> Tensor:
-        """The embeddings [n, dim] that `transform` maps to `z` [n, dim].
+        """Return the embeddings [n, dim] that `transform` maps to `z` [n, dim].
 
         Raises:
             UserError: as `transform`.
         """
         self._check_fitted(z)
         rows = as_float64(z)
-        transform = self._density(rows.device).transform
-        with torch.no_grad():
-            return torch.cat([transform.inv(part) for part in rows.split(_ROWS_AT_A_TIME)]).to(z)
+        return _in_parts(self._density(rows.device).transform.inv, rows).to(z)
 
     def log_likelihood(self, x: Tensor) -> Tensor:
-        """log p(f(x)) + log |det df/dx|, in nats, of each of the embeddings `x` [n, dim]: [n].
+        """Return log p(f(x)) + log |det df/dx| [n] in nats for the embeddings `x` [n, dim].
 
         Raises:
             UserError: as `transform`.
         """
         self._check_fitted(x)
-        if not len(x):
-            return x.new_empty(0)
         rows = as_float64(x)
-        density = self._density(rows.device)
-        with torch.no_grad():
-            return torch.cat([density.log_prob(part) for part in rows.split(_ROWS_AT_A_TIME)]).to(x)
+        return _in_parts(self._density(rows.device).log_prob, rows).to(x) if len(x) else x.new_empty(0)
 
     def _fit(self, x: Tensor) -> None:
         if x.shape[1] < 2:
-            raise UserError("flow: a coupling needs two dimensions, and the embeddings have one")
+            raise UserError("flow: a coupling needs two dimensions, but the embeddings have one")
         x = x.float()
         self.history = []
         with torch.random.fork_rng(devices=[]):
@@ -121,7 +112,7 @@ class Flow(PostProcess):
         self._flow = flow.cpu().double()
 
     def _build(self, width: int, mean: Tensor, scale: Tensor) -> ZukoFlow:
-        """A flow from embeddings to the Gaussian: x to (x - mean) / scale, and couplings that do nothing yet."""
+        """Return a flow from embeddings to the Gaussian: (x - mean) / scale, then couplings that are the identity."""
         standardize = UnconditionalTransform(AffineTransform, mean, scale, buffer=True).inv
         couplings = []
         for i in range(self.transforms):
@@ -151,20 +142,27 @@ class Flow(PostProcess):
                     bar.advance(task)
                 self.history.append(_mean_log_likelihood(flow, x))
                 if not math.isfinite(self.history[-1]):
-                    raise UserError(f"postprocess.lr={self.lr}: the flow's likelihood diverged; take a smaller one")
+                    raise UserError(
+                        f"postprocess.lr={self.lr}: the likelihood of the flow diverged; choose a smaller one"
+                    )
 
     def _density(self, device: torch.device) -> NormalizingFlow:
         return self._flow.to(device)()
 
     def _transform(self, x: Tensor) -> Tensor:
-        transform = self._density(x.device).transform
-        with torch.no_grad():
-            return torch.cat([transform(rows) for rows in x.split(_ROWS_AT_A_TIME)])
+        return _in_parts(self._density(x.device).transform, x)
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state dict of the flow."""
         return dict(self._flow.state_dict())
 
-    def _restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+    def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        """Load the state dict of the flow.
+
+        Raises:
+            ValueError: there are fewer numbers than the options need.
+            RuntimeError: names or shapes do not fit.
+        """
         if self.transforms * self.hidden * width > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"too few numbers for {self.transforms} transforms of {self.hidden} units")
         flow = self._build(width, torch.zeros(width), torch.ones(width)).double()
@@ -172,8 +170,13 @@ class Flow(PostProcess):
         self._flow = flow
 
 
+@torch.no_grad()
+def _in_parts(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    return torch.cat([function(part) for part in rows.split(_ROWS_AT_A_TIME)])
+
+
 def _mean_and_scale(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and the standard deviation of each dimension, 1 for one that is constant, up to rounding."""
+    """Return the mean and the standard deviation of each dimension; 1 if it is constant up to rounding."""
     mean, scale = as_float64(x).mean(dim=0), as_float64(x).std(dim=0)
     rounding = torch.finfo(x.dtype).eps * mean.abs()
     return mean.to(x), torch.where(scale > rounding, scale, 1.0).to(x)

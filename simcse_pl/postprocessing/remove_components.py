@@ -10,16 +10,17 @@ from simcse_pl.utils.errors import UserError
 class RemoveComponents(AffinePostProcess):
     """All-but-the-top: subtract the mean, then the projections on the top principal components.
 
-    Mu and Viswanath 2018, "All-but-the-Top", algorithm 1; they suggest a component for every 100 dimensions. With
-    `count=1, center=False` it is the common component removal of Arora et al. 2017, "A Simple but Tough-to-Beat
-    Baseline for Sentence Embeddings" (algorithm 1, second half): x - u u^T x with u the first singular vector.
+    Mu and Viswanath 2018, "All-but-the-Top", algorithm 1. They suggest one component per 100 dimensions.
+    With `count=1, center=False` it is the common component removal of Arora et al. 2017, "A Simple but
+    Tough-to-Beat Baseline for Sentence Embeddings" (algorithm 1, second half): x - u u^T x, where u is
+    the first singular vector.
 
     Args:
         count: the number of components.
-        center: subtract the mean first, and find the components without it.
+        center: subtract the mean before finding the components.
 
     Raises:
-        UserError: `count` below 1; in fitting, embeddings that vary in no more directions than are to be removed.
+        UserError: `count` is below 1, or, in `fit`, no direction with variance would be left.
 
     Examples:
         >>> x = torch.randn(100, 8)
@@ -41,7 +42,7 @@ class RemoveComponents(AffinePostProcess):
         if len(variances) <= self.count:
             raise UserError(
                 f"postprocess.count={self.count}: the {len(x)} embeddings vary in {len(variances)} directions, "
-                "and nothing would be left of them"
+                "and none would be left; choose a smaller count or give more embeddings"
             )
         top = directions[:, : self.count]
         return mean, torch.eye(len(mean), dtype=top.dtype, device=top.device) - top @ top.T

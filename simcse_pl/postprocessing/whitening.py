@@ -13,18 +13,18 @@ log = logging.getLogger(__name__)
 class Whitening(AffinePostProcess):
     """(x - mean) V Lambda^(-1/2): zero mean and identity covariance, from Cov = V Lambda V^T (Su et al., algorithm 1).
 
-    The covariance is numpy.cov's, over n - 1, as in Su et al.'s code. Directions are in falling order of eigenvalue.
-    Those whose variance is zero up to rounding (`principal_directions` says when) are left out, never scaled up: then
-    the output has fewer dimensions, and its covariance is the identity still.
+    The covariance is that of numpy.cov, divided by n - 1, as in Su et al.'s code. Directions are in
+    descending order of eigenvalue. Directions whose variance is zero up to rounding (see
+    `principal_directions`) are left out, so the output may have fewer dimensions than the input.
 
-    With n - 1 directions from n rows, whitening puts all of these rows equally far from each other, whatever they
-    mean; the log has a warning then.
+    If n rows have n - 1 directions, whitening makes all distances between these rows equal. The log then
+    has a warning.
 
     Args:
-        dim: keep the first dimensions only, at most as many as have variance; None keeps all that have.
+        dim: keep only the first dimensions; None keeps all that have variance.
 
     Raises:
-        UserError: `dim` below 1; in fitting, rows that are all the same.
+        UserError: `dim` is below 1, or, in `fit`, all rows are equal.
 
     Examples:
         >>> import torch
@@ -42,10 +42,10 @@ class Whitening(AffinePostProcess):
         self.dim = dim
 
     def check_width(self, width: int) -> None:
-        """Refuse embeddings with fewer dimensions than are to be kept.
+        """Check that embeddings of `width` dimensions can be mapped.
 
         Raises:
-            UserError: such a width, or another than it was fitted on.
+            UserError: `dim` exceeds the width, or it was fitted on another width.
         """
         super().check_width(width)
         if self.dim is not None and self.dim > width:
@@ -57,5 +57,5 @@ class Whitening(AffinePostProcess):
             raise UserError(f"whitening: the {len(x)} embeddings are all the same")
         matrix = (directions * variances.rsqrt())[:, : self.dim]
         if matrix.shape[1] == len(x) - 1:
-            log.warning("whitening: the %d embeddings it is fitted on come out equally far apart; fit on more", len(x))
+            log.warning("whitening: the %d fitted embeddings become equally far apart; fit on more embeddings", len(x))
         return mean, matrix

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.models.lightning_checkpoint import load
+from simcse_pl.models.encoder_files import read_torch_file
 from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.tracking.csv_logger import read_rows
@@ -90,7 +90,7 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     if checkpoint is None:
         _cut_curves(folder, steps=-1)
         return None
-    match load(checkpoint):
+    match read_torch_file(checkpoint, mmap=True):
         case {
             "global_step": int(steps),
             "callbacks": {"run": {"options": list(written_with), "before": {"val/spearman": float()}}},

@@ -39,13 +39,13 @@ LEAVES = {
     **{
         f"a module in {path}": (
             lambda path=path: module_elsewhere(path),
-            "modules.json is damaged: it must be a list of",
+            "modules.json names the folder .* outside of this folder",
         )
         for path in ("../elsewhere", "1_Pooling/../../elsewhere", "/etc")
     },
     "a tokenizer elsewhere": (lambda: tokenizer_elsewhere("tokenizer_file"), f"^{NO_MODEL}"),
     "a vocabulary elsewhere": (lambda: tokenizer_elsewhere("vocab_file"), f"^{NO_MODEL}"),
-    "a checkpoint's file": (lambda: checkpoint_with(**{"../left": "x"}), "^best.ckpt is damaged: it must hold"),
+    "a checkpoint's file": (lambda: checkpoint_with(**{"../left": "x"}), "^best.ckpt: its weights lack"),
 }
 
 

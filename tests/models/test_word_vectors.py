@@ -1,4 +1,4 @@
-"""Word vectors: splitting, averages (numpy, gensim), the formula of smooth inverse frequency, damaged files."""
+"""Word vectors: words, averages (numpy, gensim), smooth inverse frequency, damaged files."""
 
 import gzip
 
@@ -72,7 +72,7 @@ def test_a_vector_is_the_mean_of_its_words(write):
     assert found.dtype == torch.float32
 
 
-def test_sentences_of_no_known_word_are_zero(write):
+def test_sentences_without_known_words_are_zero(write):
     vectors = WordVectors.from_file(write(lines()))
     for normalize in (False, True):
         found = vectors.encode(["", "unheard of", "the", " "], batch_size=2, normalize=normalize)
@@ -80,7 +80,7 @@ def test_sentences_of_no_known_word_are_zero(write):
     assert vectors.encode([]).shape == (0, 3)
 
 
-def test_a_vector_is_the_same_whatever_it_is_batched_with(write):
+def test_a_vector_does_not_depend_on_its_batch(write):
     generator = np.random.default_rng(0)
     words = {word: generator.standard_normal(50).tolist() for s in SENTENCES for word in split_words(s)}
     vectors = WordVectors.from_file(write(lines(words)))
@@ -92,10 +92,10 @@ def test_a_vector_is_the_same_whatever_it_is_batched_with(write):
     torch.testing.assert_close(vectors.encode(SENTENCES, normalize=True), F.normalize(alone, dim=-1))
 
 
-@pytest.mark.parametrize("name", ["v.txt", "v.vec", "v.txt.gz"])
+@pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
 @pytest.mark.parametrize("form", ["glove", "word2vec", "a space at the end", "windows"])
-@pytest.mark.parametrize("at_a_time", [1, 4, 4096])
-def test_files_of_all_forms_hold_the_same(name, form, at_a_time, write, monkeypatch):
+@pytest.mark.parametrize("at_a_time", [4, 4096])
+def test_all_forms_of_files_are_read(name, form, at_a_time, write, monkeypatch):
     monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", at_a_time)
     content = lines()
     if form == "word2vec":
@@ -107,7 +107,7 @@ def test_files_of_all_forms_hold_the_same(name, form, at_a_time, write, monkeypa
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
 
 
-def test_a_file_of_gensim_reads_as_gensim_reads_it(tmp_path):
+def test_a_file_of_gensim_is_read_as_gensim_reads_it(tmp_path):
     model = KeyedVectors(vector_size=20)
     model.add_vectors([f"w{i}" for i in range(300)], np.random.default_rng(0).standard_normal((300, 20)))
     model.save_word2vec_format(str(tmp_path / "v.txt"))
@@ -136,7 +136,7 @@ def test_the_first_of_a_words_vectors_counts(write):
     assert vectors.encode(["dog", "cat"]).tolist() == [[1, 2], [3, 4]]
 
 
-def test_smooth_inverse_frequency_is_the_formula_of_its_paper(write):
+def test_smooth_inverse_frequency_is_its_papers_formula(write):
     counts = {"the": 600.0, "dog": 30.0, "runs": 10.0, "elsewhere": 360.0}
     counted = write([f"{word} {count:.0f}" for word, count in counts.items()], "counts.txt")
     vectors = WordVectors.from_file(write(lines()), word_counts=counted)
@@ -146,7 +146,7 @@ def test_smooth_inverse_frequency_is_the_formula_of_its_paper(write):
     np.testing.assert_allclose(vectors.encode(["The Dog runs the unknown ."])[0].numpy(), expected, atol=1e-6)
 
 
-def test_counts_may_be_of_capitals_of_tabs_and_repeated(write):
+def test_counts_with_capitals_tabs_and_repeated_words(write):
     counted = write(["Dog\t30", "dog 10", "", "runs 50", "runs 10"], "counts.txt.gz")
     vectors = WordVectors.from_file(write(lines()), word_counts=counted)
     weights = {word: vectors.weights[row].item() for word, row in vectors.rows.items()}
@@ -159,27 +159,21 @@ def test_counts_may_be_of_capitals_of_tabs_and_repeated(write):
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
-        (["dog 1 2 3", "cat 1 2"], "line 2: 2 values where there should be 3"),
-        (["dog 1 2 3", "cat 1 2 3", "cow 1 2 x"], "line 3: a value is no finite number"),
-        (["dog 1 2 3", "cat 1 2 3", "a cow here"], "line 3: 2 values where"),
-        (["dog 1 2 3", "cat 1 2 3", ". . . 1 x 3"], "line 3: a value is no finite number"),
-        (["dog 1 2 3", "cat 1 nan 3"], "line 2: a value is no finite number"),
-        (["dog 1 2 3", "cat 1 1e99 3"], "line 2: a value is no finite number"),
-        (["dog 1 2 3", "cat 1 2\r9 3"], "line 2: a value is no finite number"),
-        (["dog 1 2 3", "cat 1  3"], "line 2: a value is no finite number"),
-        (["dog 1 2 3", "", "cat 1 2 3"], "line 2: 0 values where there should be 3"),
-        (["dog 1 2 3", "cat\t1\t2\t3"], "line 2: 0 values"),
+        (["dog 1 2 3", "cat 1 2"], "line 2: it must be a word and 3 finite numbers"),
+        (["dog 1 2 3", "cat 1 2 3", "cow 1 2 x"], "line 3: it must be a word and 3 finite numbers"),
+        *(
+            (["dog 1 2 3", line, "cat 1 2 3"], "line 2: it must be a word and 3")
+            for line in ("cat 1 nan 3", "cat 1 1e99 3", "cat 1 2\r9 3", "cat 1  3", "", "cat\t1\t2\t3", "a cow here")
+        ),
         (["3 3", "dog 1 2 3", "cat 1 2 3"], "2 words, and its first line says 3: is it cut short?"),
-        (["2 3", "dog 1 2", "cat 1 2"], "line 2: a word and its 3 values should stand here, not 'dog 1 2'"),
-        (["2 3", "dog 1 2 3 4", "cat 1 2 3 4"], "line 2: a word and its 3 values"),
-        (["9 3"], "line 2: a word and its 3 values should stand here, not ''"),
-        (["dog"], "line 1: `word v1 v2 ...` should stand here, not 'dog'"),
-        (["A sentence of text.", "And one more."], "line 2: 2 values where there should be 3"),
-        (["A sentence of text."], "line 1: a value is no finite number"),
-        (["dog 1", "cat"], "line 2: a value is no finite number"),
+        (["2 3", "dog 1 2", "cat 1 2"], "line 2: it must be `word v1 v2 ...`"),
+        (["9 3"], "line 2: it must be `word v1 v2 ...`"),
+        (["dog"], "line 1: it must be `word v1 v2 ...`"),
+        (["A sentence of text.", "And one more."], "line 1: it must be a word and 3"),
+        (["dog 1", "cat"], "line 2: it must be a word and 1 "),
     ],
 )
-def test_damaged_files_end_in_one_line(damaged, message, at_a_time, write, monkeypatch):
+def test_damaged_files_are_one_line(damaged, message, at_a_time, write, monkeypatch):
     monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", at_a_time)
     path = write(damaged)
     with pytest.raises(UserError) as error:
@@ -187,13 +181,13 @@ def test_damaged_files_end_in_one_line(damaged, message, at_a_time, write, monke
     assert str(path) in str(error.value) and message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_files_that_cannot_be_read_end_in_one_line(write, tmp_path):
+def test_unreadable_files_are_one_line(write, tmp_path):
     with pytest.raises(UserError, match="no file .*none.txt"):
         WordVectors.from_file(tmp_path / "none.txt")
     with pytest.raises(UserError, match="is a folder: give a file"):
         WordVectors.from_file(tmp_path)
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="empty.txt, line 1: `word v1 v2 ...` should stand here"):
+    with pytest.raises(UserError, match="empty.txt, line 1: it must be `word v1 v2"):
         WordVectors.from_file(tmp_path / "empty.txt")
     (tmp_path / "latin.txt").write_bytes("dog 1 2\ncaf\xe9 3 4\n".encode("latin-1"))
     with pytest.raises(UserError, match="latin.txt, line 2: not UTF-8"):
@@ -207,27 +201,21 @@ def test_files_that_cannot_be_read_end_in_one_line(write, tmp_path):
 @pytest.mark.parametrize(
     ("counted", "message"),
     [
-        (["the 5", "dog"], "counts.txt, line 2: no word and its count but 'dog'"),
-        (["the 5", "dog many"], "line 2: no word and its count but 'dog many'"),
+        (["the 5", "dog"], "counts.txt, line 2: it must be a word and its count, not 'dog'"),
+        (["the 5", "dog many"], "line 2: it must be a word and its count, not 'dog many'"),
         (["the -5"], "line 1"),
-        (["the nan"], "line 1"),
         (["the 0"], "counts.txt counts no words"),
         ([""], "counts no words"),
     ],
 )
-def test_damaged_counts_end_in_one_line(counted, message, write):
+def test_damaged_counts_are_one_line(counted, message, write):
     with pytest.raises(UserError, match=message):
         WordVectors.from_file(write(lines()), word_counts=write(counted, "counts.txt"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("one string",), "a list of sentences"),
-        ((["fine", None],), "sentence 1 is no text but None"),
-        ((["fine"], 0), "batch_size=0"),
-    ],
+    ("arguments", "message"), [(("one string",), "a list of sentences"), ((["fine"], 0), "batch_size=0")]
 )
-def test_encode_says_what_is_wrong(arguments, message, write):
+def test_invalid_arguments_of_encode_are_named(arguments, message, write):
     with pytest.raises(UserError, match=message):
         WordVectors.from_file(write(lines())).encode(*arguments)

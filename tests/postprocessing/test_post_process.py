@@ -1,4 +1,4 @@
-"""What holds for every post-processing: types and shapes, when it may be used, and what it refuses."""
+"""Claims of every post-processing: types, shapes, order of calls and errors."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 @every_kind
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_what_comes_out_has_the_type_of_what_went_in(make, dtype):
+def test_the_result_has_the_dtype_of_the_input(make, dtype):
     x = torch.randn(60, 6).to(dtype)
     z = make().fit(x).transform(x)
     assert z.dtype == dtype and len(z) == 60 and torch.isfinite(z).all()
@@ -34,18 +34,11 @@ def test_rows_are_mapped_one_by_one(make):
 
 
 @every_kind
-def test_neither_the_embeddings_nor_their_gradients_are_touched(make):
+def test_embeddings_are_not_modified_and_get_no_gradient(make):
     x = torch.randn(60, 6, requires_grad=True)
     before = x.detach().clone()
     z = make().fit(x).transform(x)
     assert torch.equal(x.detach(), before) and not z.requires_grad
-
-
-@every_kind
-def test_a_second_fit_forgets_the_first(make):
-    x, y = torch.randn(60, 6), torch.randn(50, 8) * 3 + 1
-    refitted = make().fit(x).fit(y)
-    assert torch.equal(refitted.transform(y), make().fit(y).transform(y))
 
 
 @every_kind
@@ -54,7 +47,7 @@ def test_nothing_works_before_fit(make, tmp_path):
     assert not postprocess.fitted
     with pytest.raises(UserError, match=f"{postprocess.name}: fit it on embeddings first"):
         postprocess.transform(torch.randn(3, 6))
-    with pytest.raises(UserError, match="fit it before it is saved"):
+    with pytest.raises(UserError, match="fit it before saving it"):
         postprocess.save(tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
     assert postprocess.fit(torch.randn(60, 6)).fitted
@@ -64,17 +57,14 @@ def test_nothing_works_before_fit(make, tmp_path):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (torch.randn(0, 6), "0 embeddings are too few"),
         (torch.randn(1, 6), "1 embeddings are too few"),
-        (torch.randn(6), r"was given torch.float32 \[6\]"),
-        (torch.randn(2, 6, 6), r"\[2, 6, 6\]"),
+        (torch.randn(6), r"takes floats .n, dim., not torch.float32 \[6\]"),
         (torch.randn(6, 0), r"\[6, 0\]"),
         (torch.ones(6, 6, dtype=torch.int64), "torch.int64"),
-        (torch.randn(6, 6).index_fill(0, torch.tensor([4]), torch.nan), "embedding 4 holds a number that is not"),
-        (torch.randn(6, 6).index_fill(0, torch.tensor([2]), torch.inf), "embedding 2"),
+        (torch.randn(6, 6).index_fill(0, torch.tensor([4]), torch.nan), "embedding 4 has a value that is not"),
     ],
 )
-def test_embeddings_that_cannot_be_fitted_are_told(make, x, message):
+def test_unfit_embeddings_are_errors(make, x, message):
     postprocess = make()
     with pytest.raises(UserError, match=message):
         postprocess.fit(x)
@@ -85,18 +75,17 @@ def test_embeddings_that_cannot_be_fitted_are_told(make, x, message):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (torch.randn(3, 5), "fitted on 6 dimensions, and was given 5"),
-        (torch.randn(6), "takes floats"),
+        (torch.randn(3, 5), "fitted on 6 dimensions, but the embeddings have 5"),
         (torch.full((3, 6), torch.nan), "embedding 0"),
     ],
 )
-def test_embeddings_that_do_not_fit_are_told(make, x, message):
+def test_embeddings_that_do_not_fit_the_map_are_errors(make, x, message):
     with pytest.raises(UserError, match=message):
         make().fit(torch.randn(60, 6)).transform(x)
 
 
 @every_kind
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize(
     "x",
     [
@@ -109,23 +98,20 @@ def test_embeddings_that_do_not_fit_are_told(make, x, message):
     ],
     ids=["zeros", "all equal", "large", "small", "a row of zeros", "a row far away"],
 )
-def test_whatever_it_is_fitted_on_the_map_is_finite_or_refused(make, x, dtype):
+def test_a_map_is_finite_or_an_error(make, x, dtype):
     x = x.to(dtype)
+    error = ""
     try:
         z = make().fit(x).transform(x)
-    except UserError as error:
-        refused = str(error)
-    else:
-        refused = ""
         assert torch.isfinite(z).all() and z.dtype == dtype
-    assert bool(refused) <= (
-        "all the same" in refused or "nothing would be left" in refused or "range; give" in refused
-    )
+    except UserError as raised:
+        error = str(raised)
+    assert not error or any(reason in error for reason in ("all the same", "none would be left", "overflows"))
 
 
-def test_a_map_out_of_the_range_of_its_type_is_told():
+def test_an_overflow_of_the_dtype_is_an_error():
     removal = RemoveComponents(count=1).fit(torch.tensor([[1e3, 0.0], [-1e3, 0.0], [0.0, 1.0]]) - 60_000)
     far = torch.full((2, 2), 60_000.0)  # 120,000 from the mean
     assert removal.transform(far).max() == pytest.approx(120_000, rel=1e-4)
-    with pytest.raises(UserError, match="^remove_components: what it makes .* out of torch.float16's range; give"):
+    with pytest.raises(UserError, match="^remove_components: the result overflows torch.float16; pass"):
         removal.transform(far.half())

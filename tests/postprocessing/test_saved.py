@@ -1,4 +1,4 @@
-"""EncoderSpec and loaded again: equal to the bit; damaged and foreign folders end in one line."""
+"""Post-processings saved and loaded: equal to the bit, and one line for damaged folders."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
 @every_kind
-def test_loads_back_equal_to_the_bit(make, tmp_path):
+def test_a_saved_map_loads_equal_to_the_bit(make, tmp_path):
     x, new = torch.randn(2, 80, 6)
     postprocess = make().fit(x)
     postprocess.save(tmp_path / "a" / "b")
@@ -40,14 +40,14 @@ def test_loads_back_equal_to_the_bit(make, tmp_path):
 
 
 @every_kind
-def test_a_loaded_one_can_be_fitted_again(make, tmp_path):
+def test_a_second_fit_replaces_the_loaded_one(make, tmp_path):
     x, y = torch.randn(2, 80, 6)
     make().fit(x).save(tmp_path)
     assert torch.equal(load(tmp_path).fit(y).transform(y), make().fit(y).transform(y))
 
 
 @every_kind
-def test_saving_over_another_leaves_two_files_and_what_is_not_ours(make, tmp_path):
+def test_saving_over_another_keeps_other_files(make, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     RemoveComponents(1).fit(torch.randn(80, 3)).save(tmp_path)
     make().fit(torch.randn(80, 6)).save(tmp_path)
@@ -66,18 +66,13 @@ def test_a_save_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@every_kind
 @pytest.mark.parametrize("file", [SETTINGS_FILE, TENSORS_FILE])
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut short", "other bytes", "a folder"])
-def test_damaged_files_end_in_one_line(make, file, damage, tmp_path):
-    make().fit(torch.randn(80, 6)).save(tmp_path)
-    path = tmp_path / file
-    content = path.read_bytes()
-    path.unlink()
-    if damage == "a folder":
-        path.mkdir()
-    elif damage != "missing":
-        path.write_bytes({"empty": b"", "cut short": content[:-20], "other bytes": b"\xff\x00" * 40}[damage])
+@pytest.mark.parametrize("content", [None, b"", b"\xff\x00" * 40])
+def test_damaged_files_are_one_line(file, content, tmp_path):
+    Whitening().fit(torch.randn(80, 6)).save(tmp_path)
+    (tmp_path / file).unlink()
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
     with pytest.raises(UserError, match=file) as error:
         load(tmp_path)
     assert "\n" not in str(error.value)
@@ -89,15 +84,12 @@ def test_damaged_files_end_in_one_line(make, file, damage, tmp_path):
         [],
         {},
         {"name": "pca"},
-        {"width": 0},
-        {"width": "wide"},
         {"options": {"dim": 0}},
-        {"options": {"dim": "many"}},
         {"options": {"size": 3}},
         {"options": None},
     ],
 )
-def test_settings_that_say_something_else_end_in_one_line(settings, tmp_path):
+def test_invalid_settings_are_one_line(settings, tmp_path):
     Whitening().fit(torch.randn(80, 6)).save(tmp_path)
     path = tmp_path / SETTINGS_FILE
     good = json.loads(path.read_text())
@@ -109,7 +101,7 @@ def test_settings_that_say_something_else_end_in_one_line(settings, tmp_path):
 
 @every_kind
 @pytest.mark.parametrize("other", ["another kind", "another width", "not finite", "tensors missing"])
-def test_tensors_that_do_not_belong_end_in_one_line(make, other, tmp_path):
+def test_tensors_that_do_not_fit_are_one_line(make, other, tmp_path):
     make().fit(torch.randn(80, 6)).save(tmp_path)
     path = tmp_path / TENSORS_FILE
     tensors = load_file(path)
@@ -129,13 +121,8 @@ def test_tensors_that_do_not_belong_end_in_one_line(make, other, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_is_nowhere_is_told(tmp_path):
-    with pytest.raises(UserError, match="a folder with a saved post-processing has postprocess.json"):
-        load(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("name", KINDS)
-def test_a_config_constructs_its_class_with_every_option(name):
+def test_a_config_has_every_option_of_its_class(name):
     config = OmegaConf.create({"seed": 0, "postprocess": OmegaConf.load(CONFIGS / f"{name}.yaml")}).postprocess
     postprocess = instantiate(config)
     assert type(postprocess) is KINDS[name] and not postprocess.fitted
@@ -144,9 +131,9 @@ def test_a_config_constructs_its_class_with_every_option(name):
         assert postprocess.options == KINDS[name]().options
 
 
-def test_the_config_of_a_saved_one_loads_it(tmp_path):
+def test_the_config_saved_loads_a_folder(tmp_path):
     x = torch.randn(80, 6)
     whitening = Whitening(3).fit(x)
     whitening.save(tmp_path)
     loaded = instantiate(OmegaConf.load(CONFIGS / "saved.yaml"), folder=str(tmp_path))
-    assert loaded.fitted and torch.equal(loaded.transform(x), whitening.transform(x))
+    assert torch.equal(loaded.transform(x), whitening.transform(x))

@@ -19,7 +19,7 @@ from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import longest_of_groups
-from simcse_pl.models.tokenization import batches_of_like_length, padded, tokenize
+from simcse_pl.models.tokenization import padded, sorted_batches, tokenize
 from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
 
@@ -82,7 +82,7 @@ def test_pairs_are_padded_and_masked(tokenizer, rows):
 @given(texts=st.lists(texts(), max_size=12), size=st.integers(1, 5), length=st.integers(3, 12))
 def test_every_sentence_is_in_one_batch_of_like_length(tokenizer, texts, size, length):
     places = []
-    for own, batch in batches_of_like_length(texts, tokenizer, size, length):
+    for own, batch in sorted_batches(texts, tokenizer, size, length):
         places += own
         assert 1 <= len(own) <= size
         expected = [[tokens_of(texts[place], tokenizer, length)] for place in own]

@@ -1,0 +1,211 @@
+"""The folder format of sentence-transformers: `modules.json`, and one folder for each module.
+
+Folders of its versions 2 to 6 can be read, and all of these versions can read what is written. The
+library itself is not needed: it would take seconds to import, and the default encoder has this format.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PretrainedConfig
+from transformers.tokenization_utils_base import LARGE_INTEGER
+
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, read_weights
+from simcse_pl.models.pooling import POOLINGS, find_pooling, max_over_tokens
+from simcse_pl.postprocessing.affine import AffinePostProcess
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import read_json
+
+MODULES_FILE = "modules.json"
+_CLASSES = "sentence_transformers."
+# Before version 5.4 each pooling had a switch of its own.
+_SWITCHES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+_TANH = "torch.nn.modules.activation.Tanh"
+_ON_VECTORS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+# The values of a module's options that a SentenceEncoder can reproduce; they are the library's defaults.
+_SUPPORTED: dict[str, dict[str, Any]] = {
+    "Transformer": {"transformer_task": "feature-extraction", "do_lower_case": False},
+    "Pooling": {},
+    "Dense": {"activation_function": _TANH, "bias": True, "use_residual": False, **_ON_VECTORS},
+    "Normalize": _ON_VECTORS,
+}
+# Old versions named the transformer's settings after its architecture.
+_TRANSFORMER_FILES = [
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+]
+
+
+def read_sentence_transformers(source: str) -> EncoderSpec | None:
+    """Read an encoder from a folder of sentence-transformers; return None for any other folder.
+
+    Args:
+        source: a folder or a hub repository.
+
+    Raises:
+        UserError: a file is damaged or missing, or SentenceEncoder does not support a module or an option.
+    """
+    path = find_file(source, MODULES_FILE)
+    if path is None:
+        return None
+    with reraise_as(f"{source}: its sentence-transformers files are damaged"):
+        modules = _read_modules(source, read_json(path))
+        configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
+        _check_model(source)
+        settings = EncoderSettings(
+            pooling=_pooling(source, configs["Pooling"]),
+            head="mlp" if "Dense" in modules else "none",
+            max_length=_max_length(source, modules["Transformer"], configs["Transformer"]),
+            normalize="Normalize" in modules,
+        )
+        head_weights = {}
+        if "Dense" in modules:
+            weights = read_weights(find_weights(source, modules["Dense"]))
+            head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
+    return EncoderSpec(settings, head_weights, subfolder=modules["Transformer"])
+
+
+def _unsupported(source: str, what: str) -> NoReturn:
+    raise UserError(
+        f"{source}: this sentence-transformers folder has {what}, which is not supported; "
+        "add pooling= to load its transformer alone"
+    )
+
+
+def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
+    """Return the folder of each module by the name of its class, in order."""
+    modules = {}
+    for entry in entries:
+        kind, path = entry["type"], PurePosixPath(entry["path"])
+        name = kind.rpartition(".")[2]
+        if not kind.startswith(_CLASSES) or name not in _SUPPORTED:
+            _unsupported(source, f"a module {kind}")
+        if path.is_absolute() or ".." in path.parts:
+            raise UserError(f"{source}: {MODULES_FILE} names the folder {path} outside of this folder")
+        modules[name] = str(path) if path.parts else ""
+    kinds = [entry["type"].rpartition(".")[2] for entry in entries]
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
+        _unsupported(source, f"the modules {', '.join(kinds)} in this order")
+    return modules
+
+
+def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
+    files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
+    config = next((found for file in files if (found := _read(source, folder, file))), {})
+    for option, supported in _SUPPORTED[kind].items():
+        if (value := config.get(option, supported)) != supported:
+            _unsupported(source, f"a module {kind} with {option}={value}")
+    return config
+
+
+def _read(source: str, folder: str, file: str) -> dict[str, Any]:
+    """Return a JSON object of a folder; an empty one if the file does not exist."""
+    path = find_file(source, str(PurePosixPath(folder, file)))
+    return {} if path is None else dict(read_json(path))
+
+
+def _check_model(source: str) -> None:
+    """Check for what the library does to every sentence and vector apart from the modules."""
+    model = _read(source, "", "config_sentence_transformers.json")
+    default = model.get("default_prompt_name")
+    if default and model["prompts"].get(default):
+        _unsupported(source, f"a prompt before every sentence ({default})")
+    if model.get("truncate_dim") is not None:
+        _unsupported(source, f"vectors truncated to truncate_dim={model['truncate_dim']}")
+
+
+def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:
+    """Return the length in the transformer's settings. Since version 5.4 it is the tokenizer's, which may be huge."""
+    length = config.get("max_seq_length")
+    if length is None:
+        length = _read(source, folder, "tokenizer_config.json").get("model_max_length")
+    return length if isinstance(length, int) and length < LARGE_INTEGER else None
+
+
+def _pooling(source: str, config: Mapping[str, Any]) -> str:
+    poolings = {switch: pooling for pooling, switch in _SWITCHES.items()}
+    switched_on = [poolings.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on]
+    match config.get("pooling_mode") or switched_on or "mean":
+        case str(pooling) | [str(pooling)] if pooling in _SWITCHES:
+            return pooling
+        case others:
+            _unsupported(source, f"the pooling {others}")
+
+
+def check_pooling(pooling: str, num_layers: int) -> None:
+    """Check that sentence-transformers has a pooling.
+
+    That library averages hidden states over layers first, which changes the maximum over tokens.
+
+    Raises:
+        UserError: none of its modules computes this pooling.
+    """
+    found = find_pooling(pooling, num_layers)
+    has_switch = any(POOLINGS[name].over_tokens is found.over_tokens for name in _SWITCHES)
+    if not has_switch or (found.over_tokens is max_over_tokens and len(found.layers) > 1):
+        raise UserError(f"pooling={pooling}: sentence-transformers has no such module, only simcse_pl loads it")
+
+
+def write_modules(spec: EncoderSpec, config: PretrainedConfig, folder: Path) -> None:
+    """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
+
+    A head that is kept at test time becomes a module Dense, and so does a linear post-processing.
+
+    Args:
+        spec: the encoder's settings, weights of the head and post-processing.
+        config: the transformer's config.
+        folder: the folder with the transformer's own files.
+
+    Raises:
+        UserError: a post-processing that is not linear, or a pooling that `check_pooling` rejects.
+    """
+    settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
+    assert settings.pooling is not None
+    check_pooling(settings.pooling, num_layers)
+    pooling = find_pooling(settings.pooling, num_layers)
+    modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
+    if not pooling.reads_last_layer_alone:
+        _write(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
+        layer_weights = torch.zeros(num_layers + 1)
+        layer_weights[list(pooling.layers)] = 1
+        about = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
+        modules.append(("WeightedLayerPooling", about, {"layer_weights": layer_weights}))
+    switches = {switch: POOLINGS[name].over_tokens is pooling.over_tokens for name, switch in _SWITCHES.items()}
+    modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
+    if settings.head == "mlp":
+        modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
+    if spec.postprocess is not None:
+        if not isinstance(spec.postprocess, AffinePostProcess):
+            raise UserError(f"{spec.postprocess.name} is not linear, and sentence-transformers has no module for it")
+        mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
+        modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
+    if settings.normalize:
+        modules.append(("Normalize", {}, {}))
+    entries = []
+    for number, (kind, about, weights) in enumerate(modules):
+        path = f"{number}_{kind}" if number else ""
+        entries.append({"idx": number, "name": str(number), "path": path, "type": f"{_CLASSES}models.{kind}"})
+        if number:
+            (folder / path).mkdir()
+            _write(folder / path / "config.json", about)
+        if weights:
+            save_file(weights, folder / path / "model.safetensors")
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_length, "do_lower_case": False})
+    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    _write(folder / MODULES_FILE, entries)
+
+
+def _dense(activation: str, weight: Tensor, bias: Tensor) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
+    width, dim = weight.shape
+    config = {"in_features": dim, "out_features": width, "bias": True, "activation_function": activation}
+    weights = {"linear.weight": weight, "linear.bias": bias}
+    return "Dense", config, {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
