@@ -59,7 +59,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     def encode(path: Path) -> Tensor:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         vectors = torch.empty(len(sentences), encoder.dim)
-        for places, inputs in batches_of_like_length(sentences, encoder.tokenizer, _BATCH_SIZE, encoder.max_length):
+        for places, inputs in sorted_batches(sentences, encoder.tokenizer, _BATCH_SIZE, encoder.max_length):
             (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
             vectors[places] = torch.from_numpy(found)
         return vectors
