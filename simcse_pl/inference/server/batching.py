@@ -10,7 +10,7 @@ from simcse_pl.results.neighbourhood import Neighbour
 class SearchBatcher:
     """Searches one batch at a time; requests that arrive meanwhile form the next batch.
 
-    On 2 CPU cores, 50 queries take 5 to 10 times as long one by one as in one batch.
+    On 2 busy CPU cores, 50 queries took at least 5 times as long one by one as in one batch.
 
     Args:
         encoders: the encoders, each with an index.
