@@ -33,10 +33,11 @@ from simcse_pl.models.sentence_transformers_writer import check_pooling, write_m
 from simcse_pl.models.tokenization import batches_of_like_length
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE, PostProcess
-from simcse_pl.utils.errors import UserError, check_sentences, reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.validation import check_sentences
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
 """The encoder in a checkpoint of Lightning: all that rebuilds it, so that the file can be moved anywhere."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,6 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.models.backbone import load_tokenizer, quiet_transformers, rebuild_backbone
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
-from simcse_pl.utils.files import temporary_folder
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 _PREFIX = "encoder."  # SimCSEModule.encoder
@@ -33,7 +33,8 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
     Returns:
         `settings`, and the `files` of config and tokenizer by their names.
     """
-    with temporary_folder() as folder, quiet_transformers():
+    with tempfile.TemporaryDirectory() as name, quiet_transformers():
+        folder = Path(name)
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
@@ -105,7 +106,8 @@ def _is_weight(item: tuple[Any, Any]) -> bool:
 
 def _read_files(files: Mapping[str, str], path: str | Path) -> tuple[PreTrainedConfig, PreTrainedTokenizerBase]:
     damaged = reraise_as(f"{path} is damaged: its config or tokenizer", users_too=True)
-    with temporary_folder() as folder, quiet_transformers(), damaged:
+    with tempfile.TemporaryDirectory() as temporary, quiet_transformers(), damaged:
+        folder = Path(temporary)
         for name, text in files.items():
             (folder / name).write_bytes(text.encode("latin-1"))
         check_config(folder / "config.json")

@@ -113,7 +113,7 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, mak
     mistakes = {
         "--labels: 1 for 2 folders": (good, same, "--labels", "a"),
         "two results have the label x": (good, same),
-        "is damaged, or no JSON": (good, tmp_path / "cut"),
+        "is not valid JSON": (good, tmp_path / "cut"),
         "paper.row=BERT: choose one of": (named,),
         "nothing was measured": (empty,),
         "neither results.json nor metrics.csv": (tmp_path,),

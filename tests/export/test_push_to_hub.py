@@ -28,7 +28,7 @@ class Api:
     [
         ("me/my encoder", "hf_x", "--push-to-hub me/my encoder: "),
         ("me/encoder", None, "nobody is logged in to the hub; run `hf auth login`, or set HF_TOKEN"),
-        ("me/encoder", "hf_x", r"the hub is switched off \(HF_HUB_OFFLINE\)"),
+        ("me/encoder", "hf_x", r"offline mode is enabled"),
     ],
 )
 def test_what_is_missing_is_told_before_anything_is_written(name, token, message, monkeypatch):

@@ -168,7 +168,7 @@ def test_neighbours_below_the_threshold_are_left_out(fresh):
         (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
         (lambda one: one.build_index([]), "no sentences"),
         (lambda one: one.search("x", top_k=0), "top_k=0: it must be at least 1"),
-        (lambda one: one.encode([3]), "sentence 0 is no text but 3"),
+        (lambda one: one.encode([3]), "sentence 0 is not a string but 3"),
         (lambda one: one.similarity("x", torch.ones(3)), "vectors of 32 and of 3 dimensions"),
         (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
         (lambda one: one.encode("x", batch_size=0), "batch_size=0"),

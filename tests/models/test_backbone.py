@@ -157,7 +157,7 @@ def test_damaged_folders_end_in_one_line(damage, make_model, tmp_path):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("content", "line"), [("[]", "must be a JSON object$"), ("{", ", or no JSON: ")])
+@pytest.mark.parametrize(("content", "line"), [("[]", "must be a JSON object$"), ("{", "is not valid JSON: ")])
 def test_a_damaged_config_is_one_line(content, line, make_model, tmp_path):
     folder = shutil.copytree(make_model("bert"), tmp_path / "model")
     (folder / "config.json").write_text(content)

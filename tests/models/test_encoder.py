@@ -99,9 +99,9 @@ def test_encode_normalizes_truncates_and_leaves_the_mode_alone(make_model):
     ("arguments", "message"),
     [
         (("one string",), "a list of sentences"),
-        ((["fine", 3],), "sentence 1 is no text but 3"),
+        ((["fine", 3],), "sentence 1 is not a string but 3"),
         ((["fine", None],), "sentence 1"),
-        ((["fine", "a\ud83d"],), r"sentence 1 holds half a character \('a\\ud83d'\)"),
+        ((["fine", "a\ud83d"],), r"sentence 1 contains a lone surrogate \('a\\ud83d'\)"),
         ((["fine"], 0), "batch_size=0"),
     ],
 )

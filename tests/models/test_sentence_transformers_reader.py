@@ -206,7 +206,7 @@ def test_lower_case_is_honoured_or_refused(lower_case, make_model, tmp_path):
         ([], {"modules": "{}"}, "modules.json is damaged"),
         ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "modules.json is damaged"),
         ([{"path": "/elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "modules.json is damaged"),
-        ([], {"1_Pooling__config": "[" * 100_000}, "1_Pooling/config.json is damaged, or no JSON: maximum recursion"),
+        ([], {"1_Pooling__config": "[" * 100_000}, "1_Pooling/config.json is not valid JSON: maximum recursion"),
         ([], {"1_Pooling__config": '{"pooling_mode": 3}'}, "1_Pooling/config.json has pooling_mode 3"),
         ([], {"1_Pooling__config": '{"pooling_mode": "a\\nb"}'}, "has the pooling a\\\\nb, which is not supported"),
         ([], {"1_Pooling__config": "3"}, "1_Pooling/config.json is damaged: it must be a JSON object"),

@@ -224,7 +224,7 @@ def test_damaged_counts_end_in_one_line(counted, message, write):
     ("arguments", "message"),
     [
         (("one string",), "a list of sentences"),
-        ((["fine", None],), "sentence 1 is no text but None"),
+        ((["fine", None],), "sentence 1 is not a string but None"),
         ((["fine"], 0), "batch_size=0"),
     ],
 )
