@@ -14,7 +14,6 @@ from simcse_pl.config.suggestions import check_added, explain
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError
 
-
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups that can be null
 
 

@@ -300,7 +300,7 @@ def _one_line_errors(name: str) -> Iterator[None]:
             raise UserError(f"cannot load the model in {name}: {first_line(error)}") from error
         if why := hub.unavailable(source):
             raise UserError(
-                f"model {name}: no such folder, no copy in the local cache, and the Hub returned: {why}; give the folder of a checkpoint"
+                f"model {name}: no such folder, no copy in the local cache, and {why}; give the folder of a checkpoint"
             ) from error
         raise UserError(
             f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {hub.reason(error)}"
