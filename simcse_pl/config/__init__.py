@@ -3,5 +3,6 @@
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
+# A wheel contains the configs; in a clone they are beside the package.
 _IN_WHEEL = _PACKAGE / "conf"
-CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"  # beside the package in a clone
+CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"

@@ -1,4 +1,4 @@
-"""The entry point of `train` and `evaluate`: one-line errors, and options checked before anything is built."""
+"""The entry point of `train` and `evaluate`: one-line errors, and early checks of options."""
 
 import functools
 import logging
@@ -45,7 +45,7 @@ _EXPECTED_WARNINGS = (
 
 
 def run(main: Callable[[], Any]) -> None:
-    """Run a command of Hydra. Print an error in one line, or with its traceback if `debug=true` is given.
+    """Run a command of Hydra. Print an error in one line, or its traceback with `debug=true`.
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
 
@@ -69,12 +69,12 @@ def run(main: Callable[[], Any]) -> None:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Return whether Ctrl-C caused an error. Lightning and other libraries raise errors of their own after it."""
+    """Return whether Ctrl-C caused an error, which Lightning and OmegaConf may replace."""
     return any(isinstance(one, KeyboardInterrupt) for one in exception_chain(error))
 
 
 def _check_flags() -> None:
-    """Report an unknown flag in one line, and move flags before the options, where Hydra expects them."""
+    """Report an unknown flag in one line, and move flags before the options for Hydra."""
     parser = get_args_parser()
 
     def error(message: str) -> NoReturn:
@@ -87,7 +87,7 @@ def _check_flags() -> None:
 
 
 def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
-    """Return an error of Hydra, or of a class that Hydra builds, as a UserError; other errors unchanged."""
+    """Return an error of Hydra, or of a class that it builds, as a UserError."""
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return error
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
@@ -97,7 +97,7 @@ def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
         return cause
     elif config is not None and isinstance(cause, UserError):
         mistake = UserError(named_in_full(str(cause), config, place))
-    elif "'simcse_pl." in first_line(error):  # a bug: our classes raise UserError for a user's mistake
+    elif "'simcse_pl." in first_line(error):  # a bug of ours
         return error
     else:
         mistake = UserError(f"{place}: {first_line(cause or error)}")
@@ -110,8 +110,8 @@ def report_errors(
 ) -> Callable[[Callable[[DictConfig], T]], Callable[[DictConfig], T | None]]:
     """Return a decorator that checks the config, and prints an error of a job as `run` does.
 
-    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
-    does an error on one of several ranks, because the other ranks would wait.
+    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError
+    ends the multirun, as does an error on one of several ranks, because the others would wait.
 
     Args:
         takers: the classes that take the options at the top of the config.
@@ -148,7 +148,7 @@ def report_errors(
 
 
 def _remove_unused(runtime: Any) -> None:
-    """Remove the folder of a run that did not start, if it holds only the config and the log that Hydra wrote."""
+    """Remove the folder of a run that did not start, if it holds only what Hydra wrote."""
     folder = Path(runtime.runtime.output_dir)
     config = folder / (runtime.output_subdir or "")
     own = {config / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")}

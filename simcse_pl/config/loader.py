@@ -14,7 +14,7 @@ from simcse_pl.config.suggestions import check_added, explain
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError
 
-_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups that can be null
+_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # can be null
 
 
 class CheckedLoader(ConfigLoaderImpl):
@@ -26,7 +26,7 @@ class CheckedLoader(ConfigLoaderImpl):
         """Compose a config, including the options of the row that `sweep.row` selects.
 
         Raises:
-            UserError: an option, choice or row does not exist, a value cannot be parsed, or a file is not valid.
+            UserError: an option, choice or row does not exist, or a value or file is not valid.
         """
         overrides = [self._without_null(own) for own in overrides]
         added = [own for own in overrides if own.startswith("+")]
@@ -44,7 +44,7 @@ class CheckedLoader(ConfigLoaderImpl):
         return config if OmegaConf.select(config, "sweep.row") is None else with_row(config)
 
     def _without_null(self, override: str) -> str:
-        """Return `queue=[]` for `queue=null`, which Hydra accepts in a defaults list but not on the command line."""
+        """Return `queue=[]` for `queue=null`, which Hydra accepts in a defaults list only."""
         group, _, choice = override.partition("=")
         if choice not in ("", "null") or group not in self.get_group_options("", ObjectType.GROUP):
             return override
@@ -54,7 +54,7 @@ class CheckedLoader(ConfigLoaderImpl):
         return f"{group}=[]"
 
     def names(self, config_name: str | None, overrides: Sequence[str], run_mode: RunMode) -> Iterator[str]:
-        """Yield the names of groups and options, with the selected groups if they can be composed."""
+        """Yield the names of groups and options, with the selected groups if possible."""
         groups = self.get_group_options("", ObjectType.GROUP)
         selected = [own for own in overrides if own.partition("=")[0] in groups]
         for kept in (selected, []):

@@ -1,4 +1,4 @@
-"""Check options against the type annotations of the code that takes them, before anything is built."""
+"""Check options against the type annotations of the code that takes them."""
 
 import inspect
 import json
@@ -87,21 +87,18 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
 
 
 def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
-    required = [name for name, one in inspect.signature(taker).parameters.items() if one.default is one.empty]
     for name, hint in _hints(taker).items():
-        value = values.get(name)
-        if name not in values or (value is None and name in required):  # code passes what the config leaves null
-            continue
-        if problem := type_problem(value, hint):
-            raise UserError(f"{_option_name(written, [*place, name])}={value}: it must be {problem}")
+        if name in values and (problem := type_problem(values[name], hint)):
+            raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
 
 
 def type_problem(value: Any, hint: Any) -> str | None:
-    """Return what a value must be according to a type annotation; None if it is valid or cannot be checked."""
+    """Return what a value must be; None if it is valid or the annotation cannot be checked."""
     if isinstance(value, Mapping) and "_target_" in value:
         return None
     try:
-        TypeAdapter(hint).validate_json(json.dumps(value), strict=True)  # JSON: a list may become a tuple, text a path
+        # As JSON, because there a list can be a tuple, and a string a path.
+        TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
     except PydanticUserError:  # the annotation is a class
         return None
     except ValidationError as error:
@@ -110,7 +107,7 @@ def type_problem(value: Any, hint: Any) -> str | None:
 
 
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of the arguments. A function with `**kwargs` passes them to the class that it returns."""
+    """Return the annotations of the arguments; `**kwargs` belong to the class that is returned."""
     if inspect.isclass(taker):
         return typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
@@ -129,7 +126,7 @@ def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def _option_name(written: Any, place: Sequence[Any]) -> str:
-    """Return the name of an option; if its value is a reference, the name of the option it refers to."""
+    """Return the name of an option, or of the option that its value refers to."""
     value = written
     for key in place:
         value = value[key]
@@ -139,7 +136,7 @@ def _option_name(written: Any, place: Sequence[Any]) -> str:
 
 
 def named_in_full(message: str, config: DictConfig, part: str) -> str:
-    """Return the message of a class with the full names of options, `model.pooling=` for `pooling=`.
+    """Return a class's message with full names of options, `model.pooling=` for `pooling=`.
 
     Args:
         message: the message.

@@ -19,7 +19,8 @@ from simcse_pl.utils.errors import (
     first_line,
 )
 
-_USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)  # a file in place of a folder
+# Apart from UserError: a file in place of a folder, or a folder in place of a file.
+_USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class Parser(argparse.ArgumentParser):

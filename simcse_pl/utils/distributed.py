@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_utilities.core.rank_zero import rank_zero_only  # Lightning sets it; its import takes seconds
+from lightning_utilities.core.rank_zero import rank_zero_only  # importing Lightning takes seconds
 from torch import Tensor
 
 
@@ -21,7 +21,7 @@ def rank() -> int:
 
 
 def is_first_process() -> bool:
-    """Return whether this process is rank 0. It reads the environment, so it works before the process group exists."""
+    """Return whether this process is rank 0, which is known before the process group exists."""
     return bool(getattr(rank_zero_only, "rank", 0) == 0)
 
 
@@ -49,7 +49,7 @@ class BatchSplit:
 
     @property
     def weight(self) -> float:
-        """The factor for a mean over this rank's rows with which the mean over ranks is the mean over all rows."""
+        """The factor of this rank's mean in the mean over all rows, times the number of ranks."""
         return self.rows[self.rank] * len(self.rows) / sum(self.rows)
 
 
@@ -84,8 +84,9 @@ class _AllGatherWithGrad(torch.autograd.Function):
 def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
     """Return the rows of all ranks, with gradients.
 
-    Take the loss of each rank's own anchors against the gathered rows, times its `BatchSplit.weight`. DDP averages its
-    gradient over ranks. The result equals the gradient on one device with the whole batch.
+    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by
+    its `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of
+    one device with the whole batch.
 
     Args:
         rows: this rank's rows [n, ...].

@@ -12,8 +12,9 @@ USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
 class UserError(ValueError):
     """A mistake that the user can correct: a path, an option, a row of a file.
 
-    The message is one line: what is wrong, where, and what to do about it. The commands print it to standard error
-    and exit with status 2. Characters that cannot be printed are escaped, because messages quote the user's files.
+    The message is one line: what is wrong, where, and what to do about it. The commands print it
+    to standard error and exit with status 2. Unprintable characters are escaped, because messages
+    quote the user's files.
     """
 
     def __init__(self, message: str) -> None:
@@ -46,7 +47,7 @@ class WriteError(FailureError):
 
 
 class Stopped(SystemExit):
-    """The process was stopped by a signal. As in a shell, the exit status is 128 plus the signal's number."""
+    """A signal stopped the process. The exit status is 128 plus its number, as in a shell."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -54,7 +55,7 @@ class Stopped(SystemExit):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message, or its class name if the message is empty."""
+    """Return the first line of an exception's message, or its class name if it is empty."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
@@ -69,7 +70,7 @@ def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def did_you_mean(name: str, names: Collection[str]) -> str:
-    """Return the nearest names as the end of an error message, or an empty string if none is near."""
+    """Return the nearest names as the end of an error message; empty if none is near."""
     last = name.rpartition(".")[2]
     same = [own for own in names if own.rpartition(".")[2] == last]
     near = same or difflib.get_close_matches(name, names, n=2, cutoff=0.7)
@@ -80,7 +81,7 @@ def did_you_mean(name: str, names: Collection[str]) -> str:
 
 @contextmanager
 def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
-    """Raise UserError with `what` before the message, in place of any other exception in this block.
+    """Raise UserError with `what` before the message, in place of any other exception.
 
     Use it around a library that reads a file which may be damaged.
 
@@ -97,5 +98,5 @@ def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether an error is an `Exception` or a panic of a Rust library, which derives from BaseException only."""
+    """Return whether an error is an `Exception`, or a panic of a Rust library, which is not."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"

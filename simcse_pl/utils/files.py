@@ -42,9 +42,10 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
-    """Yield a new folder to write files into, and move each of them to its place in `folder` at the end.
+    """Yield a new folder to write files into, and move them to `folder` at the end.
 
-    Files of the same name are replaced; other files stay. If the block raises an exception, `folder` does not change.
+    Files of the same name are replaced; other files stay. If the block raises an exception,
+    `folder` does not change.
 
     Args:
         folder: the destination, created if it does not exist.
@@ -56,7 +57,7 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
     folder = Path(folder)
     with reraise_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # on the same disk, to move by renaming
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # on the same disk
             new = Path(name)
             yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
@@ -66,7 +67,7 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
-            for file in sorted(files, key=lambda path: path.name == last):  # after all that can fail
+            for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
                 os.replace(file, folder / file.relative_to(new))
 
 
@@ -84,11 +85,12 @@ def reraise_write_errors(folder: Path) -> Iterator[None]:
     except (UserError, FailureError):
         raise
     except Exception as error:
-        for cause in exception_chain(error):  # torch raises an error of its own, which gives no reason
+        final = Path(*(part for part in folder.parts if not part.startswith(_SAVING)))  # if nested
+        for cause in exception_chain(error):  # torch's own error gives no reason
             if isinstance(cause, OSError) and _is_about(cause, folder):
-                raise WriteError(folder, os.strerror(cause.errno or 0)) from error
+                raise WriteError(final, os.strerror(cause.errno or 0)) from error
         if "(os error " in str(error):  # safetensors and tokenizers, which are written in Rust
-            raise WriteError(folder, first_line(error)) from error
+            raise WriteError(final, first_line(error)) from error
         raise
 
 
@@ -100,6 +102,6 @@ def _is_about(error: OSError, folder: Path) -> bool:
 
 
 def remove_half_written(*folders: Path) -> None:
-    """Remove what killed processes left of `atomic_write`. No other process may write to the folders."""
+    """Remove what killed processes left of `atomic_write`. Nothing else may write there."""
     for left in (path for folder in folders for path in folder.glob(f"{_SAVING}*")):
         shutil.rmtree(left)

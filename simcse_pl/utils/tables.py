@@ -89,7 +89,7 @@ class Table:
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     def latex(self) -> str:
-        """Return a table environment, which needs the package booktabs. The notes are comments above it."""
+        """Return a table environment, which needs booktabs, below the notes as comments."""
         shown = self.shown().map(_one_line).map(_latex)
         numeric = [self.numeric(column) for column in shown]
         # A table of sentences needs columns that wrap.
@@ -114,7 +114,7 @@ class Table:
 
 
 def show(what: rich.table.Table | Text) -> None:
-    """Print to the terminal; 100 characters wide if standard output is not one. Text is not wrapped."""
+    """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=100)

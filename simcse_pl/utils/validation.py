@@ -29,7 +29,7 @@ def check_non_negative(option: str, value: float) -> None:
 
 
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
-    """Raise UserError if the arguments of `encode` are not a list of strings and a positive batch size."""
+    """Raise UserError unless `encode` gets a list of strings and a positive batch size."""
     if isinstance(sentences, str):
         raise UserError("encode takes a list of sentences, not one string")
     for i, sentence in enumerate(sentences):

@@ -41,7 +41,7 @@ def test_a_value_of_another_type_is_an_error(taker, name, value, needed):
     ("taker", "values"),
     [
         (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
-        (SentenceDataModule, {"train": None, "view": {"_target_": "simcse_pl.data.views.base.View"}}),
+        (SentenceDataModule, {"view": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (SentenceEncoder.from_pretrained, {"dropout": 0, "max_length": 32}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
         (make_trainer, {"devices": "auto", "strategy": "ddp", "gradient_clip_val": 1}),

@@ -78,12 +78,12 @@ def as_python_does(number=errno.ENOSPC, name=None):
 @pytest.mark.parametrize("fail", [as_python_does, as_torch_does, as_rust_does])
 def test_a_failed_write_names_the_folder_and_changes_nothing(tmp_path, fail):
     def write():
-        with atomic_write(tmp_path) as new:
-            (new / "one").write_text("half")
+        with atomic_write(tmp_path) as new, atomic_write(new / "inner") as inner:
+            (inner / "one").write_text("half")
             fail()
 
     (tmp_path / "one").write_text("old")
-    with pytest.raises(WriteError, match=f"^cannot write {tmp_path}: .*No space left on device"):
+    with pytest.raises(WriteError, match=f"^cannot write {tmp_path}/inner: .*No space left on device"):
         write()
     assert contents(tmp_path) == {"one": "old"}
 
