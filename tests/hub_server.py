@@ -1,4 +1,4 @@
-"""The parts of the Hugging Face Hub that loading a model or a dataset needs, on loopback, with faults."""
+"""A Hugging Face Hub on loopback for loading models and datasets, with faults."""
 
 import hashlib
 import json

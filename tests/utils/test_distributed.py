@@ -32,7 +32,7 @@ def _batch(views):
 
 
 def _gradients(folder, case, precision, first, end):
-    """Return the loss of some rows of the batch, and its gradient as one vector, without dropout."""
+    """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
     objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)

@@ -1,4 +1,4 @@
-"""The commands against a Hub on loopback that works, that answers with an error, or that does not answer."""
+"""The commands against a Hub on loopback that works, fails, or does not answer."""
 
 import shutil
 
