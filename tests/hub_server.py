@@ -40,6 +40,8 @@ class _Requests(BaseHTTPRequestHandler):
             self._send(200, HTML, **{"Content-Type": "text/html"})
         elif path == "/":
             self._send(200, b"")
+        elif path == "/api/whoami-v2":
+            self._send(200, b'{"name": "me"}')
         elif path.startswith("/api/"):
             self._api(path)
         else:

@@ -25,7 +25,7 @@ from simcse_pl.results.run_files import RESOLVED_CONFIG
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.command_line import Parser, report_error
 from simcse_pl.utils.distributed import is_first_process, is_one_of_several
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.validation import check_seed
 
 T = TypeVar("T")
@@ -78,8 +78,10 @@ def _check_flags() -> None:
     parser = get_args_parser()
 
     def error(message: str) -> NoReturn:
-        hint = "write options as name=value, without dashes: --"
-        Parser.error(parser, message.replace("unrecognized arguments: --", hint))  # type: ignore[arg-type]
+        flag = message.removeprefix("unrecognized arguments: ").partition("=")[0]
+        if flag.startswith("--") and not did_you_mean(flag, parser._option_string_actions):
+            message = f"write options as name=value, without dashes: {flag}"
+        Parser.error(parser, message)  # type: ignore[arg-type]
 
     parser.error = error  # type: ignore[assignment, method-assign]
     options = parser.parse_intermixed_args().overrides

@@ -87,7 +87,7 @@ def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, tmp_path, f
 
 @pytest.mark.parametrize(
     ("fault", "where", "written", "message"),
-    [("dead", "", False, "no valid answer"), ("403", "/api/", True, "403 Forbidden")],
+    [("dead", "", False, "no valid answer"), ("403", "/api/repos", True, "403 Forbidden")],
 )
 def test_an_upload_that_fails_keeps_the_folder(command, make_model, tmp_path, fault, where, written, message):
     export = ["-m", "simcse_pl", "export", make_model("bert"), "--pooling", "mean", tmp_path / "out"]
