@@ -98,7 +98,7 @@ def type_problem(value: Any, hint: Any) -> str | None:
         return None
     try:
         # As JSON, because there a list can be a tuple, and a string a path.
-        TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
+        TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
     except PydanticUserError:  # the annotation is a class
         return None
     except ValidationError as error:
