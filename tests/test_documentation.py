@@ -17,8 +17,7 @@ import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from simcse_pl.config.schema import EvaluateOptions, TrainOptions
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.type_checks import EvaluateOptions, TrainOptions, check_types
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
-from simcse_pl.config.schema import EvaluateOptions
+from simcse_pl.config.type_checks import EvaluateOptions
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint

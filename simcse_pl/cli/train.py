@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
-from simcse_pl.config.schema import TrainOptions
+from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table

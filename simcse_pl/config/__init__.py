@@ -3,5 +3,6 @@
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-_PACKAGED = _PACKAGE / "conf"  # where a wheel has the configs; in a clone they lie beside the package
-CONF = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent / "conf"
+# A wheel contains the configs; in a clone they are beside the package.
+_IN_WHEEL = _PACKAGE / "conf"
+CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"

@@ -1,4 +1,4 @@
-"""Hydra's config loader, with one-line error messages."""
+"""Hydra's config loader with one-line error messages."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,25 +10,25 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.config.suggestions import check_added, explained
+from simcse_pl.config.suggestions import check_added, explain
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError
 
-_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # groups
+_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # can be null
 
 
 class CheckedLoader(ConfigLoaderImpl):
-    """Every config of a run comes through here: the command's, and each job's of a sweep."""
+    """Composes the config of a command, and of each job of a sweep."""
 
     def load_configuration(
         self, config_name: str | None, overrides: list[str], run_mode: RunMode, *further: Any, **options: Any
     ) -> DictConfig:
-        """Compose a config, with what its row of a sweep sets in it, where one is chosen.
+        """Compose a config, including the options of the row that `sweep.row` selects.
 
         Raises:
-            UserError: an option, a choice or a row that does not exist, a value that cannot be read, or a damaged file.
+            UserError: an option, choice or row does not exist, or a value or file is not valid.
         """
-        overrides = [self._none_chosen(own) for own in overrides]
+        overrides = [self._without_null(own) for own in overrides]
         added = [own for own in overrides if own.startswith("+")]
         if added:
             check_added(added, dict.fromkeys(self.names(config_name, overrides, run_mode)))
@@ -36,28 +36,28 @@ class CheckedLoader(ConfigLoaderImpl):
             config = super().load_configuration(config_name, overrides, run_mode, *further, **options)
         except HydraException as error:
             names = dict.fromkeys(self.names(config_name, overrides, run_mode))
-            raise UserError(explained(error, names)) from error
+            raise UserError(explain(error, names)) from error
         except RecursionError as error:
-            raise UserError("a config has itself among its defaults") from error
+            raise UserError("a config includes itself in its defaults") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UserError(f"a config file is not valid YAML: {' '.join(str(error).split())}") from error
         return config if OmegaConf.select(config, "sweep.row") is None else with_row(config)
 
-    def _none_chosen(self, override: str) -> str:
-        """`queue=null` in the words that Hydra has for it."""
+    def _without_null(self, override: str) -> str:
+        """Return `queue=[]` for `queue=null`, which Hydra accepts in a defaults list only."""
         group, _, choice = override.partition("=")
         if choice not in ("", "null") or group not in self.get_group_options("", ObjectType.GROUP):
             return override
         if group not in _OPTIONAL:
             choices = ", ".join(self.get_group_options(group, ObjectType.CONFIG))
-            raise UserError(f"{override}: there has to be one; choose one of {choices}")
+            raise UserError(f"{override}: this group cannot be null; choose one of {choices}")
         return f"{group}=[]"
 
     def names(self, config_name: str | None, overrides: Sequence[str], run_mode: RunMode) -> Iterator[str]:
-        """Yield the options that exist with the groups chosen, as far as these can be read."""
+        """Yield the names of groups and options, with the selected groups if possible."""
         groups = self.get_group_options("", ObjectType.GROUP)
-        chosen = [own for own in overrides if own.partition("=")[0] in groups]
-        for kept in (chosen, []):
+        selected = [own for own in overrides if own.partition("=")[0] in groups]
+        for kept in (selected, []):
             try:
                 config = super().load_configuration(config_name, kept, run_mode, validate_sweep_overrides=False)
             except HydraException:

@@ -1,115 +1,132 @@
-"""The values of options against the types of what they are given to, before anything is built."""
+"""Check options against the type annotations of the code that takes them."""
 
 import inspect
+import json
 import re
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from simcse_pl.results.evaluation_results import Aggregation
 from simcse_pl.utils.errors import UserError, did_you_mean
 
-_SAID = {
-    bool: "true or false",
-    dict: "a mapping",
-    float: "a number",
-    int: "a whole number",
-    str: "text (put numbers in quotes)",
-    Path: "a path",
-    types.NoneType: "null",
-}
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
-def check_types(config: DictConfig, *given_to: Callable[..., Any]) -> None:
-    """Hold every value that a config gives to a class or function against the type that it asks for.
+@dataclass
+class TrainOptions:
+    """The options of conf/train.yaml that are not arguments of a class."""
 
-    Types that are not of YAML (an encoder, a view) are left to whoever is given them.
+    encoders: Literal["one", "two"]
+    test_tasks: Sequence[str] | str
+    transfer: dict  # type: ignore[type-arg]
+    seed: int
+    resume: str | None
+    senteval_dir: str | None
+    debug: bool
+    run_name: str
+
+
+@dataclass
+class EvaluateOptions:
+    """The options of conf/evaluate.yaml that are not arguments of a class."""
+
+    tasks: Sequence[str] | str | None
+    split: Literal["dev", "test"]
+    regressor: bool
+    transfer: dict  # type: ignore[type-arg]
+    geometry: dict  # type: ignore[type-arg]
+    aggregation: Aggregation
+    senteval_dir: str | None
+    retrieval: dict  # type: ignore[type-arg]
+    fit_on: str
+    fit_columns: Sequence[int | str] | int | str | None
+    fit_limit: int | None
+    nli: str
+    label: str | None
+    paper: dict | None  # type: ignore[type-arg]
+    batch_size: int | None
+    bf16: bool
+    seed: int
+    debug: bool
+    wandb: dict  # type: ignore[type-arg]
+
+
+def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
+    """Check every option against the type annotation of the class or function that takes it.
+
+    Annotations that YAML has no values for, such as an encoder, are not checked.
 
     Args:
-        config: whole.
-        given_to: what the options at its top are given to.
+        config: the whole config.
+        takers: what takes the options at the top of the config.
 
     Raises:
-        UserError: a value of another type, or an argument that there is not.
+        UserError: a value has another type, or a class does not take an option.
     """
     written: Any = OmegaConf.to_container(config)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
-    for made in given_to:
-        _check_values(made, resolved, written, ())
-    for place, node in _built(resolved):
-        made = get_object(node["_target_"])
-        for name in _unknown(made, node):
-            near = did_you_mean(name, inspect.signature(made).parameters)
-            raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
-        if place[:2] == ("sweep", "rows"):  # one that lacks something has null for it, and is left out
+    for taker in takers:
+        _check_values(taker, resolved, written, ())
+    for place, node in _parts(resolved):
+        target = get_object(node["_target_"])
+        parameters = inspect.signature(target).parameters
+        takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+        for name in node:
+            if not takes_any and name not in parameters and not str(name).startswith("_"):
+                near = did_you_mean(str(name), parameters)
+                raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
+        if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
             node = {name: value for name, value in node.items() if value is not None}
-        _check_values(made, node, written, place)
+        _check_values(target, node, written, place)
 
 
-def _check_values(made: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
-    for name, said in wrong_values(made, values):
-        raise UserError(f"{_said_by_user(written, [*place, name])}={values[name]}: it must be {said}")
+def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
+    for name, hint in _hints(taker).items():
+        if name in values and (problem := type_problem(values[name], hint)):
+            raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
 
 
-def _unknown(made: Callable[..., Any], node: Mapping[Any, Any]) -> list[str]:
-    """The options of a part that are arguments of nothing, as far as it says what it takes."""
-    parameters = inspect.signature(made).parameters
-    if any(one.kind == one.VAR_KEYWORD for one in parameters.values()):
-        return []
-    return [str(name) for name in node if name not in parameters and not str(name).startswith("_")]
+def type_problem(value: Any, hint: Any) -> str | None:
+    """Return what a value must be; None if it is valid or the annotation cannot be checked."""
+    if isinstance(value, Mapping) and "_target_" in value:
+        return None
+    try:
+        # As JSON, because there a list can be a tuple, and a string a path.
+        TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
+    except PydanticUserError:  # the annotation is a class
+        return None
+    except ValidationError as error:
+        return " or ".join(dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors()))
+    return None
 
 
-def wrong_values(made: Callable[..., Any], values: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """The arguments of a class or function whose values are of another type than it asks for.
-
-    Args:
-        made: the class or function.
-        values: by the names of arguments; what is none of them is left alone.
-
-    Yields:
-        The name of an argument, and what its value must be.
-    """
-    required = [name for name, one in inspect.signature(made).parameters.items() if one.default is one.empty]
-    for name, hint in _hints(made).items():
-        if name not in values or (said := _in_words(hint)) is None:
-            continue
-        if isinstance(values[name], Mapping) and "_target_" in values[name]:
-            continue
-        if values[name] is None and name in required:  # a part that is built where this is given
-            continue
-        try:
-            TypeAdapter(hint).validate_python(values[name], strict=True)
-        except ValidationError:
-            yield name, said
-
-
-def _hints(made: Callable[..., Any]) -> dict[str, Any]:
-    """By argument; a function that takes further ones gives them to the constructor of what it returns."""
-    if inspect.isclass(made):
-        return typing.get_type_hints(made.__init__)
-    hints = typing.get_type_hints(made)
+def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of the arguments; `**kwargs` belong to the class that is returned."""
+    if inspect.isclass(taker):
+        return typing.get_type_hints(taker.__init__)
+    hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
-    takes_further = any(one.kind == one.VAR_KEYWORD for one in inspect.signature(made).parameters.values())
-    return _hints(returned) | hints if takes_further and inspect.isclass(returned) else hints
+    takes_any = any(one.kind == one.VAR_KEYWORD for one in inspect.signature(taker).parameters.values())
+    return _hints(returned) | hints if takes_any and inspect.isclass(returned) else hints
 
 
-def _built(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Every part of a config that names a class or function, and where it stands."""
+def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Yield every node of a config that has a `_target_`, with its place."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     if isinstance(node, dict) and "_target_" in node:
         yield place, node
     for key, value in items:
-        yield from _built(value, (*place, key))
+        yield from _parts(value, (*place, key))
 
 
-def _said_by_user(written: Any, place: Sequence[Any]) -> str:
-    """The option's name; where its value is a reference, the name of what it refers to."""
+def _option_name(written: Any, place: Sequence[Any]) -> str:
+    """Return the name of an option, or of the option that its value refers to."""
     value = written
     for key in place:
         value = value[key]
@@ -119,12 +136,12 @@ def _said_by_user(written: Any, place: Sequence[Any]) -> str:
 
 
 def named_in_full(message: str, config: DictConfig, part: str) -> str:
-    """Return a message of a class with its arguments named as the user gives them, `model.pooling=` for `pooling=`.
+    """Return a class's message with full names of options, `model.pooling=` for `pooling=`.
 
     Args:
-        message: of the class.
-        config: whole.
-        part: the place in the config that names the class.
+        message: the message.
+        config: the whole config.
+        part: the place of the class in the config.
     """
     written: Any = OmegaConf.to_container(config)
     arguments = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
@@ -132,19 +149,6 @@ def named_in_full(message: str, config: DictConfig, part: str) -> str:
     def full(found: re.Match[str]) -> str:
         if not isinstance(arguments, DictConfig) or found[1] not in arguments:
             return found[0]
-        return f"{_said_by_user(written, [*part.split('.'), found[1]])}="
+        return f"{_option_name(written, [*part.split('.'), found[1]])}="
 
     return re.sub(r"(?<![\w./=-])(\w+)=", full, message)
-
-
-def _in_words(hint: Any) -> str | None:
-    """What a value must be; None for a type that YAML has no values of."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        parts = [_in_words(argument) for argument in arguments if not (argument is int and float in arguments)]
-        return None if None in parts else " or ".join(dict.fromkeys(part for part in parts if part))
-    if origin is typing.Literal:
-        return f"one of {', '.join(map(str, arguments))}"
-    if inspect.isclass(origin) and issubclass(origin, Sequence):
-        return "a list" if _in_words(arguments[0]) else None
-    return _SAID.get(hint)

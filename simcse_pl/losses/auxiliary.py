@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.utils.errors import check_amount
+from simcse_pl.utils.validation import check_non_negative
 
 
 class AuxiliaryLoss(nn.Module, ABC):
@@ -32,7 +32,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     def __init__(self, weight: float) -> None:
         super().__init__()
-        check_amount(f"auxiliary.{self.name}.weight", weight)
+        check_non_negative(f"auxiliary.{self.name}.weight", weight)
         self.weight = weight
 
     def attach(self, encoder: SentenceEncoder) -> None:

@@ -12,8 +12,9 @@ from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
-from simcse_pl.utils.errors import UserError, check_amount
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
 class Objective(nn.Module, ABC):
@@ -109,8 +110,8 @@ class ContrastiveObjective(Objective):
         guide: str | Path | None = None,
     ) -> None:
         super().__init__()
-        check_amount("objective.temperature", temperature, may_be_zero=False)
-        check_amount("objective.hard_negative_weight", hard_negative_weight)
+        check_positive("objective.temperature", temperature)
+        check_non_negative("objective.hard_negative_weight", hard_negative_weight)
         if similarity not in SIMILARITIES:
             raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
         threshold = false_negative_threshold

@@ -9,8 +9,9 @@ from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.utils.errors import UserError, check_amount
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32, unit_vectors
+from simcse_pl.utils.validation import check_non_negative
 
 DECAYS = ("polynomial", "exponential")
 
@@ -148,8 +149,8 @@ class SpectrumControl(AuxiliaryLoss):
         super().__init__(weight)
         if decay not in DECAYS:
             raise UserError(f"auxiliary.spectrum_control.decay={decay}: choose one of {', '.join(DECAYS)}")
-        check_amount("auxiliary.spectrum_control.exponent", exponent)
-        check_amount("auxiliary.spectrum_control.rate", rate)
+        check_non_negative("auxiliary.spectrum_control.exponent", exponent)
+        check_non_negative("auxiliary.spectrum_control.rate", rate)
         self.decay = decay
         self.exponent = exponent
         self.rate = rate

@@ -27,9 +27,10 @@ from simcse_pl.models.pooling import CHOICES, find_pooling
 from simcse_pl.models.saved_encoder import read_spec, write_saved
 from simcse_pl.models.tokenization import sorted_batches
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.errors import UserError, check_sentences, reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.validation import check_sentences
 
 HEADS = ("none", "mlp", "mlp_train_only")
 _LONGEST_BY_DEFAULT = 512

@@ -1,5 +1,6 @@
 """The encoder in a Lightning checkpoint. The file is self-contained and can be moved anywhere."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,6 @@ from simcse_pl.models.backbone import load_tokenizer, rebuild_backbone
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings, read_torch_file
 from simcse_pl.models.transformers_loading import quiet_transformers
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import temporary_folder
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 
@@ -31,7 +31,8 @@ def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, setti
     Returns:
         `settings`, and the `files` of config and tokenizer by name.
     """
-    with temporary_folder() as folder, quiet_transformers():
+    with tempfile.TemporaryDirectory() as name, quiet_transformers():
+        folder = Path(name)
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
@@ -59,7 +60,9 @@ def read_checkpoint(
             f"{path} holds no encoder: it is of another project or of an older version; "
             "give the folder `encoder` of the run instead"
         )
-    with temporary_folder() as folder, quiet_transformers(), reraise_as(f"{path} is damaged", users_too=True):
+    damaged = reraise_as(f"{path} is damaged", users_too=True)
+    with tempfile.TemporaryDirectory() as temporary, quiet_transformers(), damaged:
+        folder = Path(temporary)
         entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
         settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
         backbone_weights, head_weights = _with_prefix("backbone.", weights), _with_prefix("projection.", weights)

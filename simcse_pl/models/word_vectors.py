@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simcse_pl.utils.errors import UserError, check_sentences
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.progress import progress_bar, tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
+from simcse_pl.utils.validation import check_sentences
 
 _LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017

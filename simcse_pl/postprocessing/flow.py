@@ -14,9 +14,10 @@ from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
 
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.errors import UserError, check_amount, check_seed
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tensors import as_float64
+from simcse_pl.utils.validation import check_positive, check_seed
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is 1 / 0.3, so that float32 can invert the map
 _ROWS_AT_A_TIME = 4096
@@ -73,7 +74,7 @@ class Flow(PostProcess):
         for option, value in counts.items():
             if value < 1:
                 raise UserError(f"postprocess.{option}={value}: it must be at least 1")
-        check_amount("postprocess.lr", lr, may_be_zero=False)
+        check_positive("postprocess.lr", lr)
         check_seed(seed)
         super().__init__(**counts, lr=lr, seed=seed)
         self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size

@@ -16,7 +16,8 @@ from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.validation_metrics import Uniformity
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError, check_seed
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.validation import check_seed
 
 log = logging.getLogger(__name__)
 

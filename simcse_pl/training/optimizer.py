@@ -8,7 +8,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_linear_schedule_with_warmup
 
-from simcse_pl.utils.errors import check_amount
+from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class LinearAdamW:
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        check_amount("optimizer.lr", self.lr, may_be_zero=False)
-        check_amount("optimizer.weight_decay", self.weight_decay)
-        check_amount("optimizer.warmup_steps", self.warmup_steps)
+        check_positive("optimizer.lr", self.lr)
+        check_non_negative("optimizer.weight_decay", self.weight_decay)
+        check_non_negative("optimizer.warmup_steps", self.warmup_steps)
 
     def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
         """Return the optimizer, fused into one kernel if asked to, and its schedule."""

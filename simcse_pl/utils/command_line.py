@@ -1,21 +1,33 @@
-"""What the commands of `python -m` share: how options are read, and how a command ends."""
+"""The argument parser of the commands, and how every command reports an error."""
 
 import argparse
+import contextlib
+import io
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
-from simcse_pl.utils.exit_status import report_error, say_no_more
+from simcse_pl.utils.errors import (
+    FAILURE_STATUS,
+    USER_ERROR_STATUS,
+    FailureError,
+    UserError,
+    did_you_mean,
+    exception_chain,
+    first_line,
+)
 
-_TO_DEBUG = "--debug"
+# Apart from UserError: a file in place of a folder, or a folder in place of a file.
+_USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, which tells a mistake in one line, with the nearest option's name."""
+    """An ArgumentParser that reports an error in one line, with the nearest option's name."""
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong."""
+        """Exit with the message."""
         what, _, unknown = message.partition("unrecognized arguments: ")
         if not what and unknown.startswith("-"):
             name = unknown.split()[0].partition("=")[0]
@@ -24,22 +36,61 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
-    """Do a command's work; whatever goes wrong is told in a line, and with `--debug` keeps its traceback.
+    """Run a command. An error is one line, or a traceback with `--debug`.
 
     Args:
-        parser: of its arguments.
-        work: is given them.
-        given: the arguments; the program's own where None.
+        parser: the parser of its arguments.
+        work: the command, called with the parsed arguments.
+        given: the arguments; `sys.argv` if None.
     """
-    parser.add_argument(_TO_DEBUG, action="store_true", help="show the traceback of whatever goes wrong")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
     try:
         work(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has had enough
-        say_no_more()
-        sys.exit(141)  # as a shell has it
+    except BrokenPipeError:  # for example `| head`
+        _discard_output()
+        sys.exit(141)  # as in a shell
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        sys.exit(report_error(error, arguments.debug, _TO_DEBUG))
+        sys.exit(report_error(error, arguments.debug, "--debug"))
+
+
+def report_error(error: Exception, debug: bool, debug_option: str) -> int:
+    """Print an error to standard error, and return the exit status.
+
+    Args:
+        error: the exception. If a UserError or FailureError caused it, that one is printed instead.
+        debug: print the traceback in place of one line.
+        debug_option: the option that sets `debug`.
+
+    Returns:
+        2 if the user made a mistake, otherwise 1.
+    """
+    causes = list(exception_chain(error))
+    known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
+    system = next((cause for cause in causes if isinstance(cause, OSError)), None)
+    if system:
+        _discard_output()
+    if debug:
+        traceback.print_exception(error)
+    elif known:
+        print(f"error: {first_line(known)}", file=sys.stderr)
+    elif system:
+        print(f"error: {first_line(system)} ({debug_option} shows where)", file=sys.stderr)
+    else:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
+    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else FAILURE_STATUS
+
+
+def _discard_output() -> None:
+    """Discard buffered output, which would fail again when Python exits."""
+    with contextlib.suppress(io.UnsupportedOperation):  # a test's stdout is not a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_user_error(error: BaseException) -> bool:
+    # Lightning's exception is known by its name, because importing Lightning takes seconds.
+    return isinstance(error, _USER_ERRORS) or type(error).__name__ == "MisconfigurationException"

@@ -1,4 +1,4 @@
-"""The ranks of a distributed run, and what they tell each other: the only file that knows of both."""
+"""Communication between the ranks of a distributed run."""
 
 import os
 from dataclasses import dataclass
@@ -6,37 +6,37 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_utilities.core.rank_zero import rank_zero_only  # what Lightning sets, without its import
+from lightning_utilities.core.rank_zero import rank_zero_only  # importing Lightning takes seconds
 from torch import Tensor
 
 
 def world_size() -> int:
-    """How many processes train together; 1 outside a distributed run."""
+    """Return the number of ranks; 1 outside a distributed run."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """This process's place among them, from 0."""
+    """Return the rank of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
 
 
 def is_first_process() -> bool:
-    """Whether this process is rank 0; told from the environment, so before the ranks have met as well."""
+    """Return whether this process is rank 0, which is known before the process group exists."""
     return bool(getattr(rank_zero_only, "rank", 0) == 0)
 
 
 def is_one_of_several() -> bool:
-    """Whether this process is a rank among others, which have met or which SLURM has started."""
+    """Return whether this is one of several ranks, in a process group or started by SLURM."""
     return world_size() > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
 @dataclass(frozen=True)
 class BatchSplit:
-    """How many rows of a batch each rank has.
+    """The number of rows of a batch that each rank holds.
 
     Args:
-        rows: by rank.
-        rank: this one.
+        rows: the number of rows by rank.
+        rank: the rank of this process.
     """
 
     rows: tuple[int, ...]
@@ -44,17 +44,17 @@ class BatchSplit:
 
     @property
     def label_offset(self) -> int:
-        """The place in the whole batch of this rank's first row."""
+        """The index of this rank's first row in the whole batch."""
         return sum(self.rows[: self.rank])
 
     @property
     def weight(self) -> float:
-        """What to multiply a mean over this rank's rows with, for the mean over ranks to be that over all rows."""
+        """The factor of this rank's mean in the mean over all rows, times the number of ranks."""
         return self.rows[self.rank] * len(self.rows) / sum(self.rows)
 
 
 def split_batch(rows: int, device: torch.device) -> BatchSplit:
-    """Tell all ranks how many rows this one has, and learn theirs."""
+    """Exchange the number of rows of each rank."""
     if world_size() == 1:
         return BatchSplit((rows,))
     counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world_size())]
@@ -63,12 +63,12 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows in rank order; backward adds up what every rank has to say about ours."""
+    """All ranks' rows in rank order. Backward sums the gradients from all ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
         ctx.counts = counts
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # ranks can only send tensors of one shape
+        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather needs equal shapes
         padded[: len(rows)] = rows
         gathered = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(gathered, padded)
@@ -81,27 +81,28 @@ class _AllGatherWithGrad(torch.autograd.Function):
         return gradient.split(ctx.counts)[rank()], None
 
 
-def all_gather_with_grad(rows: Tensor, shares: BatchSplit) -> Tensor:
-    """The rows of all ranks, with gradients.
+def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
+    """Return the rows of all ranks, with gradients.
 
-    The loss of each rank's own anchors against the gathered rows, times its `BatchSplit.weight` and averaged over
-    ranks as DDP averages gradients, has the gradient of one device that holds the whole batch.
+    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by
+    its `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of
+    one device with the whole batch.
 
     Args:
-        rows: [n, ...], this rank's.
-        shares: n by rank.
+        rows: this rank's rows [n, ...].
+        split: n by rank.
 
     Returns:
-        [the sum of all n, ...] in rank order; `rows` itself outside a distributed run.
+        The rows [sum of all n, ...] in rank order; `rows` itself outside a distributed run.
     """
     if world_size() == 1:
         return rows
-    gathered: Tensor = _AllGatherWithGrad.apply(rows, shares.rows)
+    gathered: Tensor = _AllGatherWithGrad.apply(rows, split.rows)
     return gathered
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """The sum of a tensor over all ranks, without gradients."""
+    """Return the sum of a tensor over all ranks, without gradients."""
     total = values.detach().clone()
     if world_size() > 1:
         dist.all_reduce(total)
@@ -112,8 +113,8 @@ def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     """Return the mean of a tensor over all ranks, without gradients.
 
     Args:
-        values: of one shape on all ranks.
-        ignore_nan: take the mean over the ranks on which a value is a number; nan where it is one on no rank.
+        values: a tensor with the same shape on all ranks.
+        ignore_nan: ignore NaN, element by element. The mean is NaN if an element is NaN on all ranks.
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
     total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))

@@ -1,10 +1,9 @@
-"""Reading files of JSON that may be damaged, and writing files so that nobody finds half of one."""
+"""Read JSON files, and write files atomically."""
 
 import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,70 +11,63 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import FailureError, UserError, WriteError, first_line
+from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line
 
-_SURROGATE = "\\ud"  # the escapes of halves of characters begin so
 _SAVING = ".saving-"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
 
 def cache_folder() -> Path:
-    """Where the project keeps what it can make again, for this user."""
+    """Return the user's folder for files that the project can create again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """Return the content of a JSON file.
 
     Raises:
-        UserError: it is no JSON, is nested beyond reading, or holds half a character (an escaped surrogate alone),
-            which nothing could print or write.
+        UserError: the file is not valid JSON.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text)
-        if _SURROGATE in text.lower():
-            json.dumps(value, ensure_ascii=False).encode()
+        return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged, or no JSON: {first_line(error)}") from error
-    return value
+        raise UserError(f"{path} is not valid JSON: {first_line(error)}") from error
 
 
 def sha256_of(path: Path) -> str:
-    """The checksum of a file's content, in hexadecimal digits."""
+    """Return the SHA-256 checksum of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
-    """A new folder to write files and folders into; each file is moved to its place in `folder` at the end, whole.
+    """Yield a new folder to write files into, and move them to `folder` at the end.
 
-    Files that are there already are replaced, and others stay. Where the block is left by an exception, `folder` stays
-    as it was.
+    Files of the same name are replaced; other files stay. If the block raises an exception,
+    `folder` does not change.
 
     Args:
-        folder: where the files belong; made if it is not there.
-        last: the name of the file that is moved last, whose being there says that the others are.
+        folder: the destination, created if it does not exist.
+        last: the name of the file that is moved last. Its presence means that the others are complete.
 
     Raises:
-        WriteError: the system does not let a file be written, in the block or after it.
+        WriteError: the system rejects a write.
     """
     folder = Path(folder)
     with reraise_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # beside them: moving is renaming there
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # on the same disk
             new = Path(name)
-            with reraise_write_errors(new):
-                yield new
+            yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
             mode = 0o666 & ~_umask()
             for file in files:
-                file.chmod(mode)  # safetensors writes files that others cannot read
+                file.chmod(mode)  # safetensors writes files that only the owner can read
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
-                    os.fsync(written)  # a machine that goes down must not keep the name without the content
-            for file in sorted(files, key=lambda path: path.name == last):  # all that can fail is behind us
+                    os.fsync(written)  # otherwise a power failure can leave an empty file
+            for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
                 os.replace(file, folder / file.relative_to(new))
 
 
@@ -86,59 +78,30 @@ def _umask() -> int:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder for files that nobody needs after the block.
-
-    Raises:
-        WriteError: the system does not let a file be written there.
-    """
-    with reraise_write_errors(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-@contextmanager
 def reraise_write_errors(folder: Path) -> Iterator[None]:
-    """Raise WriteError in the place of whatever says that the system does not let something be written to a folder."""
+    """Raise WriteError, which names `folder`, in place of an error from writing there."""
     try:
         yield
+    except (UserError, FailureError):
+        raise
     except Exception as error:
-        refused = None if isinstance(error, (UserError, FailureError)) else _refused(error, folder)
-        if refused is None:
-            raise
-        raise refused from error
+        final = Path(*(part for part in folder.parts if not part.startswith(_SAVING)))  # if nested
+        for cause in exception_chain(error):  # torch's own error gives no reason
+            if isinstance(cause, OSError) and _is_about(cause, folder):
+                raise WriteError(final, os.strerror(cause.errno or 0)) from error
+        if "(os error " in str(error):  # safetensors and tokenizers, which are written in Rust
+            raise WriteError(final, first_line(error)) from error
+        raise
 
 
-def _refused(error: BaseException | None, folder: Path) -> WriteError | None:
-    """What the system refused to have written to a folder; None where it was something else that went wrong."""
-    while error is not None:
-        number, place = _number_and_place(error)
-        if place is None and number in _NO_ROOM:
-            # What is written in Rust makes its file late: then the one that is there is another.
-            is_new = folder.name.startswith(_SAVING) and isinstance(error, OSError)
-            place = _only_file(folder) if is_new else folder
-        if place and (place.is_relative_to(folder) or folder.is_relative_to(place)):
-            final = Path(*(part for part in place.parts if not part.startswith(_SAVING)))
-            return WriteError(final, os.strerror(number))
-        error = error.__context__  # torch's writer has an error of its own, which says nothing
-    return None
-
-
-def _only_file(folder: Path) -> Path:
-    """The file that was being written, where a new folder holds one alone; else the folder."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return files[0] if len(files) == 1 else folder
-
-
-def _number_and_place(error: BaseException) -> tuple[int, Path | None]:
-    """The system's number of an error, 0 where it has none, and the file, as Python or what is written in Rust say."""
-    if isinstance(error, OSError) and error.errno:
-        place = error.filename2 or error.filename
-        return error.errno, Path(place) if isinstance(place, str) else None
-    said = re.search(r"\(os error (\d+)\)", str(error))  # by safetensors and tokenizers
-    return int(said[1]) if said else 0, None
+def _is_about(error: OSError, folder: Path) -> bool:
+    if error.filename is None:
+        return error.errno in _DISK_ERRORS
+    place = Path(str(error.filename2 or error.filename))
+    return place.is_relative_to(folder) or folder.is_relative_to(place)
 
 
 def remove_half_written(*folders: Path) -> None:
-    """Remove what processes that were killed in `atomic_write` have left in folders that nobody writes to now."""
+    """Remove what killed processes left of `atomic_write`. Nothing else may write there."""
     for left in (path for folder in folders for path in folder.glob(f"{_SAVING}*")):
         shutil.rmtree(left)

@@ -1,88 +1,61 @@
-"""The Hugging Face Hub: whether a repository is available, and its files."""
+"""Files of the Hugging Face Hub, from the network or from the local cache."""
 
 import functools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 
-from huggingface_hub import constants, get_session, hf_hub_download
+from huggingface_hub import HfApi, constants, get_session, hf_hub_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
-    FileMetadataError,
     HfHubHTTPError,
     HFValidationError,
     LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
 )
-from huggingface_hub.utils import build_hf_headers, validate_repo_id  # type: ignore[attr-defined]
 
 from simcse_pl.utils.errors import UserError, exception_chain, first_line
 
-_SECONDS_TO_ANSWER = 5.0
-_LOG_IN = "if the name is right, log in with an account that may read it (`hf auth login`, or HF_TOKEN)"
+_TIMEOUT = 5.0  # seconds
 
 
+@functools.cache
 def unavailable(repository: str = "", repo_type: str = "model") -> str | None:
-    """Return why the hub does not give a repository, or None if it does. A process asks once, for 5 seconds at most.
+    """Return why the Hub does not give a repository, or None if it does. A process asks once.
 
     Args:
-        repository: its name; the hub itself if empty.
+        repository: its name; the Hub itself if empty.
         repo_type: `model` or `dataset`.
 
     Returns:
         The end of an error message.
     """
-    return _ask(repository, repo_type)
-
-
-@functools.cache  # of a function without defaults: unavailable(x) and unavailable(x, "model") are one question
-def _ask(repository: str, repo_type: str) -> str | None:
-    if constants.HF_HUB_OFFLINE:
-        return "the hub is switched off (HF_HUB_OFFLINE)"
-    address = f"{constants.ENDPOINT}/api/{repo_type}s/{repository}" if repository else constants.ENDPOINT
     try:
         if repository:
-            validate_repo_id(repository)
-        answer = get_session().get(address, headers=build_hf_headers(), timeout=_SECONDS_TO_ANSWER)
-    except HFValidationError:
-        return "it is no name of a repository of the hub"
-    except Exception:  # the errors of whichever HTTP library the session uses
-        return "the hub cannot be reached"
-    if not repository:
-        return None
-    if answer.status_code == 200 and "json" not in answer.headers.get("Content-Type", ""):
-        return _no_hub()
-    return _refusal(answer.status_code) if answer.status_code >= 400 else None
-
-
-def _no_hub() -> str:
-    return f"what answers at {constants.ENDPOINT} is not the hub (a page to log in to this network, perhaps)"
-
-
-def _refusal(status: int) -> str:
-    if status in (401, 403):
-        return f"the hub does not give it to you ({status}): {_LOG_IN}"
-    if status == 404:
-        return "the hub has no such repository or file"
-    return f"the hub fails (status {status}): try again later"
+            HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
+        else:
+            get_session().get(constants.ENDPOINT, timeout=_TIMEOUT)
+    except Exception as error:  # also those of the HTTP library
+        return reason(error)
+    return None
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line why a download failed, from the exception that a library raised."""
+    """Return in one line why a request to the Hub failed."""
     for cause in exception_chain(error):
-        if isinstance(cause, HfHubHTTPError) and not isinstance(cause, EntryNotFoundError):
-            return _refusal(cause.response.status_code)
-        if isinstance(cause, FileMetadataError):
-            return _no_hub()
-        if type(cause).__module__.partition(".")[0].startswith("httpx"):
-            return f"the hub does not answer as it should ({type(cause).__name__})"
+        if isinstance(cause, HfHubHTTPError | HFValidationError | OfflineModeIsEnabled):
+            return " ".join(str(cause).split()).rstrip(".")
+        if type(cause).__module__.startswith("httpx") or isinstance(cause, ConnectionError | JSONDecodeError):
+            return f"no valid answer from {constants.ENDPOINT} ({type(cause).__name__}: {first_line(cause)})"
     return first_line(error)
 
 
 def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
-    """Return a file of a hub repository, downloaded or from the local cache; None if it does not exist.
+    """Return a file of a repository, downloaded or from the local cache; None if it does not exist.
 
-    Where the hub does not give the repository, only the cache is searched.
+    If the Hub does not give the repository, only the cache is searched.
 
     Raises:
         UserError: the download fails.
@@ -91,25 +64,25 @@ def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
     try:
         with quiet("huggingface_hub"):
             return Path(hf_hub_download(repository, file, repo_type=repo_type, local_files_only=local))
-    except HFValidationError:  # a path is no repository's name
+    except HFValidationError:  # a path, not a repository
         return None
-    except Exception as error:  # the library's own, the HTTP library's, the system's
+    except Exception as error:  # also those of the HTTP library
         if isinstance(error, EntryNotFoundError) and (local or not isinstance(error, LocalEntryNotFoundError)):
             return None
-        raise UserError(f"{repository}/{file} could not be downloaded: {reason(error)}") from error
+        raise UserError(f"cannot download {repository}/{file}: {reason(error)}") from error
 
 
 def download(repository: str, file: str, repo_type: str = "model") -> Path:
     """Return a file as `find` does.
 
     Raises:
-        UserError: it does not exist.
+        UserError: the file does not exist, or the download fails.
     """
     path = find(repository, file, repo_type)
     if path is None:
         why = unavailable(repository, repo_type)
-        where = f" or in the local cache, and {why}" if why else ""
-        raise UserError(f"no {file} in {repository} on the hub{where}: give the path of a local copy instead")
+        where = f"in the local cache, and the Hub returned: {why}" if why else "on the Hub"
+        raise UserError(f"no {file} in {repository} {where}: give the path of a local copy instead")
     return path
 
 

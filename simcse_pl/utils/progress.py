@@ -1,4 +1,4 @@
-"""Progress bars on standard error, which are gone when the work is done; none where nobody looks, as in a log."""
+"""Progress bars on standard error, removed at the end. They appear in a terminal only."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -10,29 +10,29 @@ T = TypeVar("T")
 
 
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
-    """A bar to add tasks to.
+    """Return a rich progress bar to which tasks can be added.
 
     Args:
-        columns: rich's; its own choice where none is given.
-        shown: whether the caller wants one.
+        columns: rich's columns; its default if empty.
+        shown: whether to show the bar in a terminal.
     """
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
 
 
 def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
-    """Steps of some work, and a bar of how many are done.
+    """Yield the steps, and show how many are done.
 
     Args:
-        steps: what is gone through.
-        what: is done with them.
-        total: how many there are, where they do not say so themselves.
-        shown: whether the caller wants a bar.
+        steps: any iterable.
+        what: the description of the work.
+        total: the number of steps, if `steps` has no length.
+        shown: whether to show the bar in a terminal.
     """
     with progress_bar(shown=shown) as bar:
         yield from bar.track(steps, total, description=what)
 
 
 def counter(what: str, unit: str = "") -> Progress:
-    """How many of something unknown are done, and for how long; its task has no total."""
+    """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
     return progress_bar(TextColumn(what), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn())

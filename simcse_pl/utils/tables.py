@@ -1,4 +1,4 @@
-"""One table and the forms it takes: in the terminal, where it is printed, as Markdown, CSV, JSON and LaTeX."""
+"""A table that can be printed, and written as Markdown, CSV, JSON and LaTeX."""
 
 import json
 import textwrap
@@ -10,8 +10,8 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-_NOTHING = "–"
-_HEADING = 12  # characters
+_MISSING = "–"
+_HEADING_WIDTH = 12  # characters
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -26,14 +26,14 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Table:
-    """A table of words and numbers; a number that does not exist is NaN, and shown as a dash.
+    """A table of strings and numbers. A missing number is NaN, and shown as a dash.
 
     Args:
-        name: of its files, without an ending.
-        title: which also says what the numbers are.
-        frame: a column of strings or of numbers each, the numbers in full precision.
-        decimals: that are shown; of all columns of numbers, or by column.
-        notes: what a reader must know besides, a line each.
+        name: the name of its files, without a suffix.
+        title: the title, which names the metric.
+        frame: columns of strings or numbers, in full precision.
+        decimals: the number of decimals shown, for all columns of numbers or by column.
+        notes: footnotes, one line each.
     """
 
     name: str
@@ -43,26 +43,26 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def numeric(self, column: str) -> bool:
-        """Whether a column is of numbers, which stand to the right."""
+        """Return whether a column contains numbers."""
         return bool(pd.api.types.is_numeric_dtype(self.frame[column]))
 
     def shown(self) -> pd.DataFrame:
-        """Every cell as a reader sees it."""
+        """Return the cells as formatted strings."""
         decimals = dict.fromkeys(self.frame, self.decimals) if isinstance(self.decimals, int) else self.decimals
         columns = {
-            name: [_NOTHING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self.numeric(name) else v for v in values]
+            name: [_MISSING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self.numeric(name) else v for v in values]
             for name, values in self.frame.items()
         }
         return pd.DataFrame(columns, dtype=str)
 
     def printed(self) -> rich.table.Table:
-        """For the terminal."""
+        """Return the table for the terminal."""
         caption = Text("\n".join(self.notes), style="dim") if self.notes else None
         table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
         shown = self.shown()
         for column, cells in shown.items():
-            if self.numeric(column):  # a number is never broken; its heading is, between words where it can be
-                heading = textwrap.fill(column, _HEADING, break_long_words=False, break_on_hyphens=False)
+            if self.numeric(column):  # wrap the heading, never a number
+                heading = textwrap.fill(column, _HEADING_WIDTH, break_long_words=False, break_on_hyphens=False)
                 table.add_column(Text(heading), justify="right", overflow="fold", min_width=max(map(len, cells)))
             else:
                 table.add_column(Text(column), overflow="fold")
@@ -71,7 +71,7 @@ class Table:
         return table
 
     def markdown(self) -> str:
-        """A pipe table between its title and its notes."""
+        """Return the title, a pipe table, and the notes."""
         shown = self.shown().map(_one_line).map(lambda cell: cell.replace("|", "\\|"))
         alignment = ["right" if self.numeric(column) else "left" for column in shown]
         shown.columns = [_one_line(column).replace("|", "\\|") for column in shown]
@@ -79,20 +79,20 @@ class Table:
         return "\n\n".join([f"**{self.title}**", table, *map(_one_line, self.notes)]) + "\n"
 
     def csv(self) -> str:
-        """The frame alone, numbers in full precision, nothing where there is none."""
+        """Return the frame as CSV. Numbers have full precision, and missing ones are empty."""
         return str(self.frame.to_csv(index=False))
 
     def json(self) -> str:
-        """Title, rows and notes; numbers in full precision, null where there is none."""
+        """Return title, rows and notes. Numbers have full precision, and missing ones are null."""
         rows = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
         content = {"title": self.title, "rows": rows, "notes": self.notes}
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     def latex(self) -> str:
-        """A table environment that needs the package booktabs; the notes are comments above it."""
+        """Return a table environment, which needs booktabs, below the notes as comments."""
         shown = self.shown().map(_one_line).map(_latex)
         numeric = [self.numeric(column) for column in shown]
-        # Sentences must be broken into lines; labels beside numbers must not.
+        # A table of sentences needs columns that wrap.
         words = "l" if any(numeric) else f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"
         columns = ["r" if number else words for number in numeric]
         if not any(numeric):
@@ -108,13 +108,13 @@ class Table:
         return "".join(f"% {_one_line(note)}\n" for note in self.notes) + str(table)
 
     def files(self) -> dict[str, bytes]:
-        """What is saved of it, by file name."""
+        """Return the content of each file by its name."""
         forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
 
 
 def show(what: rich.table.Table | Text) -> None:
-    """Print to the terminal, or in lines of 100 characters where output goes elsewhere. Paths are never broken."""
+    """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=100)

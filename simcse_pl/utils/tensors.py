@@ -1,16 +1,16 @@
-"""What every cosine begins with: vectors at length 1, in a precision that their products can bear."""
+"""Unit vectors and precision."""
 
 import torch
 from torch import Tensor
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """The same numbers, in float32 where they were in half precision."""
+    """Return half precision as float32, and any other tensor unchanged."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def as_float64(x: Tensor) -> Tensor:
-    """Return the same numbers in float64, on the CPU where the device has no float64 (Apple's MPS)."""
+    """Return a tensor in float64; on the CPU if its device has no float64 (Apple's MPS)."""
     try:
         return x.double()
     except TypeError:
@@ -18,15 +18,15 @@ def as_float64(x: Tensor) -> Tensor:
 
 
 def unit_vectors(x: Tensor) -> Tensor:
-    """Vectors divided by their lengths.
+    """Divide vectors by their Euclidean norm.
 
-    A vector of zeros has no direction: it stays zeros, its cosines count as 0, and its gradient is 0.
+    A vector of zeros stays zeros, with gradient 0, so that its cosines are 0.
 
     Args:
-        x: [..., dim].
+        x: vectors [..., dim].
 
     Returns:
-        Of the shape of `x`, at least in float32.
+        Vectors [..., dim], in float32 if `x` is in half precision.
     """
     x = at_least_float32(x)
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""YAML files that runs leave behind."""
+"""Read the YAML files of runs."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ from simcse_pl.utils.errors import UserError
 
 
 def read_yaml(file: Path) -> Any:
-    """Return a file's content as an OmegaConf config, with references unresolved; an empty one if there is no file.
+    """Return a file as an OmegaConf config with unresolved references; empty if there is no file.
 
     Raises:
-        UserError: the file cannot be read as YAML.
+        UserError: the file is not valid YAML.
     """
     if not file.is_file():
         return OmegaConf.create()
     try:
         return OmegaConf.load(file)
-    except Exception as error:  # OmegaConf and PyYAML have many
+    except Exception as error:  # PyYAML's and OmegaConf's have no base class in common
         raise UserError(f"{file} is damaged: {' '.join(str(error).split()) or type(error).__name__}") from error

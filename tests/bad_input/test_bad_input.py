@@ -1,7 +1,7 @@
-"""Error messages, word for word: the transcripts beside this file.
+"""Transcripts of error messages, in the text files beside this one.
 
-Each entry is a command and the line that it prints to standard error. Its exit status is 2, and it leaves no file.
-Rewrite the transcripts from what the commands print with `REWRITE=1 python -m pytest tests/bad_input -n 0`.
+Each entry is a command and the line that it prints to standard error. The command exits with status 2 and leaves no
+file. `REWRITE=1 python -m pytest tests/bad_input -n 0` rewrites the transcripts.
 """
 
 import os
@@ -18,7 +18,7 @@ NAMES = ("train", "evaluate", "commands")
 
 
 def transcript(name):
-    """Return the commands of a file, each with its line."""
+    """Return the commands of a transcript with their lines."""
     parts = (HERE / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n")
     return dict(part.split("\n") for part in parts)
 
@@ -28,7 +28,7 @@ CASES = [pytest.param(name, command, line, id=command) for name in NAMES for com
 
 @pytest.fixture(scope="module")
 def printed():
-    """Collect what the commands print; write it to the transcripts where REWRITE is set."""
+    """Collect what the commands print. If REWRITE is set, write it to the transcripts."""
     printed = {name: transcript(name) for name in NAMES}
     yield printed
     if os.environ.get("REWRITE"):
@@ -39,7 +39,7 @@ def printed():
 
 @pytest.fixture
 def files(tmp_path, make_model):
-    """Good and bad ones; the working folder is an empty one beside them."""
+    """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
     for own in ("empty_folder", "conf/experiment"):
         (folder / own).mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_a_mistake_is_one_line(name, command, line, files, printed, mistake_in, 
         done = run_command("-m", "simcse_pl", *arguments, status=2)
         assert not done.stdout and sorted(tmp_path.rglob("*")) == before
         said = done.stderr
-    else:  # in this process, because each would take seconds to start
+    else:  # in this process: another takes seconds to start
         said = mistake_in(program, *arguments)
         assert not (tmp_path / "run").exists()
     for place, path in places.items():

@@ -1,4 +1,4 @@
-"""How a front door ends: whose fault it was, in one line; and a traceback for whoever asks."""
+"""The exit status and the line of a command that fails, and the folder that it leaves."""
 
 import contextlib
 import sys
@@ -14,48 +14,31 @@ from simcse_pl.utils.errors import SweepError, UserError
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "line"),
-    [
-        (UserError("x=1: no\nmore"), 2, "error: x=1: no\\nmore\n"),
-        (
-            OSError(28, "No space left on device", "x"),
-            1,
-            "error: [Errno 28] No space left on device: 'x' (debug=true shows where)\n",
-        ),
-        (
-            KeyError("x"),
-            1,
-            "error: KeyError: 'x' (this should not happen; debug=true shows where)\n",
-        ),
-    ],
-)
-def test_an_error_is_one_line(error, status, line, monkeypatch, capsys):
-    def main():
-        raise error
+@pytest.fixture
+def ends(monkeypatch, capsys):
+    """Run a task; return the exit status and what it printed to standard error."""
 
-    monkeypatch.setattr(sys, "argv", ["train.py"])
+    def ends_(task, *options):
+        monkeypatch.setattr(sys, "argv", ["train.py", *options])
+        with pytest.raises(SystemExit) as end:
+            entry_point.run(task)
+        return end.value.code, capsys.readouterr().err
+
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    with pytest.raises(SystemExit) as end:
-        entry_point.run(main)
-    assert (end.value.code, capsys.readouterr().err) == (status, line)
-    monkeypatch.setattr(sys, "argv", ["train.py", "debug=true"])
-    with pytest.raises(SystemExit) as end:
-        entry_point.run(main)
-    assert end.value.code == status and "Traceback" in capsys.readouterr().err
+    return ends_
 
 
-def test_the_users_mistake_is_found_among_the_causes(monkeypatch, capsys):
-    def main():
-        raise RuntimeError("in a callback") from UserError("x=1: no")
-
-    monkeypatch.setattr(sys, "argv", ["train.py"])
-    with pytest.raises(SystemExit) as end:
-        entry_point.run(main)
-    assert (end.value.code, capsys.readouterr().err) == (2, "error: x=1: no\n")
+def raise_(error, cause=None):
+    raise error from cause
 
 
-def amid_a_library():
+def test_an_error_is_one_line_or_a_traceback(ends):
+    assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
+    status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
+    assert status == 2 and "Traceback" in printed
+
+
+def within_a_library():
     try:
         raise KeyboardInterrupt
     finally:
@@ -69,53 +52,34 @@ def as_lightning_ends():
         sys.exit(1)
 
 
-@pytest.mark.parametrize("task", [amid_a_library, as_lightning_ends])
-@pytest.mark.parametrize(
-    "door", [lambda task: task, lambda task: lambda: entry_point.report_errors()(lambda _: task())(CONFIG)]
-)
-def test_ctrl_c_is_told_whatever_is_made_of_it(task, door, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["train.py"])
-    with pytest.raises(SystemExit) as end:
-        entry_point.run(door(task))
-    assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+@pytest.mark.parametrize("task", [within_a_library, as_lightning_ends])
+def test_ctrl_c_is_status_130(task, ends):
+    assert ends(task) == (130, "interrupted\n")
+    assert ends(lambda: entry_point.report_errors()(lambda _: task())(CONFIG)) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
-def test_a_mistake_of_all_jobs_ends_a_sweep(error, ends, monkeypatch, capsys):
-    def task(_):
-        raise error
-
+def test_only_a_sweep_error_ends_a_multirun(error, ends, monkeypatch, capsys):
     monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
-        assert entry_point.report_errors()(task)(CONFIG) is None
+        assert entry_point.report_errors()(lambda _: raise_(error))(CONFIG) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
 
 
-@pytest.fixture
-def refused(tmp_path):
-    """The folder of a run that was refused, as Hydra leaves it; call it to remove what is unused."""
+def test_a_run_that_did_not_start_leaves_its_folder_only_if_it_holds_other_files(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     (folder / "config").mkdir(parents=True)
-    for name in ("config/config.yaml", "config/hydra.yaml", "config/overrides.yaml", "train.log"):
+    for name in ("config/config.yaml", "config/hydra.yaml", "config/overrides.yaml", "train.log", "config/mine.yaml"):
         (folder / name).write_text("x")
     runtime = SimpleNamespace(
         runtime=SimpleNamespace(output_dir=str(folder)), output_subdir="config", job=SimpleNamespace(name="train")
     )
-    return folder, lambda: entry_point._remove_unused(runtime)
-
-
-def test_a_refused_run_leaves_no_folder(refused):
-    folder, remove = refused
-    remove()
-    assert not folder.exists()
-
-
-def test_a_refused_run_removes_nothing_of_the_users(refused, monkeypatch):
-    folder, remove = refused
-    (folder / "config" / "mine.yaml").write_text("x")
-    remove()
+    entry_point._remove_unused(runtime)
     assert len([*folder.rglob("*.*")]) == 5
     (folder / "config" / "mine.yaml").unlink()
-    monkeypatch.chdir(folder)
-    remove()
-    assert folder.is_dir(), "the working folder, given as hydra.run.dir"
+    with monkeypatch.context() as within:
+        within.chdir(folder)  # hydra.run.dir=.
+        entry_point._remove_unused(runtime)
+    assert len([*folder.rglob("*.*")]) == 4
+    entry_point._remove_unused(runtime)
+    assert not folder.exists()

@@ -199,7 +199,7 @@ def test_only_ordinary_tokens_are_masked(encoder, masking, rows, probability, se
 @given(batch=st.lists(texts(), max_size=3), half=halves(), place=st.integers(0, 3))
 def test_half_a_character_is_told_before_it_is_encoded(encoder, batch, half, place):
     batch.insert(place, half)
-    with pytest.raises(UserError, match=f"encode: sentence {min(place, len(batch) - 1)} holds half a character"):
+    with pytest.raises(UserError, match=f"encode: sentence {min(place, len(batch) - 1)} contains a lone surrogate"):
         encoder.encode(batch)
 
 

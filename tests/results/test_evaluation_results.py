@@ -55,7 +55,7 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path, content):
 
 def test_bytes_that_are_no_text_are_told(tmp_path):
     (tmp_path / "results.json").write_bytes(b'{"label": "\xff"}')
-    with pytest.raises(UserError, match="is damaged, or no JSON"):
+    with pytest.raises(UserError, match="is not valid JSON"):
         read(tmp_path)
 
 

@@ -3,8 +3,7 @@
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.config.schema import TrainOptions
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.reports.paper import ablation, ablation_names
 from simcse_pl.sweeps.resolvers import row_names
 from simcse_pl.sweeps.rows import with_row, with_values

@@ -107,7 +107,6 @@ def test_a_failed_write_is_named_and_leaves_no_half_file(name, run, tmp_path):
 @pytest.mark.parametrize(
     ("name", "size", "file"),
     [
-        ("train", 4_000, "run/config/hydra.yaml"),
         ("train", 100_000, "run/checkpoints/best.ckpt"),
         ("evaluate", 8_000, "run/results.json"),
         ("encode npy", 1_000, "v.npy"),
@@ -121,7 +120,8 @@ def test_a_failed_write_is_named_and_leaves_no_half_file(name, run, tmp_path):
 def test_a_file_that_exceeds_the_limit_is_not_kept(name, size, file, run):
     """Native code meets a limit on file sizes as it meets a full disk."""
     done, to = run(name, "out", ["file_limit", size])
-    assert_one_error_and_no_half_files(done, to, f"cannot write {to}/{file}: File too large")
+    assert_one_error_and_no_half_files(done, to, "File too large")
+    assert f"cannot write {(to / file).parent}" in done.stderr
     assert not (to / file).is_file()
 
 

@@ -1,4 +1,4 @@
-"""Several processes with a share of the batch each, against one with all of it."""
+"""The gradients of several ranks against one process with the whole batch."""
 
 import itertools
 
@@ -15,11 +15,11 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
 
-ROWS = 7  # which 2 and 3 ranks share unevenly
+ROWS = 7  # an odd number: ranks hold different numbers of rows
 
 
 def _mask_by_content(self, input_ids):
-    """Every token of an even number is masked, and predicted: the same in a share as in the whole."""
+    """Mask tokens by their id, so that the masks do not depend on the rank."""
     chosen = (input_ids % 2 == 0) & ~torch.isin(input_ids, self.special_ids)
     return input_ids.masked_fill(chosen, 4), input_ids.masked_fill(~chosen, NOT_CHOSEN)
 
@@ -32,7 +32,7 @@ def _batch(views):
 
 
 def _gradients(folder, case, precision, first, end):
-    """The loss of some rows of the batch, and its gradient as one vector, without dropout."""
+    """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
     objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)
@@ -49,7 +49,7 @@ def _gradients(folder, case, precision, first, end):
     if precision is torch.float64:
         module.double()
     batch = _batch(views=3 if "hard" in case else 2)
-    if case == "hard duplicates":  # on other ranks: a pair once more, and a positive that is a hard negative
+    if case == "hard duplicates":  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
     if case == "labels":
@@ -109,7 +109,7 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
             assert (ours[1] - gradient).norm() <= tolerance * gradient.norm(), (case, precision)
 
 
-def test_a_share_weighs_as_much_as_its_rows():
+def test_the_weighted_mean_over_ranks_is_the_mean_over_rows():
     parts = [BatchSplit((3, 4, 1), number) for number in range(3)]
     assert [part.label_offset for part in parts] == [0, 3, 7]
     means = [1.0, 2.0, 4.0]
@@ -117,7 +117,7 @@ def test_a_share_weighs_as_much_as_its_rows():
     assert sum(part.weight * mean for part, mean in zip(parts, means, strict=True)) / 3 == pytest.approx(whole)
 
 
-def test_alone_there_is_nothing_to_gather():
+def test_one_process_gathers_nothing():
     rows = torch.randn(2, 3)
     alone = split_batch(2, rows.device)
     assert all_gather_with_grad(rows, alone) is rows and alone.weight == 1 and alone.label_offset == 0

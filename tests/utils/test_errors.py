@@ -1,4 +1,4 @@
-"""One line for the user, whatever it quotes."""
+"""User-facing messages are one printable line."""
 
 import pytest
 
@@ -9,18 +9,24 @@ from simcse_pl.utils.errors import UserError, reraise_as
     ("quoted", "shown"),
     [("a\nb", "a\\nb"), ("\x1b[2J", "\\x1b[2J"), ("\u2028\ud800", "\\u2028\\ud800"), ("é字", "é字")],
 )
-def test_what_would_break_the_line_or_move_the_cursor_is_escaped(quoted, shown):
+def test_unprintable_characters_are_escaped(quoted, shown):
     assert str(UserError(f"no file {quoted}")) == f"no file {shown}"
 
 
-def test_what_a_library_says_comes_after_what_has_failed():
-    with pytest.raises(UserError, match="^x: the first line$"), reraise_as("x"):
-        raise RuntimeError("the first line\nand another")
-    with pytest.raises(UserError, match="^x: a panic$"), reraise_as("x"):
-        raise type("PanicException", (BaseException,), {})("a panic")
+@pytest.mark.parametrize(
+    ("error", "options", "message"),
+    [
+        (RuntimeError("the first line\nand another"), {}, "^x: the first line$"),
+        (type("PanicException", (BaseException,), {})("a panic"), {}, "^x: a panic$"),
+        (UserError("mine"), {}, "^mine$"),
+        (UserError("mine"), {"users_too": True}, "^x: mine$"),
+    ],
+)
+def test_reraise_as_puts_what_failed_first(error, options, message):
+    with pytest.raises(UserError, match=message), reraise_as("x", **options):
+        raise error
+
+
+def test_reraise_as_passes_ctrl_c_on():
     with pytest.raises(KeyboardInterrupt), reraise_as("x"):
         raise KeyboardInterrupt
-    with pytest.raises(UserError, match="^mine$"), reraise_as("x"):
-        raise UserError("mine")
-    with pytest.raises(UserError, match="^x: mine$"), reraise_as("x", users_too=True):
-        raise UserError("mine")

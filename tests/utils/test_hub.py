@@ -1,4 +1,4 @@
-"""The hub: asked once whether it is there, quiet, and one line where it is not."""
+"""The Hub: asked once per process, and one line if it is not available."""
 
 import logging
 
@@ -8,54 +8,41 @@ from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 
 
-@pytest.fixture
-def online(monkeypatch):
-    """The hub not switched off, and nothing remembered of it."""
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
-    hub._ask.cache_clear()
+@pytest.fixture(autouse=True)
+def _nothing_remembered():
+    hub.unavailable.cache_clear()
     yield
-    hub._ask.cache_clear()
+    hub.unavailable.cache_clear()
 
 
-def test_no_answer_is_asked_for_once(online, monkeypatch):
+def test_a_hub_without_an_answer_is_asked_once(monkeypatch):
     asked = []
 
-    class Session:
-        def get(self, address, headers, timeout):
-            asked.append((address, timeout))
-            raise ConnectionError
+    def repo_info(self, repository, repo_type, timeout):
+        asked.append((repository, repo_type, timeout))
+        raise ConnectionError("refused")
 
-    monkeypatch.setattr(hub, "get_session", Session)
-    assert [hub.unavailable("o/r") for _ in range(3)] == ["the hub cannot be reached"] * 3
-    assert asked == [(f"{hub.constants.ENDPOINT}/api/models/o/r", 5.0)]
-    with pytest.raises(
-        UserError, match="no f.txt in o/r on the hub or in the local cache, and the hub cannot be reached"
-    ):
-        hub.download("o/r", "f.txt")
+    monkeypatch.setattr(hub.HfApi, "repo_info", repo_info)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"in the local cache, .*: no valid answer .* \(ConnectionError: refused\)"):
+            hub.download("o/r", "f.txt")
+    assert asked == [("o/r", "model", 5.0)]
 
 
-def test_an_answer_is_enough(online, monkeypatch):
-    monkeypatch.setattr(hub, "get_session", lambda: type("Session", (), {"get": lambda *a, **k: None})())
-    assert hub.unavailable() is None
-
-
-def test_switched_off_is_not_asked(monkeypatch):
-    hub._ask.cache_clear()
-    monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("asked"))
-    assert hub.unavailable() == "the hub is switched off (HF_HUB_OFFLINE)"
+def test_offline_mode_searches_the_cache_only():
     assert hub.find("o/r", "f.txt") is None
-    with pytest.raises(UserError, match="switched off \\(HF_HUB_OFFLINE\\)"):
+    with pytest.raises(UserError, match="^no f.txt in o/r in the local cache.*offline mode is enabled"):
         hub.download("o/r", "f.txt")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b/c"])
-def test_odd_names(name):
+def test_a_name_that_is_not_a_repository_is_one_line(name):
     with pytest.raises(UserError) as error:
         hub.download(name, "f.txt")
     assert "\n" not in str(error.value)
 
 
-def test_quiet_puts_levels_back():
+def test_quiet_restores_the_level():
     logger = logging.getLogger("some.library")
     logger.setLevel(logging.INFO)
     with hub.quiet("some.library"):

@@ -1,4 +1,4 @@
-"""Vectors of length 1 against the definition, in every precision and at the ends of its range."""
+"""Unit vectors against the definition, and computations on a device without float64."""
 
 from dataclasses import astuple
 
@@ -11,33 +11,23 @@ from simcse_pl.losses.regularizers import decay_curve, spectrum_control
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.utils.tensors import at_least_float32, unit_vectors
+from simcse_pl.utils.tensors import unit_vectors
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ],
-)
-def test_half_precision_alone_is_taken_up(dtype, expected):
-    x = torch.randn(3, 4).to(dtype)
-    taken = at_least_float32(x)
-    assert taken.dtype == unit_vectors(x).dtype == expected and torch.equal(taken.to(dtype), x)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_unit_vectors_are_at_least_float32(dtype):
+    assert unit_vectors(torch.randn(3, 4).to(dtype)).dtype == torch.promote_types(dtype, torch.float32)
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (0, 5)])
-@pytest.mark.parametrize("size", [1e-15, 1.0, 1e15])
-def test_a_direction_is_a_vector_over_its_length(shape, size):
-    x = torch.randn(shape) * size
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 1e15])
+def test_unit_vectors_are_divided_by_their_norm(shape, scale):
+    x = torch.randn(shape) * scale
     expected = x.double() / x.double().square().sum(dim=-1, keepdim=True).sqrt()
     torch.testing.assert_close(unit_vectors(x), expected.float())
 
 
-def test_zeros_have_no_direction_and_no_gradient():
+def test_zeros_stay_zeros_without_a_gradient():
     x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
     unit = unit_vectors(x)
     assert unit.tolist() == [[0, 0], [pytest.approx(0.6), pytest.approx(0.8)]]
@@ -47,7 +37,7 @@ def test_zeros_have_no_direction_and_no_gradient():
 
 
 class WithoutFloat64(torch.Tensor):
-    """A tensor that lies on a device without float64, as Apple's MPS: plain tensors stand for the CPU's."""
+    """A tensor on a device without float64, such as Apple's MPS. Plain tensors are on the CPU."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -76,7 +66,7 @@ X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + 1
         lambda x: fit_predict(x, torch.arange(40) % 3, torch.ones(1), torch.ones(1, 40)),
     ],
 )
-def test_computes_where_the_device_has_no_float64(compute):
+def test_computes_on_a_device_without_float64(compute):
     with pytest.raises(TypeError, match="float64"):
         X.as_subclass(WithoutFloat64).double()
     result = compute(X.as_subclass(WithoutFloat64)).as_subclass(torch.Tensor)

@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.utils.errors import LONE_SURROGATE, UserError, first_line
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
+from simcse_pl.utils.validation import LONE_SURROGATE
 
 _NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS_OF_A_NAME = 3  # at most

@@ -291,7 +291,7 @@ def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
         with hub.quiet("huggingface_hub", "datasets"):
             return datasets.load_dataset(repository, split=split)
     except Exception as error:  # the library has dozens of kinds
-        why = f"it is not in the local cache and {unavailable}" if unavailable else hub.reason(error)
+        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
     finally:
         datasets.config.HF_HUB_OFFLINE = offline

@@ -180,7 +180,7 @@ def test_a_hub_dataset_is_loaded_by_split(monkeypatch):
         ("hf://datasets/no-such/data", "dataset no-such/data, split train, cannot be loaded: it is not in the local"),
         (
             "hf://datasets/no-such/data/rows.csv",
-            "no rows.csv in no-such/data on the hub or in the local cache, and the hub is switched off",
+            "no rows.csv in no-such/data in the local cache, and the Hub returned: .*offline mode is enabled",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_sweep_is_a_folder_of_numbered_folders_and_no_run(write_sweep, job, wr
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("0/results.json", '{"best": ', "0/results.json is damaged, or no JSON: Expecting value"),
+        ("0/results.json", '{"best": ', "0/results.json is not valid JSON: Expecting value"),
         ("0/results.json", "[1]", "0/results.json is no results file of train.py: the file: "),
         ("0/results.json", "{}", "0/results.json is no results file of train.py: best: Field required"),
         (

@@ -1,0 +1,41 @@
+"""Checks of arguments that several classes share."""
+
+import math
+import re
+import reprlib
+from collections.abc import Sequence
+
+from simcse_pl.utils.errors import UserError
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
+
+
+def check_seed(seed: int) -> None:
+    """Raise UserError if torch, NumPy or Python's random generator rejects a seed."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
+
+
+def check_positive(option: str, value: float) -> None:
+    """Raise UserError, which names the option, unless its value is above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise UserError(f"{option}={value}: it must be above 0, and finite")
+
+
+def check_non_negative(option: str, value: float) -> None:
+    """Raise UserError, which names the option, unless its value is 0 or more and finite."""
+    if not 0 <= value < math.inf:
+        raise UserError(f"{option}={value}: it must be 0 or more, and finite")
+
+
+def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
+    """Raise UserError unless `encode` gets a list of strings and a positive batch size."""
+    if isinstance(sentences, str):
+        raise UserError("encode takes a list of sentences, not one string")
+    for i, sentence in enumerate(sentences):
+        if not isinstance(sentence, str):
+            raise UserError(f"encode: sentence {i} is not a string but {reprlib.repr(sentence)}")
+        if LONE_SURROGATE.search(sentence):
+            raise UserError(f"encode: sentence {i} contains a lone surrogate ({sentence[:20]!a})")
+    if batch_size < 1:
+        raise UserError(f"batch_size={batch_size}: it must be at least 1")
