@@ -125,7 +125,7 @@ TAKES_MEMORY = {
     "a parquet file's text": (lambda: repeated_text(20_000), None),
     "a dump's entities": (
         lambda: in_file("enwiki.xml", entities().encode(), lambda name: extract(name, "out.txt")),
-        "^enwiki.xml is cut short, or no Wikipedia dump: limit on input amplification factor",
+        "^enwiki.xml is truncated or not a Wikipedia dump: limit on input amplification factor",
     ),
     "JSON": (
         lambda: in_file("results.json", b"[" * 10**6 + b"]" * 10**6, read),
