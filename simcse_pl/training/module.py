@@ -9,7 +9,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
-from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
+from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.gradient_cache import in_chunks
@@ -232,7 +232,7 @@ class SimCSEModule(LightningModule):
             raise UserError(f"step {self.global_step}: embeddings are not finite any more: lower optimizer.lr")
         first, second = embeddings.unbind(dim=1)
         self.spearman.update((unit_vectors(first) * unit_vectors(second)).sum(dim=-1), scores)
-        alike = scores > ALIKE_ABOVE
+        alike = scores > POSITIVE_SCORE_THRESHOLD
         self.alignment.update(first[alike], second[alike])
         self.uniformity.update(torch.cat([first, second]))
         self.log(f"{stage}/spearman", self.spearman, prog_bar=True, batch_size=len(scores))
