@@ -10,13 +10,11 @@ import time
 from collections import OrderedDict
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 import torch
 
 from simcse_pl.data.prepare.wikipedia import extract
-from simcse_pl.data.readers.row_reader import read_rows, read_sentences
+from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.results.evaluation_results import read
@@ -48,15 +46,6 @@ def giant_tensor(size, stride):
 def safe_header(**about):
     header = json.dumps({"vectors": {"dtype": "F32", "shape": [1, 4], "data_offsets": [0, 16]} | about}).encode()
     return struct.pack("<Q", len(header)) + header + bytes(16)
-
-
-def repeated_text(rows):
-    """A parquet file with one long text in every row."""
-    places, text = pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array(["x" * 1_000_000])
-    table = pyarrow.table({"a": pyarrow.DictionaryArray.from_arrays(places, text)})
-    pyarrow.parquet.write_table(table, "a.parquet", store_schema=False)
-    assert Path("a.parquet").stat().st_size < 1 << 20
-    assert len(read_sentences("a.parquet")) == rows
 
 
 def flow(**options):
@@ -122,7 +111,6 @@ TAKES_MEMORY = {
         lambda: in_file("a.vec", b"a" + b" 1" * 300_000, WordVectors.from_file),
         "^a.vec, line 1: 300000 values; a word has 10000 at most",
     ),
-    "a parquet file's text": (lambda: repeated_text(20_000), None),
     "a dump's entities": (
         lambda: in_file("enwiki.xml", entities().encode(), lambda name: extract(name, "out.txt")),
         "^enwiki.xml is truncated or not a Wikipedia dump: limit on input amplification factor",
@@ -159,10 +147,7 @@ def test_no_header_takes_memory(case, here):
         assert "\n" not in str(error.value) and "alloc" not in str(error.value).lower()
 
 
-def test_packed_lines_and_tables_are_bounded(here):
+def test_packed_lines_are_bounded(here):
     Path("a.txt.gz").write_bytes(gzip.compress(bytes(1 << 27), 1))
     with little_memory(), pytest.raises(UserError, match="^a.txt.gz, line 1: it unpacks to more than 64 MB"):
         read_rows("a.txt.gz")
-    Path("a.parquet.gz").write_bytes(gzip.compress(bytes(1 << 27), 9))
-    with little_memory(), pytest.raises(UserError, match="^a.parquet.gz cannot be read: it unpacks to more than 100 t"):
-        read_rows("a.parquet.gz")
