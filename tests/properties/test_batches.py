@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from simcse_pl.data import token_cache
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.dataset import TrainingDataset
-from simcse_pl.data.sampler import ContrastiveBatchSampler
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.words import Crop
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import longest_of_groups
 from simcse_pl.models.tokenization import batches_of_like_length, padded
-from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import MILLIONS, sentences, shapes, texts
 
 
@@ -115,31 +113,6 @@ def test_training_rows_are_the_selected_ones_with_their_positives(rows, keys, se
         assert (sentence,) == rows[training.chosen[key[1]]]
         assert " ".join(positive.split()) in " ".join(sentence.split())
         assert training[[key]] == [(sentence, positive)]
-
-
-@given(
-    rows=st.integers(1, 60),
-    batch_size=st.integers(1, 20),
-    ranks=st.integers(1, 5),
-    epoch=st.integers(0, 3),
-    seed=st.integers(0, 9),
-)
-def test_ranks_together_draw_every_row_once_an_epoch(rows, batch_size, ranks, epoch, seed):
-    if min(rows, batch_size) < ranks:
-        with pytest.raises(UserError, match="one row for each device"):
-            ContrastiveBatchSampler(rows, batch_size, ranks)
-        return
-    shares = []
-    for rank in range(ranks):
-        batches = ContrastiveBatchSampler(rows, batch_size, ranks, rank, seed)
-        batches.set_epoch(epoch)
-        shares.append(list(batches))
-        assert len(shares[-1]) == len(batches)
-    drawn = [key for share in shares for batch in share for key in batch]
-    assert sorted(drawn) == [(epoch, row) for row in range(rows)]
-    for parts in zip(*shares, strict=True):
-        sizes = [len(part) for part in parts]
-        assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1 and sum(sizes) < batch_size + ranks
 
 
 @given(lengths=st.lists(st.integers(1, 9) | st.integers(1, 512), min_size=1, max_size=60))

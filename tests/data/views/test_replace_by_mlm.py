@@ -78,21 +78,6 @@ def test_each_mask_gets_the_whole_word_that_scores_highest(architecture, make_ma
         assert positive == filled_by_hand(model, tokenizer, sentence, chosen)
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.5])
-def test_only_the_chosen_number_of_words_changes(rate, make_masked_model):
-    sentences = [*SENTENCES, "... - !", "One - two ... three"] * 5
-    positives = MaskedLanguageModel(str(make_masked_model("bert")), rate)(inputs(sentences))
-    for sentence, positive in zip(sentences, positives, strict=True):
-        words, others = sentence.split(), positive.split()
-        assert len(words) == len(others)
-        changed = [(a, b) for a, b in zip(words, others, strict=True) if a != b]
-        assert len(changed) <= round(rate * len(words))
-        for word, other in changed:
-            assert strip_punctuation(word) and strip_punctuation(other).isalnum()
-            assert word.replace(strip_punctuation(word), "") == other.replace(strip_punctuation(other), "")
-    assert sum(a != b for a, b in zip(sentences, positives, strict=True)) > 0.5 * len(sentences)
-
-
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
 def test_a_positive_is_the_same_in_any_batch(architecture, make_masked_model, monkeypatch):
     view = MaskedLanguageModel(str(make_masked_model(architecture)), 0.3)

@@ -60,14 +60,6 @@ def test_every_number_of_repetitions_up_to_esimcses_has_equal_probability(length
     assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
 
 
-def test_a_repetition_is_beside_its_word_and_single():
-    for sentence, positive in zip(SENTENCES, positives(WordRepetition()), strict=True):
-        words, repeated = sentence.split(), positive.split()
-        assert list(dict.fromkeys(repeated)) == words
-        assert repeated == sorted(repeated, key=words.index)
-        assert max(Counter(repeated).values()) <= 2
-
-
 @pytest.mark.parametrize("view", [*VIEWS, Crop(1.0), WordDeletion(1.0), WordRepetition(1.0)])
 def test_a_sentence_of_one_word_stays_as_it_is(view):
     assert set(of_sentence(view, "Alone!", 20)) == {"Alone!"}
