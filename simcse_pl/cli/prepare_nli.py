@@ -31,6 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    account, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_invalid_row)
-    show(account.table(arguments.kind).printed())
+    stats, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_invalid_row)
+    show(stats.table(arguments.kind).printed())
     print(f"{written} rows in {arguments.out}")

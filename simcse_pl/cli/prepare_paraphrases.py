@@ -28,6 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    account, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_invalid_row)
-    show(account.table(arguments.corpus).printed())
+    stats, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_invalid_row)
+    show(stats.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")

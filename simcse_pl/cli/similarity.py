@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from simcse_pl.cli.common import STANDARD, add_encoder, chunks_with_progress, json_line, load_simcse
-from simcse_pl.data.readers.row_reader import iterate_rows, with_warning
+from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     columns = [int(column) if column.isdecimal() else column for column in arguments.columns]
     rows = iterate_rows(arguments.pairs, columns)
     simcse = load_simcse(arguments)
-    for chunk in chunks_with_progress((row for row, _ in with_warning(rows)), "pairs compared"):
+    for chunk in chunks_with_progress((row for row, _ in rows), "pairs compared"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
         similarities = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
         for pair, similarity in zip(chunk, similarities.tolist(), strict=True):

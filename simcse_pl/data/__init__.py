@@ -1,1 +1,1 @@
-"""From files to batches: readers, batches of views, the datamodule; and the Wikipedia extraction."""
+"""Training and evaluation data: readers, views, batches, the datamodule and converters of published corpora."""

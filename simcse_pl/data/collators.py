@@ -1,4 +1,4 @@
-"""Batches: tokenized views of rows for training, with labels or without, tokenized scored pairs for validation."""
+"""Collators: batches of views for training, with labels or without, and of scored pairs for validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 
-Sentence = str | Tokens  # its text, or its tokens where they are known
-LabeledRow = tuple[tuple[Sentence, ...], int]  # its sentences and the number of its class
+Sentence = str | Tokens  # text, or tokens if they are known
+LabeledRow = tuple[tuple[Sentence, ...], int]  # the sentences and the number of the class
 TokenizedPair = tuple[Tokens, Tokens, float]  # two sentences and their score
 
 
 @dataclass(frozen=True)
 class ViewCollator:
-    """Rows into one padded batch of views.
+    """Collates rows into one padded batch of views.
 
-    A row of one sentence gets a second view of itself: the encoder's dropout tells them apart, as in
-    unsupervised SimCSE. Longer rows are the anchor, its positive and hard negatives.
+    A row of one sentence is its own second view, as in unsupervised SimCSE: the encoder's dropout makes them differ.
+    Longer rows are the anchor, its positive and hard negatives.
 
     Args:
-        tokenizer: returns what the backbone takes.
-        max_length: tokens read of a sentence, special tokens included.
+        tokenizer: the encoder's tokenizer.
+        max_length: the number of tokens read of a sentence, special tokens included.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
 
     def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
-        """Tensors [batch, views, tokens] for rows of equal length."""
+        """Return tensors [batch, views, tokens]; all rows have the same number of sentences."""
         sentences = [sentence for row in rows for sentence in row]
         texts = [sentence for sentence in sentences if isinstance(sentence, str)]
         new = iter(tokenize(self.tokenizer, texts, self.max_length))
@@ -41,23 +41,23 @@ class ViewCollator:
 
 @dataclass(frozen=True)
 class LabeledViewCollator:
-    """Rows with a class label into one padded batch of views and the labels."""
+    """Collates rows with class labels into one padded batch of views and the labels."""
 
     views: ViewCollator
 
     def __call__(self, rows: Sequence[LabeledRow]) -> Batch:
-        """Tensors [batch, views, tokens], and `labels` [batch] int64, for rows of equal length."""
+        """Return tensors [batch, views, tokens], and `labels` [batch] int64."""
         return self.views([row for row, _ in rows]) | {"labels": torch.tensor([label for _, label in rows])}
 
 
 @dataclass(frozen=True)
 class PairCollator:
-    """Tokenized pairs into one padded batch."""
+    """Collates tokenized pairs into one padded batch."""
 
     tokenizer: PreTrainedTokenizerBase
 
     def __call__(self, pairs: Sequence[TokenizedPair]) -> Batch:
-        """Tensors [batch, 2, tokens], and `scores` [batch]."""
+        """Return tensors [batch, 2, tokens], and `scores` [batch]."""
         inputs = padded([tokens for first, second, _ in pairs for tokens in (first, second)], self.tokenizer)
         batch = {name: tensor.view(len(pairs), 2, -1) for name, tensor in inputs.items()}
         return batch | {"scores": torch.tensor([score for _, _, score in pairs])}

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collators import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
 from simcse_pl.data.dataset import TrainingDataset
-from simcse_pl.data.readers.row_reader import fingerprint, iterate_documents, iterate_labeled_rows, iterate_rows
+from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
 from simcse_pl.data.sampler import ContrastiveBatchSampler, ContrastiveDataLoader
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
 from simcse_pl.data.token_cache import open_token_cache
@@ -33,21 +32,21 @@ class SentenceDataModule(LightningDataModule):
     """Sentences or rows of sentences to train on, and STS-B to validate and test on.
 
     Args:
-        tokenizer: the encoder's.
-        train: what to train on (see readers.read_rows).
-        columns, on_invalid_row, header, split: how to read it (see readers.read_rows).
-        label_column: holds each row's class, by name or by position from 0; batches then have `labels`.
-        limit: how many rows are trained on, drawn at random and kept in order; all where None.
-        view: how the positive of a row of one sentence is made; where None it is the sentence itself.
-        batch_size: rows of a contrastive batch, over all devices together.
-        max_length: tokens read of a training sentence, special tokens included.
-        validation: where STS-B comes from, in the order of trying (see sts.load_stsb).
+        tokenizer: the encoder's tokenizer.
+        train: the training data (see row_reader.iterate_rows).
+        columns, on_invalid_row, header, split: how to read it (see row_reader.iterate_rows).
+        label_column: the column of the classes, by name or by position from 0; batches then have `labels`.
+        limit: the number of rows to train on, drawn at random and kept in order; None for all.
+        view: how the positive of a row of one sentence is made; None for the sentence itself.
+        batch_size: the rows of a contrastive batch, over all devices together.
+        max_length: the number of tokens read of a training sentence, special tokens included.
+        validation: the sources of STS-B, tried in order (see sts_sets.load_stsb).
         senteval_dir: a SentEval bundle.
-        num_workers: processes that prepare batches; 0 does it in the training process.
-        seed: fixes what is drawn of the rows, their order and the chance in views, epoch by epoch.
+        num_workers: the number of worker processes; 0 prepares batches in the training process.
+        seed: seeds the draw of rows and, in each epoch, their order and the views.
 
     Raises:
-        UserError: a value out of range; from `setup`, data that cannot be read or trained on.
+        UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
     """
 
     def __init__(
@@ -77,15 +76,15 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"data.batch_size={batch_size}: it must be at least 1")
         if num_workers < 0:
             raise UserError(f"data.num_workers={num_workers}: it must be 0 or more")
-        if view is not None and view.following and (columns is not None or label_column is not None):
+        if view is not None and view.num_following and (columns is not None or label_column is not None):
             option = "data.columns" if columns is not None else "data.label_column"
-            raise UserError(f"{option}: this view takes the sentences that follow in a text file, which has no columns")
+            raise UserError(f"{option}: this view uses the next sentences in a text file, which has no columns")
         self.tokenizer = tokenizer
         self.train = train
         self.columns, self.on_invalid_row, self.header, self.split = columns, on_invalid_row, header, split
         self.label_column = label_column
         self.limit = limit
-        self.view = None if isinstance(view, Dropout) else view  # the sentence itself is tokenized once for both
+        self.view = None if isinstance(view, Dropout) else view  # one sentence is tokenized once for both views
         self.batch_size = batch_size
         self.max_length = max_length
         self.validation = validation
@@ -98,10 +97,9 @@ class SentenceDataModule(LightningDataModule):
         self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
-        """Read everything once; the trainer calls this on every rank.
+        """Read all data once; the trainer calls this on every rank.
 
-        Rank 0 loads STS-B. The other ranks receive it when the trainer calls, so that all of them validate on the same
-        pairs wherever these come from.
+        Rank 0 loads STS-B and sends it to the other ranks, so that all of them validate on the same pairs.
         """
         if not self.tasks and is_first_process():
             self.tasks = load_stsb(self.validation, self.senteval_dir)
@@ -120,44 +118,48 @@ class SentenceDataModule(LightningDataModule):
             log.info("labels: %d, %s", len(self.labels), ", ".join(self.labels[:_LABELS_SHOWN]))
         elif min(len(self.rows), self.batch_size) == 1 and width < 3:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
-            raise UserError(f"{cause}: a batch of one without hard negatives has nothing to contrast with")
+            raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
     @property
     def labels(self) -> list[str]:
-        """The names of the classes in the order of their numbers, once they are read; none without a label column."""
+        """The class names in the order of their numbers; empty before `setup` or without a label column."""
         return [] if self.rows is None else self.rows.classes
 
     @property
     def views(self) -> int:
-        """Sentences of a row as it is trained on: at least two, as one alone gets its positive."""
+        """The number of sentences in a training row, at least two: a single sentence gets a positive."""
         assert self.rows is not None
         return max(2, len(self.rows.rows[0]))
 
     def _training_rows(self) -> TrainingDataset:
         how = (self.columns, self.on_invalid_row, self.header, self.split)
-        documents = self.view is not None and bool(self.view.following)
-        if documents:
-            read = partial(iterate_documents, self.train, self.on_invalid_row)
-        elif self.label_column is not None:
-            read = partial(iterate_labeled_rows, self.train, self.label_column, *how)
-        else:
-            read = partial(iterate_rows, self.train, *how)
-        described = (fingerprint(self.train, self.split), read.func.__name__, self.label_column, *how)
-        named = documents or self.label_column is not None
-        corpus = open_token_cache(read, described, self.tokenizer, self.max_length, named)
-        if self.view is not None and len(corpus.sentences[0]) > 1:
-            given = f"{self.train} has rows of {len(corpus.sentences[0])} sentences, with positives of their own"
+        documents = self.view is not None and self.view.num_following > 0
+
+        def read(warn: Warn) -> NamedRows:
+            if documents:
+                return iterate_documents(self.train, self.on_invalid_row, warn)
+            return iterate_rows(self.train, *how, self.label_column, warn)
+
+        key = (fingerprint(self.train, self.split), documents, self.label_column, *how)
+        cache = open_token_cache(read, key, self.tokenizer, self.max_length)
+        if self.view is not None and len(cache.sentences[0]) > 1:
+            given = f"{self.train} has rows of {len(cache.sentences[0])} sentences, with positives of their own"
             raise UserError(f"{given}: set views=dropout, or data.columns to one column")
         for split, task in self.tasks.items():
-            if seen := corpus.count(set(task.sentences)):
+            if seen := cache.count(set(task.sentences)):
                 log.warning("%d sentences of %s are in the %s pairs: scores may be too high", seen, self.train, split)
-        names = {"documents" if documents else "labels": corpus.names}
         return TrainingDataset(
-            corpus.sentences, self.view, limit=self.limit, seed=self.seed, tokens=corpus.tokens, **names
+            cache.sentences,
+            self.view,
+            labels=None if self.label_column is None else cache.names,
+            documents=cache.names if documents else None,
+            limit=self.limit,
+            seed=self.seed,
+            tokens=cache.tokens,
         )
 
     def train_dataloader(self) -> ContrastiveDataLoader:
-        """Batches of views, [batch, views, tokens]; each rank gets its share of every contrastive batch."""
+        """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
         assert self.rows is not None
         views = ViewCollator(self.tokenizer, self.max_length)
         batches = self._batches(self.rows)
@@ -170,30 +172,30 @@ class SentenceDataModule(LightningDataModule):
         return ContrastiveBatchSampler(len(rows), self.batch_size, world_size(), rank(), self.seed)
 
     def rows_of_batch(self, epoch: int, batch: int) -> list[int]:
-        """The places, in `train` as it was read, of the rows of a contrastive batch over all devices."""
+        """Return the positions in `train` of the rows of a contrastive batch over all devices."""
         assert self.rows is not None
         return [self.rows.chosen[row] for row in self._batches(self.rows).rows_of(epoch, batch)]
 
     def state_dict(self) -> dict[str, int]:
-        """Where training is: the epoch, and how many of its batches are done."""
+        """Return the epoch and the number of its batches that are done."""
         assert self.trainer is not None
         done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
         return {"epoch": self.trainer.current_epoch, "batch": done.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on from there."""
+        """Continue at the epoch and batch of `state_dict`."""
         self._place = state_dict
 
     def val_dataloader(self) -> DataLoader[TokenizedPair]:
-        """STS-B's development pairs."""
+        """Return batches of the development pairs of STS-B."""
         return self._pair_loader("dev")
 
     def test_dataloader(self) -> DataLoader[TokenizedPair]:
-        """STS-B's test pairs."""
+        """Return batches of the test pairs of STS-B."""
         return self._pair_loader("test")
 
     def _pair_loader(self, split: str) -> DataLoader[TokenizedPair]:
-        """This rank's share of the pairs, each of them on one rank only, like lengths together."""
+        """Return batches of this rank's pairs: each pair is on one rank, and lengths in a batch are similar."""
         return DataLoader(
             self.pairs[split][rank() :: world_size()],  # type: ignore[arg-type]
             batch_size=_VALIDATION_BATCH,
@@ -201,7 +203,7 @@ class SentenceDataModule(LightningDataModule):
         )
 
     def _tokenized(self, pairs: Sequence[ScoredPair]) -> list[TokenizedPair]:
-        """Pairs at the encoder's own length, the longest first."""
+        """Tokenize pairs at the encoder's maximum length, and sort them by length, the longest first."""
         sides = ([pair.first for pair in pairs], [pair.second for pair in pairs])
         first, second = (tokenize(self.tokenizer, side, self.tokenizer.model_max_length) for side in sides)
         tokenized = zip(map(np.array, first), map(np.array, second), [pair.score for pair in pairs], strict=True)

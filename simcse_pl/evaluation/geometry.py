@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE, ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.metrics import (
     EigenvalueBound,
@@ -64,7 +64,7 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
     pairs = task.pairs
     first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
     scores = torch.tensor([pair.score for pair in pairs])
-    alike = scores > ALIKE_ABOVE
+    alike = scores > POSITIVE_SCORE_THRESHOLD
     x = torch.cat([first, second])
     spectrum = singular_spectrum(x)
     variances = principal_variances(x)

@@ -9,7 +9,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
-from simcse_pl.data.senteval.sts_sets import ALIKE_ABOVE
+from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.gradient_cache import apply_in_chunks
@@ -241,7 +241,7 @@ class SimCSEModule(LightningModule):
             raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")
         first, second = embeddings.unbind(dim=1)
         self.spearman.update((unit_vectors(first) * unit_vectors(second)).sum(dim=-1), scores)
-        positive = scores > ALIKE_ABOVE
+        positive = scores > POSITIVE_SCORE_THRESHOLD
         self.alignment.update(first[positive], second[positive])
         self.uniformity.update(torch.cat([first, second]))
         self.log(f"{stage}/spearman", self.spearman, prog_bar=True, batch_size=len(scores))

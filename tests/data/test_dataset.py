@@ -1,4 +1,4 @@
-"""Rows to train on: their positives, labels, following sentences and limit."""
+"""The training dataset: positives, labels, next sentences and the limit."""
 
 import logging
 import random
@@ -6,7 +6,7 @@ import random
 import pytest
 
 from simcse_pl.data.dataset import TrainingDataset
-from simcse_pl.data.views.sentences import Next3Sentences, NextSentence
+from simcse_pl.data.views.sentences import OneOfNextSentences
 from simcse_pl.data.views.view import View
 from simcse_pl.utils.errors import UserError
 
@@ -17,17 +17,17 @@ DOCUMENTS = ["a", "a", "a", "a", "a", "b", "c", "c", "d", "d"]  # five rows, one
 class Numbered(View):
     """The sentence with two random numbers."""
 
-    def __call__(self, originals):
-        return [f"{original.sentence} {original.random.random()} {original.random.random()}" for original in originals]
+    def __call__(self, inputs):
+        return [f"{own.sentence} {own.random.random()} {own.random.random()}" for own in inputs]
 
 
 class Following(View):
-    """All the sentences that follow."""
+    """The next three sentences."""
 
-    following = 1
+    num_following = 3
 
-    def __call__(self, originals):
-        return ["|".join(original.following) for original in originals]
+    def __call__(self, inputs):
+        return ["|".join(own.following) for own in inputs]
 
 
 def positives(rows, keys):
@@ -39,37 +39,17 @@ def test_without_a_view_rows_stay_as_they_are():
     assert TrainingDataset(rows)[[(0, 1), (3, 0)]] == [rows[1], rows[0]]
 
 
-def test_a_view_adds_the_positive_and_sees_a_batch_at_once():
-    seen = []
-
-    class Recording(View):
-        def __call__(self, originals):
-            seen.append([(original.sentence, original.following) for original in originals])
-            return [original.sentence.upper() for original in originals]
-
-    batch = TrainingDataset(ROWS, Recording())[[(0, 2), (0, 7)]]
-    assert batch == [("sentence 2", "SENTENCE 2"), ("sentence 7", "SENTENCE 7")]
-    assert seen == [[("sentence 2", ()), ("sentence 7", ())]]
-
-
-def test_a_positive_is_the_seeds_the_epochs_and_the_rows_alone():
+def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only():
     keys = [(epoch, row) for epoch in range(3) for row in range(10)]
     together = positives(TrainingDataset(ROWS, Numbered(), seed=1), keys)
     rows = TrainingDataset(ROWS, Numbered(), seed=1)
-    random.seed(5)  # the global random state takes no part
+    random.seed(5)  # the global generator does not matter
     alone = [positives(rows, [key])[0] for key in reversed(keys)][::-1]
     assert together == alone
     chances = [positive.split()[2] for positive in together]
     assert len(set(chances)) == 30
     other_seed = positives(TrainingDataset(ROWS, Numbered(), seed=2), keys)
     assert not set(chances) & {positive.split()[2] for positive in other_seed}
-
-
-def test_the_global_random_state_is_left_as_it_was():
-    random.seed(3)
-    before = random.getstate()
-    positives(TrainingDataset(ROWS, Numbered(), limit=4), [(0, 1)])
-    assert random.getstate() == before
 
 
 def test_labels_are_numbered_in_alphabetical_order():
@@ -79,13 +59,8 @@ def test_labels_are_numbered_in_alphabetical_order():
     assert rows.classes == ["contradiction", "entailment", "neutral"]
     assert rows[[(0, i) for i in range(4)]] == list(zip(pairs, [2, 1, 0, 1], strict=True))
     few = TrainingDataset(pairs, labels=labels, limit=1)
-    assert few.classes == rows.classes  # the same number for a class whatever is drawn
+    assert few.classes == rows.classes  # the same numbers with any draw
     assert few[[(0, 0)]] == rows[[(0, few.chosen[0])]]
-
-
-def test_labels_and_positives_stand_together():
-    rows = TrainingDataset([("a",), ("b",)], Numbered(), labels=["y", "x"])
-    assert [(row[0], label) for row, label in rows[[(0, 1), (0, 0)]]] == [("b", 0), ("a", 1)]
 
 
 @pytest.mark.parametrize("limit", [1, 4, 10])
@@ -99,23 +74,16 @@ def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
     assert len({tuple(drawn(seed)) for seed in range(20)}) > 1 or limit == len(ROWS)
 
 
-def test_a_row_has_the_same_positive_whatever_else_is_drawn():
-    everything = TrainingDataset(ROWS, Numbered(), seed=1)
-    some = TrainingDataset(ROWS, Numbered(), seed=1, limit=4)
-    assert set(positives(some, [(2, i) for i in range(4)])) < set(positives(everything, [(2, i) for i in range(10)]))
-
-
 @pytest.mark.parametrize("limit", [0, -1, 11])
-def test_a_limit_out_of_range_is_told_with_the_number_of_rows(limit):
-    with pytest.raises(UserError, match=rf"^data.limit={limit}: it must be 1 to 10, the rows that there are$"):
+def test_a_limit_out_of_range_is_an_error_with_the_number_of_rows(limit):
+    with pytest.raises(UserError, match=rf"^data.limit={limit}: it must be 1 to 10, the number of rows$"):
         TrainingDataset(ROWS, limit=limit)
 
 
 def test_up_to_three_following_sentences_of_the_same_document(caplog):
     with caplog.at_level(logging.INFO):
         rows = TrainingDataset(ROWS, Following(), documents=DOCUMENTS)
-    (record,) = caplog.records
-    assert record.getMessage() == "train: 4 of 10 sentences are the last of their document and left out"
+    assert caplog.messages == ["train: 4 of 10 sentences are left out, the last of their documents"]
     numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
     expected = ["|".join(f"sentence {i}" for i in following.split("|")) for following in numbers]
     batch = rows.__getitem__([(0, i) for i in range(len(rows))])
@@ -123,13 +91,13 @@ def test_up_to_three_following_sentences_of_the_same_document(caplog):
     assert [row[1] for row in batch] == expected
 
 
-@pytest.mark.parametrize("view", [NextSentence(), Next3Sentences()])
-def test_a_limit_draws_among_the_rows_that_another_follows(view):
+def test_a_limit_draws_among_the_rows_with_a_next_sentence():
+    view = OneOfNextSentences(3)
     rows = TrainingDataset(ROWS, view, documents=DOCUMENTS, limit=5)
     for epoch in range(5):
         for sentence, positive in rows[[(epoch, i) for i in range(5)]]:
             own, after = (int(text.split()[1]) for text in (sentence, positive))
-            assert 1 <= after - own <= max(view.following, 1) and DOCUMENTS[own] == DOCUMENTS[after]
+            assert 1 <= after - own <= 3 and DOCUMENTS[own] == DOCUMENTS[after]
     with pytest.raises(UserError, match="data.limit=7: it must be 1 to 6"):
         TrainingDataset(ROWS, view, documents=DOCUMENTS, limit=7)
 
@@ -137,11 +105,11 @@ def test_a_limit_draws_among_the_rows_that_another_follows(view):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"documents": list("abcdefghij")}, "data.train: no sentence is followed by another in its document"),
-        ({"labels": ["yes"] * 10}, "data.label_column: every row has the label yes"),
+        ({"documents": list("abcdefghij")}, "data.train: no sentence has a next one in its document"),
+        ({"labels": ["yes"] * 10}, "data.label_column: all rows have the label yes"),
     ],
 )
-def test_what_leaves_nothing_to_learn_is_told(options, message):
+def test_rows_without_a_contrast_are_an_error(options, message):
     with pytest.raises(UserError, match=message) as error:
         TrainingDataset(ROWS, **options)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""The sample: no sentence twice, and pairs that are its premises with their own hypotheses."""
+"""The sample: distinct sentences, and pairs of premises with their hypotheses."""
 
 import os
 
@@ -16,14 +16,14 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_no_sentence_stands_twice():
+def test_sentences_are_distinct():
     assert list(ROWS.columns) == ["sent0", "sent1", "hard_neg", "neutral"] and len(ROWS) == 800
     sentences = [sentence.strip().lower() for sentence in ROWS.to_numpy().ravel()]
     assert all(sentences) and len(set(sentences)) == len(sentences)
 
 
 @pytest.mark.parametrize("labels", [["entailment"], ["neutral"], ["contradiction"], ["neutral", "entailment"]])
-def test_pairs_are_premises_with_their_own_hypotheses(labels):
+def test_pairs_are_premises_with_their_hypotheses(labels):
     pairs = pandas.read_csv(sample.nli_pairs(labels))
     expected = {(row["sent0"], row[COLUMN[label]]) for _, row in ROWS.iterrows() for label in labels}
     assert list(pairs.columns) == ["premise", "hypothesis"]

@@ -1,4 +1,4 @@
-"""Contrastive batches: whose rows are whose, and where an interrupted epoch goes on."""
+"""Contrastive batches: their order, the parts of the ranks, and resuming an epoch."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_the_order_is_that_of_pytorchs_own_sampler():
 @pytest.mark.parametrize("rows", [9, 10, 11, 23])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_share_the_batches_of_one_device(rows, ranks):
-    """Contiguous, as even as can be, and a last batch that is too small for a row each joins the one before."""
+    """Parts are contiguous and even; a last batch with fewer rows than ranks joins the one before."""
     whole = list(ContrastiveBatchSampler(rows, 5, seed=3))
     if len(whole) > 1 and len(whole[-1]) < ranks:
         last = whole.pop()
@@ -45,12 +45,12 @@ def test_ranks_share_the_batches_of_one_device(rows, ranks):
     ("rows", "batch_size", "message"),
     [(10, 3, "data.batch_size is 3"), (3, 8, "the number of rows to train on is 3")],
 )
-def test_what_ranks_cannot_share_is_told(rows, batch_size, message):
-    with pytest.raises(UserError, match=f"{message}, which 4 devices cannot share: each needs a row"):
+def test_fewer_rows_than_ranks_are_an_error(rows, batch_size, message):
+    with pytest.raises(UserError, match=f"{message}: it must be at least 4, one row for each device"):
         ContrastiveBatchSampler(rows, batch_size, ranks=4)
 
 
-def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
+def test_keys_have_the_epoch_in_which_the_iterator_started():
     batches = ContrastiveBatchSampler(10, 4)
     drawn = iter(batches)
     next(drawn)
@@ -58,7 +58,7 @@ def test_keys_are_those_of_the_epoch_in_which_they_were_asked_for():
     assert {epoch for batch in drawn for epoch, _ in batch} == {0}
 
 
-def test_only_the_epoch_that_was_interrupted_begins_later():
+def test_only_the_interrupted_epoch_starts_later():
     batches = ContrastiveBatchSampler(10, 4)
     whole = {}
     for epoch in range(3):
@@ -71,7 +71,7 @@ def test_only_the_epoch_that_was_interrupted_begins_later():
     assert len(batches) == 3
 
 
-def test_a_process_ends_though_an_error_keeps_its_workers():
+def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys
 from simcse_pl.data.sampler import ContrastiveDataLoader

@@ -1,4 +1,4 @@
-"""Batches of any shape: the sizes promised, padding masked, every row in one place; groups of like length."""
+"""Batches of any shape: sizes, masked padding, each row once; groups of similar length."""
 
 import itertools
 import pickle
@@ -9,19 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simcse_pl.data import token_cache as corpora
-from simcse_pl.data.collators import LabeledViewCollator, PairCollator, ViewCollator
+from simcse_pl.data import token_cache
+from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.dataset import TrainingDataset
-from simcse_pl.data.sampler import ContrastiveBatchSampler
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.words import Crop
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import longest_of_groups
-from simcse_pl.models.tokenization import padded, sorted_batches, tokenize
-from simcse_pl.utils.errors import UserError
-from tests.properties.strategies import MILLIONS, halves, sentences, shapes, texts
+from simcse_pl.models.tokenization import padded, sorted_batches
+from tests.properties.strategies import MILLIONS, sentences, shapes, texts
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -41,7 +38,7 @@ def rows_of(cells, rows=5, views=4):
 
 
 def check(batch, expected, tokenizer):
-    """`batch` [rows, views, tokens] holds the tokens that are expected, [rows][views], and masked padding."""
+    """Compare `batch` [rows, views, tokens] with the expected tokens, [rows][views], and masked padding."""
     rows, views = len(expected), len(expected[0])
     longest = max(len(tokens) for row in expected for tokens in row)
     assert set(batch) == set(tokenizer.model_input_names)
@@ -71,16 +68,8 @@ def test_views_of_any_text_are_padded_and_masked(tokenizer, rows, length, labels
     check(batch, expected, tokenizer)
 
 
-@given(rows=rows_of(st.lists(st.integers(5, 99), max_size=9), views=2).filter(lambda rows: len(rows[0]) == 2))
-def test_pairs_are_padded_and_masked(tokenizer, rows):
-    scores = torch.arange(len(rows)) / 3
-    batch = PairCollator(tokenizer)([(*row, score) for row, score in zip(rows, scores.tolist(), strict=True)])
-    assert torch.equal(batch.pop("scores"), scores)
-    check(batch, rows, tokenizer)
-
-
 @given(texts=st.lists(texts(), max_size=12), size=st.integers(1, 5), length=st.integers(3, 12))
-def test_every_sentence_is_in_one_batch_of_like_length(tokenizer, texts, size, length):
+def test_every_sentence_is_in_one_batch(tokenizer, texts, size, length):
     places = []
     for own, batch in sorted_batches(texts, tokenizer, size, length):
         places += own
@@ -91,30 +80,30 @@ def test_every_sentence_is_in_one_batch_of_like_length(tokenizer, texts, size, l
 
 
 @pytest.mark.parametrize("sentence", [MILLIONS[0], MILLIONS[-1]], ids=lambda sentence: repr(sentence[:2]))
-def test_a_million_characters_are_cut(make_model, sentence):
+def test_a_million_characters_are_truncated(make_model, sentence):
     tokenizer = load_tokenizer(str(make_model("bert")))
     batch = ViewCollator(tokenizer, 16)([(sentence, "a")])
     assert batch["input_ids"].shape[2] <= 16 and batch["attention_mask"][0, 1].sum() == 3
 
 
-@settings(max_examples=settings.default.max_examples // 4)  # each writes files and waits for the disk
+@settings(max_examples=settings.default.max_examples // 4)  # each writes to the disk
 @given(rows=rows_of(sentences()), length=st.integers(3, 12), block=st.integers(1, 3))
-def test_a_corpus_gives_back_rows_and_tokens(encoder, rows, length, block, tmp_path_factory):
+def test_a_token_cache_returns_rows_and_tokens(encoder, rows, length, block, tmp_path_factory):
     tokenizer = encoder.tokenizer
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(corpora, "_ROWS_A_BLOCK", block)
+        patch.setattr(token_cache, "_ROWS_A_BLOCK", block)
         names = [f"{row[0]}?" for row in rows]
-        corpus = open_token_cache(lambda: (yield from zip(rows, names, strict=True)), [], tokenizer, length, named=True)
-        assert list(corpus.sentences) == rows and list(corpus.names) == names
-        assert list(pickle.loads(pickle.dumps(corpus.sentences))) == rows
-        for row, tokens in zip(rows, corpus.tokens, strict=True):
+        cache = open_token_cache(lambda warn: zip(rows, names, strict=True), [], tokenizer, length)
+        assert list(cache.sentences) == rows and list(cache.names) == names
+        assert list(pickle.loads(pickle.dumps(cache.sentences))) == rows
+        for row, tokens in zip(rows, cache.tokens, strict=True):
             assert [own.tolist() for own in tokens] == [tokens_of(sentence, tokenizer, length) for sentence in row]
-        assert corpus.count({rows[0][0]}) == sum(row.count(rows[0][0]) for row in rows)
+        assert cache.count({rows[0][0]}) == sum(row.count(rows[0][0]) for row in rows)
 
 
 @given(rows=st.lists(st.tuples(sentences()), min_size=1, max_size=9), keys=st.data(), seed=st.integers(0, 99))
-def test_training_rows_are_the_chosen_ones_with_their_positives(rows, keys, seed):
+def test_training_rows_are_the_selected_ones_with_their_positives(rows, keys, seed):
     limit = keys.draw(st.none() | st.integers(1, len(rows)))
     training = TrainingDataset(rows, Crop(0.5), limit=limit, seed=seed)
     assert len(training) == (limit or len(rows)) and len(set(training.chosen)) == len(training)
@@ -126,33 +115,8 @@ def test_training_rows_are_the_chosen_ones_with_their_positives(rows, keys, seed
         assert training[[key]] == [(sentence, positive)]
 
 
-@given(
-    rows=st.integers(1, 60),
-    batch_size=st.integers(1, 20),
-    ranks=st.integers(1, 5),
-    epoch=st.integers(0, 3),
-    seed=st.integers(0, 9),
-)
-def test_ranks_share_every_row_once_an_epoch(rows, batch_size, ranks, epoch, seed):
-    if min(rows, batch_size) < ranks:
-        with pytest.raises(UserError, match="cannot share"):
-            ContrastiveBatchSampler(rows, batch_size, ranks)
-        return
-    shares = []
-    for rank in range(ranks):
-        batches = ContrastiveBatchSampler(rows, batch_size, ranks, rank, seed)
-        batches.set_epoch(epoch)
-        shares.append(list(batches))
-        assert len(shares[-1]) == len(batches)
-    drawn = [key for share in shares for batch in share for key in batch]
-    assert sorted(drawn) == [(epoch, row) for row in range(rows)]
-    for parts in zip(*shares, strict=True):
-        sizes = [len(part) for part in parts]
-        assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1 and sum(sizes) < batch_size + ranks
-
-
 @given(lengths=st.lists(st.integers(1, 9) | st.integers(1, 512), min_size=1, max_size=60))
-def test_no_parting_into_one_or_two_groups_is_less_work(lengths):
+def test_no_split_into_one_or_two_groups_is_less_work(lengths):
     longest = longest_of_groups(lengths)
     assert longest == sorted(set(longest)) and set(longest) <= set(lengths) and longest[-1] == max(lengths)
 
@@ -172,36 +136,3 @@ def test_vectors_in_groups_are_those_of_each_sequence_alone(encoder, lengths, se
         for place in {0, len(lengths) // 2, len(lengths) - 1}:
             alone = encoder(padded([tokens[place]], encoder.tokenizer))
             torch.testing.assert_close(together[place : place + 1], alone)
-
-
-@pytest.fixture(scope="module")
-def masking(encoder):
-    objective = MaskedLanguageModeling(head="new")
-    objective.attach(encoder)
-    return objective
-
-
-@given(rows=rows_of(texts()), probability=st.floats(0.01, 1), seed=st.integers(0, 99))
-def test_only_ordinary_tokens_are_masked(encoder, masking, rows, probability, seed):
-    masking.probability = probability
-    ids = ViewCollator(encoder.tokenizer, 16)(rows)["input_ids"]
-    torch.manual_seed(seed)
-    masked, labels = masking.mask(ids)
-    chosen = labels != NOT_CHOSEN
-    assert masked.shape == labels.shape == ids.shape
-    assert torch.equal(masked[~chosen], ids[~chosen]) and torch.equal(labels[chosen], ids[chosen])
-    ordinary = ~torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
-    assert not (chosen & ~ordinary).any()
-    if probability == 1:
-        assert torch.equal(chosen, ordinary)
-
-
-@given(batch=st.lists(texts(), max_size=3), half=halves(), place=st.integers(0, 3))
-def test_half_a_character_is_told_before_it_is_encoded(encoder, batch, half, place):
-    batch.insert(place, half)
-    with pytest.raises(UserError, match=f"encode: sentence {min(place, len(batch) - 1)} contains a lone surrogate"):
-        encoder.encode(batch)
-
-
-def test_no_sentences_have_no_tokens(tokenizer):
-    assert tokenize(tokenizer, [], 9) == []

@@ -1,4 +1,4 @@
-"""What is written to a file is read back with the same rows, whatever the text; of any bytes, rows or one line."""
+"""Rows of any text are read back from each format; any bytes give rows or an error of one line."""
 
 import csv
 import gzip
@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 
 from simcse_pl.data.readers.row_reader import (
     iterate_documents,
-    iterate_labeled_rows,
+    iterate_rows,
     iterate_sentences,
     read_rows,
     read_sentences,
-    with_warning,
 )
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import read_lines
-from tests.properties.strategies import MILLIONS, halves, sentences, texts
+from tests.properties.strategies import halves, sentences, texts
 
 ENDS = st.sampled_from(["\n", "\r\n"])
 PACKED = st.sampled_from(["", ".gz"])
@@ -41,7 +39,6 @@ def file(tmp_path_factory):
 
 
 def tables(cells, most_columns=4):
-    """Rows of as many cells each, at least one."""
     return st.integers(1, most_columns).flatmap(
         lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=6)
     )
@@ -79,34 +76,30 @@ def as_parquet(rows):
 
 
 @given(lines=st.lists(texts(without="\n"), max_size=8), end=ENDS, last=st.booleans(), bom=st.booleans(), packed=PACKED)
-def test_a_line_is_a_sentence_whatever_else_breaks_in_it(file, lines, end, last, bom, packed):
+def test_only_newlines_end_a_line_of_text(file, lines, end, last, bom, packed):
     content = "\ufeff" * bom + end.join(lines) + end * last
     path = file(f"d.txt{packed}", content.encode())
     kept = [line.removeprefix("\ufeff") if i == 0 and not bom else line for i, line in enumerate(lines)]
     expected = [line.strip() for line in kept if line.strip()]
-    if not expected:
-        with pytest.raises(UserError, match="has no rows"):
-            read_sentences(path)
+    if expected:
+        assert read_sentences(path) == expected
         return
-    assert read_sentences(path) == expected
-    numbered = list(read_lines(path, bool(packed)))
-    assert [line.strip() for line in numbered if line.strip()] == expected
+    with pytest.raises(UserError, match="has no rows"):
+        read_sentences(path)
 
 
 @given(documents=st.lists(st.lists(sentences(without="\n"), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_documents_are_read_back(file, documents):
     text = "\n\n".join("\n".join(document) for document in documents)
     path = file("d.txt", b"\xef\xbb\xbf" + text.encode())
-    rows = list(with_warning(iterate_documents(path)))
-    groups = [list(group) for _, group in itertools.groupby(rows, key=lambda row: row[1])]
+    groups = [list(group) for _, group in itertools.groupby(iterate_documents(path), key=lambda row: row[1])]
     assert [[sentence for (sentence,), _ in group] for group in groups] == documents
-    assert len({name for _, name in rows}) == len(documents)
 
 
 @given(rows=tables(sentences()), packed=PACKED)
 @pytest.mark.parametrize(("kind", "write"), [("csv", as_csv), ("jsonl", as_jsonl), ("parquet", as_parquet)])
 def test_tables_are_read_back(file, kind, write, rows, packed):
-    path = file(f"d.{kind}{packed}", write(rows))
+    path = file(f"d.{kind}{packed if kind != 'parquet' else ''}", write(rows))
     rows = list(map(one_end, rows)) if kind == "csv" else rows
     assert read_rows(path) == rows
     assert read_rows(path, list(reversed(names_of(rows)))) == [row[::-1] for row in rows]
@@ -114,9 +107,8 @@ def test_tables_are_read_back(file, kind, write, rows, packed):
 
 
 @given(rows=tables(sentences(without="\n\t")), packed=PACKED)
-def test_a_line_of_tsv_is_a_row_whatever_else_breaks_in_it(file, rows, packed):
-    path = file(f"d.tsv{packed}", as_tsv(rows))
-    assert read_rows(path) == rows
+def test_only_tabs_and_newlines_separate_cells_of_tsv(file, rows, packed):
+    assert read_rows(file(f"d.tsv{packed}", as_tsv(rows))) == rows
 
 
 @given(rows=tables(sentences()), labels=st.data())
@@ -124,19 +116,18 @@ def test_labels_are_read_back(file, rows, labels):
     names = labels.draw(st.lists(sentences(), min_size=len(rows), max_size=len(rows)))
     place = labels.draw(st.integers(0, len(rows[0])))
     path = file("d.csv", as_csv([(*row[:place], name, *row[place:]) for row, name in zip(rows, names, strict=True)]))
-    assert list(with_warning(iterate_labeled_rows(path, place))) == list(
-        zip(map(one_end, rows), one_end(names), strict=True)
-    )
+    expected = list(zip(map(one_end, rows), one_end(names), strict=True))
+    assert list(iterate_rows(path, label_column=place)) == expected
 
 
 @given(rows=tables(sentences() | halves() | st.none() | st.integers() | st.just("\u2028 ")), ascii_only=st.booleans())
-def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows, ascii_only):
+def test_rows_without_text_are_dropped_or_reported_with_their_line(file, rows, ascii_only):
     path = file("d.jsonl", as_jsonl(rows, ascii_only))
 
-    def sound(cell):
+    def valid(cell):
         return isinstance(cell, str) and bool(cell.strip()) and not any("\ud800" <= c <= "\udfff" for c in cell)
 
-    good = [row for row in rows if all(map(sound, row))]
+    good = [row for row in rows if all(map(valid, row))]
     if good == rows:
         assert read_rows(path) == rows
         return
@@ -144,7 +135,7 @@ def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows,
     with pytest.raises(UserError, match=f"d.jsonl, line {first}: ") as error:
         read_rows(path)
     assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 400
-    if good:
+    if good and rows[0] == good[0]:  # the first row names the columns
         assert read_rows(path, on_invalid_row="drop") == good
 
 
@@ -152,12 +143,12 @@ def test_cells_that_are_no_text_are_left_out_or_told_with_their_line(file, rows,
     parts=st.lists(
         st.binary(max_size=20) | texts(max_size=4).map(str.encode) | st.sampled_from([b"\n", b'"', b"\xff"])
     ),
-    kind=st.sampled_from(["txt", "csv", "tsv", "jsonl", "parquet", "txt.gz", "csv.gz", "parquet.gz"]),
+    kind=st.sampled_from(["txt", "csv", "tsv", "jsonl", "parquet", "txt.gz", "csv.gz"]),
     on_invalid_row=st.sampled_from(["error", "drop"]),
     packed=st.booleans(),
     header=st.booleans(),
 )
-def test_of_any_bytes_there_are_rows_or_one_line(file, parts, kind, on_invalid_row, packed, header):
+def test_any_bytes_give_rows_or_an_error_of_one_line(file, parts, kind, on_invalid_row, packed, header):
     content = b"".join(parts)
     path = file(f"d.{kind}", content)
     if kind.endswith("gz") and not packed:
@@ -165,18 +156,16 @@ def test_of_any_bytes_there_are_rows_or_one_line(file, parts, kind, on_invalid_r
     try:
         rows = read_rows(path, on_invalid_row=on_invalid_row, header=header)
     except UserError as error:
-        rows, told = [], str(error)
-    if not rows:
-        assert "\n" not in told and str(path) in told
+        message = str(error)
+        assert "\n" not in message and str(path) in message
     else:
-        assert all(cell == cell.strip() != "" for row in rows for cell in row)
+        assert rows and all(cell == cell.strip() != "" for row in rows for cell in row)
         assert {len(row) for row in rows} == {len(rows[0])}
 
 
-@pytest.mark.parametrize("cell", MILLIONS, ids=lambda cell: repr(cell[:2]))
 @pytest.mark.parametrize(
     ("kind", "write"), [("csv", as_csv), ("tsv", as_tsv), ("jsonl", as_jsonl), ("parquet", as_parquet)]
 )
-def test_a_cell_of_a_million_characters_is_read_back(file, kind, write, cell):
-    rows = [(cell.strip(), "b"), ("c", cell.strip())]
+def test_a_cell_of_a_million_characters_is_read_back(file, kind, write):
+    rows = [("x" * 1_000_000, "b"), ("c", "ab " * 300_000 + "d")]
     assert read_rows(file(f"d.{kind}", write(rows))) == rows

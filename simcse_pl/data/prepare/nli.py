@@ -1,4 +1,4 @@
-"""Training rows from SNLI, MultiNLI and ANLI as published: `simcse prepare nli`."""
+"""Convert SNLI, MultiNLI and ANLI as published to training files: `simcse prepare nli`."""
 
 import random
 import reprlib
@@ -7,38 +7,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.data.prepare.conversion import NO_WORDS, Account, check_paths, clean, has_words, sound_rows, write_csv
+from simcse_pl.data.prepare.conversion import (
+    NO_WORDS,
+    REPEATED,
+    USED,
+    ConversionStats,
+    check_paths,
+    clean,
+    has_words,
+    valid_rows,
+    write_csv,
+)
 from simcse_pl.data.readers.formats import open_table, text_problem
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 
+Pair = tuple[str, str, str]  # premise, hypothesis and label
+
 LABELS = ("entailment", "neutral", "contradiction")
 
 _NO_GOLD_LABEL = "-"
-_MEANINGS = {label: label for label in LABELS} | {"e": LABELS[0], "n": LABELS[1], "c": LABELS[2]}  # ANLI's are letters
+_MEANINGS = {label: label for label in LABELS} | {"e": LABELS[0], "n": LABELS[1], "c": LABELS[2]}  # ANLI has letters
 _FIELDS = (
     ("sentence1", "sentence2", "gold_label"),  # SNLI and MultiNLI
     ("context", "hypothesis", "label"),  # ANLI
 )
 
 NO_LABEL = "no gold label"
-REPEATED = "the same pair again"
-RELABELLED = "the same pair again, another label"
-OTHER_LABEL = "of a label that is not wanted"
-CANDIDATE = "hard negatives to draw from"
-WITHOUT_NEGATIVE = "no hard negative for the premise"
-USED = "used"
-_FATES = (NO_LABEL, NO_WORDS, REPEATED, RELABELLED, OTHER_LABEL, CANDIDATE, WITHOUT_NEGATIVE, USED)
+RELABELED = "the same pair again with another label"
+OTHER_LABEL = "another label"
+CANDIDATE = "candidates for hard negatives"
+NO_NEGATIVE = "no hard negative for the premise"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What rows are made of.
+    """A kind of training rows.
 
     Args:
         columns: their names.
-        labels: of the pairs that give a row each: premise and hypothesis.
-        hard_negatives: the labels of the hypotheses of the same premise that are added, one drawn of each.
+        labels: the labels of the pairs of premise and hypothesis that give one row each.
+        hard_negatives: for each of these labels, one hypothesis of the same premise is drawn and added.
         labelled: whether the pair's own label is added.
     """
 
@@ -60,125 +69,104 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NliPair:
-    """A premise, a hypothesis, what people say of the two, and the file that has it."""
-
-    premise: str
-    hypothesis: str
-    label: str
-    file: Path
-
-
 def convert(
     kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42, on_invalid_row: str = "error"
-) -> tuple[Account, int]:
-    """Write the rows of Table 4 or 7 that a kind names, in the order of the files.
+) -> tuple[ConversionStats, int]:
+    """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
-    A premise is its text: the hypotheses of equal premises belong together, whichever file they stand in. White space
-    does not count. Of a pair that comes again the first stands, so that no hypothesis is a premise's positive and its
-    hard negative. Each entailment of a premise gives a triplet of its own, with a contradiction of that premise drawn
-    for it: what is drawn depends on the seed, the pair and the premise's contradictions alone, and is the same for
-    triplets and two_hard_negatives.
+    A premise is its text without extra white space, so its hypotheses may be in several files. Only the first of equal
+    pairs counts: no hypothesis is both the positive and a hard negative of a premise. Each entailment of a premise
+    gives one triplet, with a random contradiction of that premise. The draw depends only on the seed, the pair and the
+    premise's contradictions, and is the same for triplets and two_hard_negatives.
 
-    The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, repeated ones
-    included: Table 4's 314k and 942k. Of these the paper's authors made and released 275,601 triplets, how is not
-    published; a triplet for every entailment that has a contradiction, as here, is more.
+    The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, including
+    repeated ones: Table 4's 314k and 942k. The paper's authors released 275,601 triplets made from these. How they
+    selected them is not published; one triplet for each entailment that has a contradiction gives more.
 
     Args:
-        kind: of `KINDS`.
-        files: jsonl as published, in any order and number.
-        out: a csv file; it appears when all of it is written.
-        seed: of the hard negatives that are drawn.
-        on_invalid_row: `error`, or `drop` to leave out and count rows that cannot be read.
+        kind: one of `KINDS`.
+        files: any number of jsonl files as published.
+        out: the csv file to write, atomically.
+        seed: seeds the draw of hard negatives.
+        on_invalid_row: `error`, or `drop` to skip and count rows that cannot be read.
 
     Returns:
-        What became of each row read, and how many were written.
+        The counts of input rows by outcome, and the number of rows written.
 
     Raises:
-        UserError: a file that is not there, is no such corpus or is damaged; no rows; an `out` that cannot be written.
+        UserError: a file does not exist, is damaged or not of such a corpus, there are no rows, or `out` is not valid.
     """
     paths, out = [Path(file) for file in files], Path(out)
     check_paths(paths, out)
-    account = Account(paths, _FATES)
-    pairs = (pair for path in paths for pair in read_pairs(path, on_invalid_row, account))
-    return account, write_csv(out, KINDS[kind].columns, make_rows(pairs, KINDS[kind], seed, account), account)
+    stats = ConversionStats()
+    pairs = (pair for path in paths for pair in read_pairs(path, on_invalid_row, stats))
+    return stats, write_csv(out, KINDS[kind].columns, make_rows(pairs, KINDS[kind], seed, stats), stats)
 
 
-def read_pairs(path: Path, on_invalid_row: str, account: Account) -> Iterator[NliPair]:
-    """The pairs of a file that have a gold label and words, in its order.
+def read_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Iterator[Pair]:
+    """Yield the pairs of a file that have a gold label and words, in order.
 
     Raises:
-        UserError: a file of another kind, or a row that cannot be read.
+        UserError: another kind of file, or a row that cannot be read.
     """
-    for premise, hypothesis, label in sound_rows(path, _records(path), on_invalid_row, account):
+    for premise, hypothesis, label in valid_rows(path, _records(path), on_invalid_row, stats):
         premise, hypothesis = clean(premise), clean(hypothesis)
         if label == _NO_GOLD_LABEL:
-            account.add(path, NO_LABEL)
+            stats[NO_LABEL] += 1
         elif not has_words(premise) or not has_words(hypothesis):
-            account.add(path, NO_WORDS)
+            stats[NO_WORDS] += 1
         else:
-            yield NliPair(premise, hypothesis, _MEANINGS[label], path)
+            yield premise, hypothesis, _MEANINGS[label]
 
 
-def make_rows(pairs: Iterable[NliPair], kind: Kind, seed: int, account: Account) -> Iterator[tuple[str, ...]]:
-    """The rows of a kind, in the order of the pairs that give them."""
-    kept, labels = _without_repeated(pairs, account)
-    for pair in kept:
-        if pair.label not in kind.labels:
-            account.add(pair.file, CANDIDATE if pair.label in kind.hard_negatives else OTHER_LABEL)
+def make_rows(pairs: Iterable[Pair], kind: Kind, seed: int, stats: ConversionStats) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a kind, in the order of the pairs."""
+    first_pairs: list[tuple[str, str]] = []
+    labels: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
+    for premise, hypothesis, label in pairs:
+        known = labels.setdefault(premise, {})
+        if hypothesis in known:
+            stats[REPEATED if known[hypothesis] == label else RELABELED] += 1
+        else:
+            known[hypothesis] = label
+            first_pairs.append((premise, hypothesis))
+    for premise, hypothesis in first_pairs:
+        label = labels[premise][hypothesis]
+        if label not in kind.labels:
+            stats[CANDIDATE if label in kind.hard_negatives else OTHER_LABEL] += 1
             continue
-        candidates = [_hypotheses(labels[pair.premise], label) for label in kind.hard_negatives]
+        candidates = [
+            [other for other, own in labels[premise].items() if own == wanted] for wanted in kind.hard_negatives
+        ]
         if not all(candidates):
-            account.add(pair.file, WITHOUT_NEGATIVE)
+            stats[NO_NEGATIVE] += 1
             continue
-        account.add(pair.file, USED)
-        negatives = [random.Random(f"{seed}\t{pair.premise}\t{pair.hypothesis}").choice(some) for some in candidates]
-        yield (pair.premise, pair.hypothesis, *negatives, *([pair.label] if kind.labelled else []))
+        stats[USED] += 1
+        negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
+        yield (premise, hypothesis, *negatives, *([label] if kind.labelled else []))
 
 
-def _without_repeated(pairs: Iterable[NliPair], account: Account) -> tuple[list[NliPair], dict[str, dict[str, str]]]:
-    """Each pair once; and of each premise, the labels of its hypotheses."""
-    kept: list[NliPair] = []
-    labels: dict[str, dict[str, str]] = {}
-    for pair in pairs:
-        known = labels.setdefault(pair.premise, {})
-        first = known.get(pair.hypothesis)
-        if first is None:
-            known[pair.hypothesis] = pair.label
-            kept.append(pair)
-        else:
-            account.add(pair.file, REPEATED if first == pair.label else RELABELLED)
-    return kept, labels
-
-
-def _hypotheses(labels: dict[str, str], wanted: str) -> list[str]:
-    return [hypothesis for hypothesis, label in labels.items() if label == wanted]
-
-
-def _records(path: Path) -> Iterator[tuple[str, tuple[str, str, str] | Unreadable]]:
-    """The place, premise, hypothesis and label of every row."""
+def _records(path: Path) -> Iterator[tuple[str, Pair | Unreadable]]:
     table = open_table(path)
     header = table.header or []
     fields = next((fields for fields in _FIELDS if set(fields) <= set(header)), None)
     if fields is None:
-        wanted = " or ".join(", ".join(fields) for fields in _FIELDS)
-        raise UserError(f"{path} is no jsonl file of SNLI, MultiNLI or ANLI: its first row should have {wanted}")
+        expected = " or ".join(", ".join(fields) for fields in _FIELDS)
+        raise UserError(f"{path} is not a jsonl file of SNLI, MultiNLI or ANLI: its first row should have {expected}")
     for place, cells in table.records:
         if isinstance(cells, Unreadable):
             yield place, cells
-            continue
-        row = dict(zip(header, cells, strict=False))
-        problem = _problem({field: row.get(field) for field in fields})
-        yield place, Unreadable(problem) if problem else (row[fields[0]], row[fields[1]], row[fields[2]])
+        else:
+            row = dict(zip(header, cells, strict=False))
+            yield place, _pair({field: row.get(field) for field in fields})
 
 
-def _problem(row: dict[str, Any]) -> str | None:
-    """What is wrong with a row, whose label comes last; None where nothing is."""
+def _pair(row: dict[str, Any]) -> Pair | Unreadable:
     for field, value in row.items():
         if problem := text_problem(value):
-            return f"{field} {problem}"
-    if value != _NO_GOLD_LABEL and value not in _MEANINGS:
-        wanted = ", ".join(_MEANINGS)
-        return f"{field} is {reprlib.repr(value)}; it should be one of {wanted}, or {_NO_GOLD_LABEL} for none"
-    return None
+            return Unreadable(f"{field} {problem}")
+    premise, hypothesis, label = row.values()
+    if label not in (_NO_GOLD_LABEL, *_MEANINGS):
+        expected = f"one of {', '.join(_MEANINGS)}, or {_NO_GOLD_LABEL} for no label"
+        return Unreadable(f"{list(row)[-1]} is {reprlib.repr(label)}; it should be {expected}")
+    return premise, hypothesis, label

@@ -1,4 +1,4 @@
-"""Sentences of a Wikipedia dump of any language: `simcse prepare wikipedia`."""
+"""Extract the sentences of a Wikipedia dump in any language: `simcse prepare wikipedia`."""
 
 import bz2
 import hashlib
@@ -21,7 +21,7 @@ from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.text_files import check_is_file
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
-_ARTICLES = ("0",)  # the namespace; others hold talk, users, templates
+_ARTICLES = ("0",)  # the namespace; others are talk, users, templates
 _PAGES_A_TASK = 64
 
 _NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
@@ -35,14 +35,14 @@ _SHORTEST, _LONGEST = 20, 500  # characters
 
 
 def sentences_of(markup: str, language: str) -> list[str]:
-    """The usable sentences of an article.
+    """Return the usable sentences of an article.
 
-    Headings, lists, tables and whatever still holds markup are left out, and so is what does not end as a
-    sentence does or has fewer than 20 or more than 500 characters.
+    Headings, lists, tables and text with leftover markup are left out, as are sentences without an end mark or with
+    fewer than 20 or more than 500 characters.
 
     Args:
         markup: the article in wiki markup.
-        language: its ISO 639 code, for the rules of splitting sentences.
+        language: its ISO 639 code, for the rules of sentence splitting.
     """
     sentences = []
     for line in wikicorpus.filter_wiki(markup).splitlines():
@@ -63,19 +63,19 @@ def _is_usable(sentence: str) -> bool:
 
 
 def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
-    """Write the sentences of a dump, one a line, a blank line between articles, in the dump's order.
+    """Write the sentences of a dump in order, one per line, with a blank line between articles.
 
     Args:
         dump: a pages-articles file of any Wikipedia, .xml or .xml.bz2.
-        out: a text file; it appears when all of it is written.
-        language: an ISO 639 code; where None, what the dump's name begins with, as `de` of dewiki-latest-….
-        processes: how many work at it.
+        out: the text file to write, atomically.
+        language: an ISO 639 code; None for the beginning of the dump's name, such as `de` of dewiki-latest-….
+        processes: the number of processes.
 
     Returns:
         The number of articles with sentences, and of sentences.
 
     Raises:
-        UserError: a dump that is not there, is cut short or is no dump; a language that cannot be told.
+        UserError: the dump does not exist, is truncated or not a dump, or its name does not begin with a language.
         FailureError: one of the processes was killed.
     """
     dump, out = Path(dump), Path(out)
@@ -88,14 +88,14 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
                 articles, sentences = articles + 1, sentences + len(document)
         if not sentences:
-            raise UserError(f"{dump}: no sentences in it; is it a pages-articles dump?")
+            raise UserError(f"{dump} has no sentences: is it a pages-articles dump?")
     return articles, sentences
 
 
 def gensim_sample() -> str:
-    """The path of the sentences of the dump that gensim carries; extracted once, kept in the user's cache.
+    """Return the path of the sentences of gensim's dump; they are extracted once, to the user's cache.
 
-    106 articles of English Wikipedia, about 18,000 sentences.
+    It has 106 articles of English Wikipedia, about 18,000 sentences.
     """
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     path = cache_folder() / f"wiki_sample-{version}.txt"
@@ -107,22 +107,22 @@ def gensim_sample() -> str:
 def _language(dump: Path) -> str:
     name, wiki, _ = dump.name.partition("wiki")
     if not wiki or not name:
-        raise UserError(f"{dump}: its name does not begin with a language, as enwiki-… does; give --language")
+        raise UserError(f"{dump}: its name does not begin with a language, as enwiki-… does: give --language")
     return name
 
 
 def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
-    """Every article's sentences, in the dump's order."""
+    """Yield the sentences of each article, in order."""
     tasks = ((markup, language) for markup in _articles(dump))
     if processes == 1:
         yield from itertools.starmap(sentences_of, tasks)
         return
     try:
-        with ProcessPoolExecutor(processes) as pool:  # a batch at a time: a pool would read the whole dump ahead
+        with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
             while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
                 yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
     except BrokenProcessPool as error:
-        raise FailureError("a process that extracts was ended from outside (by want of memory, perhaps)") from error
+        raise FailureError("a worker process was killed (out of memory, perhaps)") from error
 
 
 def _articles(dump: Path) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _articles(dump: Path) -> Iterator[str]:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
         try:
             for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
-                if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in whatever language
+                if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in any language
                     yield markup
         except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
-            raise UserError(f"{dump} is cut short, or no Wikipedia dump: {first_line(error)}") from error
+            raise UserError(f"{dump} is truncated or not a Wikipedia dump: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""The small data that comes with the project, written by hand for it; README.md beside this file tells of it."""
+"""The small hand-written data sets of the project; README.md beside this file describes them."""
 
 import csv
 import hashlib
@@ -11,16 +11,16 @@ _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neut
 
 
 def path(name: str) -> str:
-    """The path of one of its files: nli.csv, sts_dev.tsv or sts_test.tsv."""
+    """Return the path of nli.csv, sts_dev.tsv or sts_test.tsv."""
     return str(Path(__file__).parent / name)
 
 
 def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False) -> str:
-    """The path of nli.csv's premises, each with one hypothesis a row; written once, kept in the user's cache.
+    """Return the path of a file of pairs from nli.csv, which is written once, to the user's cache.
 
     Args:
-        labels: of the hypotheses: contradiction, entailment, neutral, or several of them.
-        labelled: add the column `label`, for a classifier.
+        labels: which hypotheses are paired with the premises: contradiction, entailment, neutral or several of them.
+        labelled: add the column `label`.
     """
     source = Path(path("nli.csv"))
     version = hashlib.sha256(source.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:12]

@@ -1,13 +1,14 @@
-"""What the STS and the transfer tasks of a SentEval bundle share: lines of its files, and how much it should hold."""
+"""Functions shared by the STS and the transfer tasks of a SentEval bundle: lines of its files, and expected sizes."""
 
 import logging
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text_files import check_is_file
 
 log = logging.getLogger(__name__)
 
-# Pairs or rows that are scored: of the bundle that its own script downloads.
+# The number of scored pairs or rows in the bundle that SentEval's own script downloads.
 ORIGINAL_SIZES = {
     ("STS12", "test"): 3108,
     ("STS13", "test"): 1500,
@@ -29,38 +30,63 @@ ORIGINAL_SIZES = {
 
 
 class NotInBundleError(UserError):
-    """A task that a bundle has no file of."""
+    """The bundle has no file of a task."""
 
 
-def text_lines(path: Path, encodings: tuple[str, ...] = ("utf-8-sig",)) -> list[str]:
-    """The lines of a bundle's file, without their ends; U+0085 and its like end none.
+def text_lines(path: Path, latin1: bool = False) -> list[str]:
+    """Return the lines of a file without their ends. Only \\n and \\r\\n end a line, not U+0085 and the like.
 
     Args:
         path: the file.
-        encodings: the first that can decode the whole file is taken.
+        latin1: decode a file that is not UTF-8 from Latin-1.
 
     Raises:
-        UserError: no such file, or one that cannot be read or decoded.
+        UserError: the file does not exist, or is not UTF-8 without `latin1`.
     """
+    check_is_file(path)
+    content = path.read_bytes()
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"no file {path}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
-    for encoding in encodings:
-        try:
-            text = content.decode(encoding)
-        except UnicodeDecodeError as error:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if not latin1:
             line = content.count(b"\n", 0, error.start) + 1
-            problem = f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x})"
-        else:
-            return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    raise UserError(problem)
+            raise UserError(f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x})") from error
+        text = content.decode("latin-1")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def tab_separated_rows(
+    path: Path, columns: int, header: bool = False, latin1: bool = False
+) -> list[tuple[int, list[str]]]:
+    """Return the line number and the cells of each line that is not blank.
+
+    Args:
+        path: the file.
+        columns: the smallest number of cells.
+        header: skip the first line.
+        latin1: see `text_lines`.
+
+    Raises:
+        UserError: a line has too few columns, the file has no rows, or as from `text_lines`.
+    """
+    lines = list(enumerate(text_lines(path, latin1), 1))[1 if header else 0 :]
+    rows = [(number, line.split("\t")) for number, line in lines if line.strip()]
+    for number, cells in rows:
+        if len(cells) < columns:
+            raise UserError(f"{path}, line {number}: {len(cells)} columns where there should be {columns}")
+    if not rows:
+        raise UserError(f"{path} has no rows")
+    return rows
 
 
 def warn_if_short(task: str, split: str, size: int) -> None:
-    """Say so where a task has fewer pairs or rows than the original: a score on it is no other paper's."""
+    """Warn if a task has fewer pairs or rows than the original: its score is not comparable with other papers."""
     original = ORIGINAL_SIZES.get((task, split), 0)
     if size < original:
-        log.warning("%s %s: %d of the original's %d: compare its score with care", task, split, size, original)
+        log.warning(
+            "%s %s: %d of the original's %d, so its score is not comparable with published ones",
+            task,
+            split,
+            size,
+            original,
+        )

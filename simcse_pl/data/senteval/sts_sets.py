@@ -1,15 +1,15 @@
-"""STS data: scored sentence pairs from a SentEval bundle, from the hub, or from the project's own sample."""
+"""STS data: scored sentence pairs from a SentEval bundle, the Hugging Face Hub, or the project's own sample."""
 
 import logging
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import open_hub_dataset
-from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines, warn_if_short
+from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines, warn_if_short
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 
@@ -18,9 +18,14 @@ log = logging.getLogger(__name__)
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")  # the order of the paper's Table 5
 STS_TASKS_WITH_DEV = ("STS-B", "SICK-R")
 SPLITS = ("dev", "test")
-ALIKE_ABOVE = 4.0  # pairs scored above this are the positives of alignment (section 2 of the paper)
+POSITIVE_SCORE_THRESHOLD = 4.0  # pairs with higher scores are the positives of alignment (section 2 of the paper)
 
 _HUB_STSB = "mteb/stsbenchmark-sts"
+_STSB_SOURCES = {
+    "senteval": "STS-B in {}",
+    "hub": f"STS-B on the hub ({_HUB_STSB})",
+    "sample": "the project's own sample, which is not STS-B",
+}
 _STSB_COLUMNS = (5, 6, 4)
 _SICK_COLUMNS = (1, 2, 3)
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
@@ -28,7 +33,7 @@ _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """Two sentences and how alike people found them, 0 (nothing in common) to 5 (the same meaning)."""
+    """Two sentences and their similarity as people scored it, 0 (unrelated) to 5 (the same meaning)."""
 
     first: str
     second: str
@@ -37,7 +42,7 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class StsTask:
-    """A task's pairs, subset by subset (STS-B, SICK-R and the sample have one)."""
+    """The scored pairs of a task by subset (STS-B, SICK-R and the sample have one)."""
 
     name: str
     split: str
@@ -45,35 +50,36 @@ class StsTask:
 
     @property
     def pairs(self) -> list[ScoredPair]:
-        """All subsets, one after the other."""
+        """The pairs of all subsets, in order."""
         return [pair for subset in self.subsets.values() for pair in subset]
 
     @property
     def sentences(self) -> list[str]:
-        """Those of all pairs, in their order."""
+        """The sentences of all pairs, in order."""
         return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
 
 
 def joined(tasks: Sequence[StsTask]) -> StsTask:
-    """Return several splits of a task as one, a subset each."""
+    """Return several splits of a task as one task with a subset for each split."""
     splits = [task.split for task in tasks]
     name = f"{', '.join(splits[:-1])} and {splits[-1]}"
     return StsTask(tasks[0].name, name, {task.split: task.pairs for task in tasks})
 
 
 def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
-    """One of `STS_TASKS` from a SentEval bundle (its data/downstream).
+    """Load one of `STS_TASKS` from a SentEval bundle (its data/downstream).
 
     Args:
-        senteval_dir: holds STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
-        name: of the task.
-        split: `test`; STS-B and SICK-R have `dev` and `train` as well.
+        senteval_dir: contains STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
+        name: the task.
+        split: `test`; STS-B and SICK-R also have `dev` and `train`.
 
     Returns:
-        The task; pairs without a score are left out.
+        The task, without the pairs that have no score.
 
     Raises:
-        UserError: the bundle has no such task or split (NotInBundleError), or a file of it is cut short or damaged.
+        UserError: the bundle does not have the task or split (NotInBundleError), or one of its files is missing or
+            damaged.
     """
     root = Path(senteval_dir)
     match name:
@@ -92,49 +98,50 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
     """Load STS-B's `dev` and `test` from the first of `sources` that has both, and log which one that is.
 
     Args:
-        sources: of `senteval` (skipped where `senteval_dir` is None or empty), `hub` (skipped with a warning where it
+        sources: some of `senteval` (skipped if `senteval_dir` is None or empty), `hub` (skipped with a warning if it
             fails) and `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
         senteval_dir: see `load_sts_task`.
 
     Raises:
-        UserError: an unknown source, none that has the data, or a `senteval_dir` without it.
+        UserError: a source is unknown, none has the data, or a given `senteval_dir` does not have it.
     """
-    unknown = [source for source in sources if source not in _STSB_SOURCES]
-    if unknown:
-        raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {', '.join(_STSB_SOURCES)}")
+    known = ", ".join(_STSB_SOURCES)
+    for source in sources:
+        if source not in _STSB_SOURCES:
+            raise UserError(f"data.validation: unknown source {source}; choose among {known}")
     if not sources:
-        raise UserError(f"data.validation is empty: name some of {', '.join(_STSB_SOURCES)}")
-    missed = []
+        raise UserError(f"data.validation is empty: name some of {known}")
+    failures = []
     for source in sources:
         if source == "senteval" and not senteval_dir:
-            missed.append("senteval_dir is not set")
+            failures.append("senteval_dir is not set")
             continue
         try:
-            loaded = {split: _STSB_SOURCES[source](senteval_dir, split) for split in SPLITS}
+            tasks = {split: _stsb_from(source, senteval_dir, split) for split in SPLITS}
         except UserError as error:
             if source != "hub":
                 raise
-            missed.append(str(error))
+            failures.append(str(error))
             if source != sources[-1]:
                 log.warning("data.validation: STS-B from the hub is not available: %s", error)
             continue
-        for split, (task, where) in loaded.items():
-            log.info("%s: %d scored pairs from %s", split, len(task.pairs), where)
-        return {split: task for split, (task, _) in loaded.items()}
-    raise UserError(f"data.validation: no STS-B ({'; '.join(missed)})")
+        for split, task in tasks.items():
+            log.info("%s: %d scored pairs from %s", split, len(task.pairs), _STSB_SOURCES[source].format(senteval_dir))
+        return tasks
+    raise UserError(f"data.validation: no STS-B ({'; '.join(failures)})")
 
 
 def load_sample(split: str) -> StsTask:
-    """The project's own scored pairs, split `dev` or `test`, written for it by hand."""
-    pairs = _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)
-    return StsTask("sample", split, {split: pairs})
+    """Load the `dev` or `test` split of the project's own scored pairs."""
+    return StsTask("sample", split, {split: _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)})
 
 
-def _from_senteval(senteval_dir: str | Path | None, split: str) -> tuple[StsTask, str]:
-    return load_sts_task(str(senteval_dir), "STS-B", split), f"STS-B in {senteval_dir}"
-
-
-def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
+def _stsb_from(source: str, senteval_dir: str | Path | None, split: str) -> StsTask:
+    match source:
+        case "senteval":
+            return load_sts_task(str(senteval_dir), "STS-B", split)
+        case "sample":
+            return load_sample(split)
     table = open_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     assert table.header is not None
     i, j, k = (table.header.index(name) for name in ("sentence1", "sentence2", "score"))
@@ -143,18 +150,7 @@ def _from_hub(_: str | Path | None, split: str) -> tuple[StsTask, str]:
         for place, cells in table.records
         if not isinstance(cells, Unreadable)
     ]
-    return StsTask("STS-B", split, {split: pairs}), f"STS-B on the hub ({_HUB_STSB})"
-
-
-def _from_sample(_: str | Path | None, split: str) -> tuple[StsTask, str]:
-    return load_sample(split), "the project's own sample, which is not STS-B"
-
-
-_STSB_SOURCES: dict[str, Callable[[str | Path | None, str], tuple[StsTask, str]]] = {
-    "senteval": _from_senteval,
-    "hub": _from_hub,
-    "sample": _from_sample,
-}
+    return StsTask("STS-B", split, {split: pairs})
 
 
 def _pair(path: str | Path, place: str, first: str, second: str, score: str | float) -> ScoredPair:
@@ -163,7 +159,7 @@ def _pair(path: str | Path, place: str, first: str, second: str, score: str | fl
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{path}, {place}: the score is no number but {reprlib.repr(score)}")
+        raise UserError(f"{path}, {place}: the score is {reprlib.repr(score)}, not a number")
     if not 0 <= value <= 5:
         raise UserError(f"{path}, {place}: the score is {value:g}, and scores are from 0 to 5")
     if not first.strip() or not second.strip():
@@ -172,25 +168,17 @@ def _pair(path: str | Path, place: str, first: str, second: str, score: str | fl
 
 
 def _pairs(path: Path, columns: tuple[int, int, int], header: bool = False) -> list[ScoredPair]:
-    """Pairs of a tab-separated file, from the columns that hold the two sentences and the score."""
+    """Read pairs from a tab-separated file, given the columns of the two sentences and the score."""
     if not path.is_file():
         raise NotInBundleError(f"no file {path}")
-    pairs = []
-    for number, line in enumerate(text_lines(path), 1):
-        cells = line.split("\t")
-        if number == 1 and header:
-            continue
-        if len(cells) <= max(columns):
-            raise UserError(f"{path}, line {number}: {len(cells)} columns, too few")
-        first, second, score = (cells[column] for column in columns)
-        pairs.append(_pair(path, f"line {number}", first, second, score))
-    if not pairs:
-        raise UserError(f"{path} holds no pairs")
-    return pairs
+    return [
+        _pair(path, f"line {number}", *(cells[column] for column in columns))
+        for number, cells in tab_separated_rows(path, max(columns) + 1, header)
+    ]
 
 
 def _yearly_subsets(folder: Path) -> dict[str, list[ScoredPair]]:
-    """STS12 to STS16 have a file of sentences and one of scores for every subset."""
+    """Read STS12 to STS16, which have a file of sentences and one of scores for each subset."""
     subsets = {
         path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path)
         for path in sorted(folder.glob("STS.input.*.txt"))
@@ -201,17 +189,17 @@ def _yearly_subsets(folder: Path) -> dict[str, list[ScoredPair]]:
 
 
 def _yearly_subset(inputs: Path) -> list[ScoredPair]:
-    """A subset of STS12 to STS16: sentences in one file, scores in another, an empty line where there is none."""
+    """Read a subset of STS12 to STS16. A pair without a score has an empty line in the file of scores."""
     gold = inputs.with_name(inputs.name.replace("STS.input.", "STS.gs.", 1))
     sentences, scores = text_lines(inputs), text_lines(gold)
     if len(sentences) != len(scores):
-        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is cut short")
+        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is truncated")
     pairs = []
     for number, (line, score) in enumerate(zip(sentences, scores, strict=True), 1):
         if not score.strip():
             continue
         first, tab, second = line.partition("\t")
         if not tab:
-            raise UserError(f"{inputs}, line {number}: one sentence where there should be two, split by a tab")
+            raise UserError(f"{inputs}, line {number}: one sentence where there should be two, separated by a tab")
         pairs.append(_pair(inputs, f"line {number}", first, second.partition("\t")[0], score))
     return pairs

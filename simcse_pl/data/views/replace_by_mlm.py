@@ -1,4 +1,4 @@
-"""The view in which a masked language model fills in some of the words."""
+"""The view that replaces words with the predictions of a masked language model."""
 
 import itertools
 import re
@@ -9,35 +9,34 @@ from torch import Tensor, nn
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.views.replacing import bare, replace
-from simcse_pl.data.views.view import Original, View
-from simcse_pl.data.views.words import checked_share
+from simcse_pl.data.views.view import View, ViewInput
+from simcse_pl.data.views.words import check_rate, replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer, longest_input, match_inputs
 from simcse_pl.utils.errors import UserError
 
-_CLOSE = 0.05  # scores no further apart may change places with the batch, the device and its precision
-_LONGEST = 512  # tokens, where neither the model nor its tokenizer has a limit
+_CLOSE = 0.05  # closer scores may change their order with the batch, the device and its precision
+_LONGEST = 512  # tokens, if neither the model nor its tokenizer has a limit
 
 
 class MaskedLanguageModel(View):
-    """The sentence with some of its words filled in by a masked language model (Table 1's MLM).
+    """The sentence with some of its words replaced by predictions of a masked language model (Table 1).
 
-    Every chosen word, but for the punctuation around it, becomes one mask token, and gets the whole word that scores
-    highest there, which may be the word it was. All masks of a sentence are filled at once. Words past the model's
-    length stay as they are, and so do sentences that have the mask token written in them.
+    Each chosen word becomes one mask token, which keeps the punctuation around it, and then the whole word with the
+    highest score, which may be the same. All masks of a sentence are filled at once. Words beyond the model's maximum
+    length and sentences that contain the mask token stay as they are.
 
-    It works on the GPU where there is one; in the worker processes of a DataLoader, on the CPU.
+    The model runs on the GPU if there is one; in the worker processes of a DataLoader, on the CPU.
 
     Args:
-        name: the model (see backbone.resolve), which must have its pretrained masked-language-modelling head.
-        share: of the words that are filled in, k %, rounded to the nearest number of words.
+        name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
+        rate: the fraction of words to replace, k %, rounded to the nearest number of words.
 
     Raises:
-        UserError: a share out of range, no such model, or one without that head, a mask token or whole words.
+        UserError: the rate is out of range, or the model does not exist or has no such head, mask token or whole words.
     """
 
-    def __init__(self, name: str, share: float = 0.15) -> None:
-        self.share = checked_share(share)
+    def __init__(self, name: str, rate: float = 0.15) -> None:
+        self.rate = check_rate(rate)
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
         if self.tokenizer.mask_token is None:
@@ -50,33 +49,33 @@ class MaskedLanguageModel(View):
         if self._no_word.all():
             raise UserError(f"views.name={name}: its tokenizer has no whole words")
 
-    def __call__(self, originals: Sequence[Original]) -> list[str]:
-        """The positives of a batch, one each, in order."""
-        sentences = [original.sentence.split() for original in originals]
-        chosen = [self._choose(original, words) for original, words in zip(originals, sentences, strict=True)]
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
+        """Return the positives of a batch, in order."""
+        sentences = [own.sentence.split() for own in inputs]
+        chosen = [self._choose(own, words) for own, words in zip(inputs, sentences, strict=True)]
         rows = [row for row, positions in enumerate(chosen) if positions]
         masked = [self._mask(sentences[row], chosen[row]) for row in rows]
         for row, fills in zip(rows, self._fill(masked) if masked else [], strict=True):
             words = sentences[row]
-            for i, fill in zip(chosen[row], fills, strict=False):  # fewer fills where the end was cut off
-                words[i] = replace(words[i], fill)
+            for i, fill in zip(chosen[row], fills, strict=False):  # fewer fills if truncated
+                words[i] = replace_word(words[i], fill)
         return [" ".join(words) for words in sentences]
 
-    def _choose(self, original: Original, words: list[str]) -> list[int]:
-        """The positions of the words to fill in, in order."""
-        if self.tokenizer.mask_token in original.sentence:
+    def _choose(self, own: ViewInput, words: list[str]) -> list[int]:
+        """Return the positions of the words to replace, in order."""
+        if self.tokenizer.mask_token in own.sentence:
             return []
-        candidates = [i for i, word in enumerate(words) if bare(word)]
-        count = min(round(self.share * len(words)), len(candidates))
-        return sorted(original.random.sample(candidates, count))
+        candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
+        count = min(round(self.rate * len(words)), len(candidates))
+        return sorted(own.random.sample(candidates, count))
 
     def _mask(self, words: list[str], positions: list[int]) -> str:
         mask = self.tokenizer.mask_token
-        return " ".join(replace(word, mask) if i in positions else word for i, word in enumerate(words))
+        return " ".join(replace_word(word, mask) if i in positions else word for i, word in enumerate(words))
 
     @torch.no_grad()
     def _fill(self, masked: list[str]) -> list[list[str]]:
-        """The words for the masks of each sentence, in order."""
+        """Return the words for the masks of each sentence, in order."""
         device = torch.device("cuda" if torch.cuda.is_available() and get_worker_info() is None else "cpu")
         self._model.to(device)
         inputs = self.tokenizer(
@@ -90,9 +89,9 @@ class MaskedLanguageModel(View):
         return [words[end - count : end] for count, end in zip(counts, ends, strict=True)]
 
     def _best(self, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
-        """The ids that score highest at the masks, [masks], whatever else is in the batch.
+        """Return the ids with the highest scores at the masks, [masks], independent of the rest of the batch.
 
-        Sentences with a close call are scored again in float64, where the order of additions does not decide it.
+        Sentences whose two best scores are close are scored again in float64, where rounding does not decide.
         """
         scores = self._scores(inputs, is_mask)
         best = scores.argmax(dim=-1)
@@ -103,22 +102,22 @@ class MaskedLanguageModel(View):
             self._model.double()
             again = self._scores({name: tensor[rows] for name, tensor in inputs.items()}, is_mask[rows])
             best[torch.isin(row_of_mask, rows)] = again.argmax(dim=-1)
-            self._model.float()  # to the very weights that were loaded
+            self._model.float()  # exactly the weights that were loaded
         return best
 
     def _scores(self, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
-        """The scores of the vocabulary at the masks alone, [masks, vocabulary]; what is no whole word has none."""
+        """Return the scores at the masks, [masks, vocabulary]; -inf for tokens that are not whole words."""
         with self._vocabulary.register_forward_pre_hook(lambda _, states: (states[0][is_mask],)):
             scores: Tensor = self._model(**inputs).logits
         return scores.masked_fill(self._no_word.to(scores.device), -torch.inf)
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase, size: int) -> Tensor:
-    """Which ids stand for a whole word: read again after a space, its text gives just that id.
+    """Return which ids are whole words: after a space, the id's text is tokenized to that id alone.
 
     Args:
         tokenizer: of any kind.
-        size: of the vocabulary that the model scores, which may have more ids than the tokenizer.
+        size: the size of the model's vocabulary, which may be larger than the tokenizer's.
 
     Returns:
         [size], boolean.

@@ -1,33 +1,26 @@
-"""Views that are whole sentences: the sentence itself, or one that follows it."""
+"""Views that are whole sentences: the sentence itself, or one of the next."""
 
-from typing import ClassVar
-
-from simcse_pl.data.views.view import Original, SentenceView
+from simcse_pl.data.views.view import SentenceView, ViewInput
 
 
 class Dropout(SentenceView):
-    """The sentence itself: the encoder's dropout alone tells the two views apart. Unsupervised SimCSE, section 3."""
+    """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3)."""
 
-    def positive(self, original: Original) -> str:
-        """The sentence."""
-        return original.sentence
-
-
-class NextSentence(SentenceView):
-    """The sentence that follows in the document (Table 2; Logeswaran and Lee 2018)."""
-
-    following: ClassVar[int] = 1
-
-    def positive(self, original: Original) -> str:
-        """The next sentence."""
-        return original.following[0]
+    def positive(self, own: ViewInput) -> str:
+        """Return the sentence."""
+        return own.sentence
 
 
-class Next3Sentences(SentenceView):
-    """One of the three sentences that follow, or of the one or two that a document's end leaves (Table 2)."""
+class OneOfNextSentences(SentenceView):
+    """One of the next sentences of the document, at random (Table 2; Logeswaran and Lee 2018).
 
-    following: ClassVar[int] = 3
+    Args:
+        n: the number of next sentences to choose from, 1 or 3 in the paper; fewer before the end of a document.
+    """
 
-    def positive(self, original: Original) -> str:
-        """One of the following sentences, at random."""
-        return original.random.choice(original.following[:3])
+    def __init__(self, n: int = 1) -> None:
+        self.num_following = n
+
+    def positive(self, own: ViewInput) -> str:
+        """Return one of the next sentences."""
+        return own.random.choice(own.following)

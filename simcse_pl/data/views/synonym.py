@@ -1,4 +1,4 @@
-"""The view that replaces a word by a synonym, and the thesaurus of WordNet's database files."""
+"""The view that replaces a word with a synonym, and the reader of WordNet's database files."""
 
 import re
 from collections import defaultdict
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from simcse_pl.data.views.replacing import bare, replace
-from simcse_pl.data.views.view import Original, SentenceView
+from simcse_pl.data.views.view import SentenceView, ViewInput
+from simcse_pl.data.views.words import replace_word, strip_punctuation
 from simcse_pl.utils.errors import UserError
 
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -17,44 +17,45 @@ Thesaurus = dict[str, list[str]]
 
 
 class Synonym(SentenceView):
-    """The sentence with one random word replaced by one of its synonyms (Table 1's synonym replacement).
+    """The sentence with one random word replaced by one of its synonyms (Table 1).
 
-    A word's synonyms are the other members of all synsets that it is in, as it stands: an inflected form, which they
-    would not agree with, has those of its own entry only. Stop words have none: what WordNet knows as `in` and `as` is
-    the inch and arsenic. A sentence without a word that has synonyms stays as it is.
+    The synonyms of a word are the other members of all its synsets. An inflected form has only those of its own entry,
+    because others would not agree with it. Stop words have none: in WordNet, `in` is the inch and `as` is arsenic. A
+    sentence without a word that has synonyms stays as it is.
 
     Args:
         wordnet: the folder with WordNet's database files (see `read_thesaurus`).
 
     Raises:
-        UserError: the files are not there, or are damaged.
+        UserError: a file is missing or damaged.
     """
 
     def __init__(self, wordnet: str | Path = "/usr/share/wordnet") -> None:
         self.thesaurus = read_thesaurus(wordnet)
 
-    def positive(self, original: Original) -> str:
-        """The sentence, one word of it replaced."""
-        words = original.sentence.split()
-        replaceable = [i for i, word in enumerate(words) if bare(word).lower() in self.thesaurus]
+    def positive(self, own: ViewInput) -> str:
+        """Return the sentence with one word replaced."""
+        words = own.sentence.split()
+        replaceable = [i for i, word in enumerate(words) if strip_punctuation(word).lower() in self.thesaurus]
         if replaceable:
-            i = original.random.choice(replaceable)
-            words[i] = replace(words[i], original.random.choice(self.thesaurus[bare(words[i]).lower()]))
+            i = own.random.choice(replaceable)
+            synonyms = self.thesaurus[strip_punctuation(words[i]).lower()]
+            words[i] = replace_word(words[i], own.random.choice(synonyms))
         return " ".join(words)
 
 
 def read_thesaurus(folder: str | Path) -> Thesaurus:
-    """The synonyms of every single word that has any and is no stop word.
+    """Read the synonyms of every single word that has any and is not a stop word.
 
-    NLTK's reader cannot stand in for this: it wants files that Debian's WordNet lacks, and reads through open files,
-    whose positions the worker processes of a DataLoader would share.
+    NLTK's reader needs files that Debian's WordNet does not have, and keeps files open, whose positions the worker
+    processes of a DataLoader would share.
 
     Args:
-        folder: holds data.noun, data.verb, data.adj and data.adv of any WordNet, in the format of its manual page
+        folder: contains data.noun, data.verb, data.adj and data.adv of any WordNet, in the format of its manual page
             wndb(5WN).
 
     Returns:
-        From a word in small letters to its synonyms, sorted.
+        The sorted synonyms of each lower-case word.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -78,17 +79,17 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
 
 
 def _synsets(path: Path) -> list[list[str]]:
-    """The words of every synset: a line has offset, file number, kind, their number in hexadecimal, each with an id."""
+    """Read the words of each synset. Field 4 of a line is their number in hexadecimal; each word has an id after it."""
     synsets = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
-            if line.startswith("  "):  # the licence
+            if line.startswith("  "):  # the license
                 continue
             fields = line.split(" ")
             try:
                 count = int(fields[3], 16)
                 words = [_ADJECTIVE_POSITION.sub("", fields[4 + 2 * i]).replace("_", " ") for i in range(count)]
             except (ValueError, IndexError) as error:
-                raise UserError(f"{path}, line {number}: no synset of WordNet; fetch the file anew") from error
+                raise UserError(f"{path}, line {number}: not a synset of WordNet; download the file again") from error
             synsets.append(words)
     return synsets

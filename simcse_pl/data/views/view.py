@@ -1,20 +1,19 @@
-"""Views: how the positive of a row of one sentence is made (Tables 1 and 2 of the paper)."""
+"""The base classes of views, which make the positive of a row of one sentence (Tables 1 and 2 of the paper)."""
 
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 
 @dataclass(frozen=True)
-class Original:
+class ViewInput:
     """What a positive is made from.
 
     Args:
-        sentence: the row's one sentence.
-        following: up to three sentences that follow it in its document, in order.
-        random: seeded by the seed, the epoch and the row: the only source of chance.
+        sentence: the row's sentence.
+        following: the next sentences of its document, at most `View.num_following`.
+        random: the only source of randomness, seeded by the seed, the epoch and the row.
     """
 
     sentence: str
@@ -23,26 +22,26 @@ class Original:
 
 
 class View(ABC):
-    """Makes positives. What it gives for a row depends on that row, the seed and the epoch alone.
+    """Makes positives. The positive of a row depends only on the row, the seed and the epoch.
 
     Attributes:
-        following: 1 or more where it needs sentences that follow; rows without any are left out of training.
+        num_following: how many of the next sentences it needs; if 1 or more, the last row of a document is left out.
     """
 
-    following: ClassVar[int] = 0
+    num_following: int = 0
 
     @abstractmethod
-    def __call__(self, originals: Sequence[Original]) -> list[str]:
-        """The positives of a batch, one each, in order."""
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
+        """Return the positives of a batch, in order."""
 
 
 class SentenceView(View):
-    """A view that makes each positive by itself."""
+    """A view that makes the positive of each sentence separately."""
 
-    def __call__(self, originals: Sequence[Original]) -> list[str]:
-        """The positives of a batch, one each, in order."""
-        return [self.positive(original) for original in originals]
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
+        """Return the positives of a batch, in order."""
+        return [self.positive(own) for own in inputs]
 
     @abstractmethod
-    def positive(self, original: Original) -> str:
-        """The positive of one sentence."""
+    def positive(self, own: ViewInput) -> str:
+        """Return the positive of one sentence."""

@@ -1,99 +1,126 @@
-"""Views that drop or repeat words (Table 1; ESimCSE).
+"""Views that remove or repeat words (Table 1; ESimCSE), and replacing a word within its punctuation.
 
-A word is what stands between spaces, as in the paper (princeton-nlp/SimCSE, issue 231). Numbers of words are rounded
-to the nearest. A sentence of one word stays as it is.
+Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). Numbers of words are rounded to
+the nearest integer. A sentence of one word stays as it is.
 """
 
-from simcse_pl.data.views.view import Original, SentenceView
+import re
+
+from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.utils.errors import UserError
 
+_WITHOUT_PUNCTUATION = re.compile(r"\w(?:.*\w)?", re.DOTALL)  # greedy: a lazy one takes quadratic time
 
-def checked_share(share: float) -> float:
-    """The share of a sentence's words that a view changes.
+
+def strip_punctuation(word: str) -> str:
+    """Return a word without the punctuation around it.
+
+    Examples:
+        >>> strip_punctuation('("Yes!")')
+        'Yes'
+    """
+    return _parts(word)[1]
+
+
+def replace_word(word: str, new: str) -> str:
+    """Return `new` with the punctuation around `word`, capitalized if `word` is.
+
+    Examples:
+        >>> replace_word("(Dogs,", "hounds")
+        '(Hounds,'
+    """
+    before, old, after = _parts(word)
+    return before + (new[:1].upper() + new[1:] if old[:1].isupper() else new) + after
+
+
+def _parts(word: str) -> tuple[str, str, str]:
+    match = _WITHOUT_PUNCTUATION.search(word)
+    return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")
+
+
+def check_rate(rate: float) -> float:
+    """Return the fraction of a sentence's words that a view changes.
 
     Raises:
-        UserError: it is not between 0 and 1.
+        UserError: it is not above 0 and at most 1.
     """
-    if not 0 < share < 1:
-        raise UserError(f"views.share={share}: it must be above 0 and below 1")
-    return share
+    if not 0 < rate <= 1:
+        raise UserError(f"views.rate={rate}: it must be above 0 and at most 1")
+    return rate
 
 
 class Crop(SentenceView):
-    """A contiguous span of the sentence's words, anywhere in it (Table 1's crop).
+    """A contiguous span of the sentence's words, at a random position (Table 1).
 
     Args:
-        share: of the words that are cut away, k %; at least one word is kept.
+        rate: the fraction of words to remove, k %; at least one word is kept.
 
     Raises:
-        UserError: a share out of range.
+        UserError: the rate is out of range.
     """
 
-    def __init__(self, share: float = 0.1) -> None:
-        self.share = checked_share(share)
+    def __init__(self, rate: float = 0.1) -> None:
+        self.rate = check_rate(rate)
 
-    def positive(self, original: Original) -> str:
-        """The span."""
-        words = original.sentence.split()
-        length = max(1, len(words) - round(self.share * len(words)))
-        start = original.random.randint(0, len(words) - length)
+    def positive(self, own: ViewInput) -> str:
+        """Return the span."""
+        words = own.sentence.split()
+        length = max(1, len(words) - round(self.rate * len(words)))
+        start = own.random.randint(0, len(words) - length)
         return " ".join(words[start : start + length])
 
 
 class WordDeletion(SentenceView):
-    """The sentence without some of its words, wherever they stand (Table 1's word deletion).
+    """The sentence without some of its words, chosen at random (Table 1).
 
     Args:
-        share: of the words that are deleted, k %; at least one word is kept.
+        rate: the fraction of words to delete, k %; at least one word is kept.
 
     Raises:
-        UserError: a share out of range.
+        UserError: the rate is out of range.
     """
 
-    def __init__(self, share: float = 0.1) -> None:
-        self.share = checked_share(share)
+    def __init__(self, rate: float = 0.1) -> None:
+        self.rate = check_rate(rate)
 
-    def positive(self, original: Original) -> str:
-        """The words that are left, in their order."""
-        return _without(original, round(self.share * len(original.sentence.split())))
+    def positive(self, own: ViewInput) -> str:
+        """Return the remaining words, in order."""
+        return _delete(own, round(self.rate * len(own.sentence.split())))
 
 
 class DeleteOneWord(SentenceView):
-    """The sentence without one of its words (Tables 1 and 2)."""
+    """The sentence without one of its words, chosen at random (Tables 1 and 2)."""
 
-    def positive(self, original: Original) -> str:
-        """The words that are left, in their order."""
-        return _without(original, 1)
+    def positive(self, own: ViewInput) -> str:
+        """Return the remaining words, in order."""
+        return _delete(own, 1)
 
 
 class WordRepetition(SentenceView):
-    """The sentence with some of its words said twice, so that its length tells less (ESimCSE, Wu et al. 2022, 3.1).
+    """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
 
-    Of N words, 0 to max(2, rate * N) are repeated, each number as likely as another; never all of them. ESimCSE also
-    repeats subwords, which a view of text cannot.
+    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. ESimCSE also repeats
+    subwords, which a view of text cannot do.
 
     Args:
-        rate: the largest share of the words that is repeated, 0.32 in the paper.
+        rate: the largest fraction of words to repeat, 0.32 in the paper.
 
     Raises:
-        UserError: a rate out of range.
+        UserError: the rate is out of range.
     """
 
     def __init__(self, rate: float = 0.32) -> None:
-        if not 0 < rate <= 1:
-            raise UserError(f"views.rate={rate}: it must be above 0 and at most 1")
-        self.rate = rate
+        self.rate = check_rate(rate)
 
-    def positive(self, original: Original) -> str:
-        """The words, some of them twice, in their order."""
-        words = original.sentence.split()
+    def positive(self, own: ViewInput) -> str:
+        """Return the words in order, some of them twice."""
+        words = own.sentence.split()
         most = min(max(2, int(self.rate * len(words))), len(words) - 1)
-        repeated = set(original.random.sample(range(len(words)), original.random.randint(0, most)))
+        repeated = set(own.random.sample(range(len(words)), own.random.randint(0, most)))
         return " ".join(f"{word} {word}" if i in repeated else word for i, word in enumerate(words))
 
 
-def _without(original: Original, count: int) -> str:
-    """The sentence without `count` of its words, or all of them but one."""
-    words = original.sentence.split()
-    kept = original.random.sample(range(len(words)), max(1, len(words) - count))
+def _delete(own: ViewInput, count: int) -> str:
+    words = own.sentence.split()
+    kept = own.random.sample(range(len(words)), max(1, len(words) - count))
     return " ".join(words[i] for i in sorted(kept))

@@ -1,4 +1,4 @@
-"""Pairs from QQP, Flickr30k and ParaNMT, in each form that they are published in."""
+"""Pairs from QQP, Flickr30k and ParaNMT, in each published form."""
 
 import csv
 import gzip
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from simcse_pl.data.prepare import paraphrases
-from simcse_pl.data.prepare.conversion import BAD_ROW, NO_WORDS
+from simcse_pl.data.prepare.conversion import INVALID, NO_WORDS, REPEATED, USED
 from simcse_pl.data.prepare.paraphrases import convert
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.utils.errors import UserError
@@ -47,12 +47,10 @@ def captions(path, lines, header=""):
 
 
 def converted(tmp_path, corpus, source, **options):
-    account, written = convert(corpus, source, tmp_path / "out.csv", **options)
+    stats, written = convert(corpus, source, tmp_path / "out.csv", **options)
     rows = read_rows(tmp_path / "out.csv", ["anchor", "positive"])
     assert len(rows) == written
-    frame = account.table("").frame.set_index("")
-    assert (frame.iloc[1:].sum() == frame.iloc[0]).all()
-    return {fate: counts.total() for fate, counts in account.fates.items() if counts}, rows
+    return stats, rows
 
 
 @pytest.mark.parametrize(
@@ -64,18 +62,18 @@ def converted(tmp_path, corpus, source, **options):
 )
 def test_questions_that_are_duplicates_are_pairs(tmp_path, name, style):
     source = quora(tmp_path / name, **style)
-    fates, rows = converted(tmp_path, "qqp", source)
+    stats, rows = converted(tmp_path, "qqp", source)
     assert rows == DUPLICATES
-    assert fates == {paraphrases.NOT_DUPLICATE: 1, paraphrases.REPEATED: 1, NO_WORDS: 2, paraphrases.USED: 4}
+    assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 4}
     frame = pd.read_csv(source, sep=style.get("delimiter", ",")).drop_duplicates(["question1", "question2"])
-    assert fates[paraphrases.NOT_DUPLICATE] == (frame.is_duplicate == 0).sum()
+    assert stats[paraphrases.NOT_DUPLICATE] == (frame.is_duplicate == 0).sum()
 
 
-def test_questions_without_quoting_are_read_as_they_stand(tmp_path):
+def test_questions_without_quoting_are_read_unchanged(tmp_path):
     lines = ['0\t1\t2\tWhat does "moot" mean?\t"Moot" means what?\t1', '1\t3\t4\tIs 6" long?\tHow long is 6"?\t1']
-    fates, rows = converted(tmp_path, "qqp", captions(tmp_path / "train.tsv", lines, "\t".join(HEADER) + "\n"))
+    stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "train.tsv", lines, "\t".join(HEADER) + "\n"))
     assert rows == [('What does "moot" mean?', '"Moot" means what?'), ('Is 6" long?', 'How long is 6"?')]
-    assert fates == {paraphrases.USED: 2}
+    assert stats == {USED: 2}
 
 
 @pytest.mark.parametrize("separators", [("#", "\t"), ("| ", "| ")])
@@ -89,37 +87,37 @@ def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
         for n, text in enumerate(texts)
     ]
     header = "image_name| comment_number| comment\n" if "| " in separators else ""
-    fates, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results", lines, header))
+    stats, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results", lines, header))
     expected = {image: list(itertools.combinations(dict.fromkeys(texts), 2)) for image, texts in said.items()}
     assert [len(pairs) for pairs in expected.values()] == [math.comb(5, 2), math.comb(4, 2), math.comb(5, 2), 0]
     assert rows == [pair for pairs in expected.values() for pair in pairs]
-    assert fates == {paraphrases.REPEATED_CAPTION: 1, paraphrases.ONLY_CAPTION: 1, paraphrases.USED: 14}
+    assert stats == {paraphrases.REPEATED_CAPTION: 1, paraphrases.ONLY_CAPTION: 1, USED: 14}
 
 
-def test_captions_of_an_image_need_not_stand_together(tmp_path):
+def test_captions_of_an_image_may_be_apart(tmp_path):
     lines = ["1.jpg#0\tA dog .", "2.jpg#0\tA cat .", "1.jpg#1\tA puppy .", "2.jpg#1\t .", "2.jpg#2\tA kitten ."]
-    fates, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.token", lines))
+    stats, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.token", lines))
     assert rows == [("A dog .", "A puppy ."), ("A cat .", "A kitten .")]
-    assert fates == {NO_WORDS: 1, paraphrases.USED: 4}
+    assert stats == {NO_WORDS: 1, USED: 4}
 
 
-def test_the_published_line_without_its_second_bar_is_read(tmp_path):
+def test_the_published_line_without_its_second_bar_is_valid(tmp_path):
     lines = ["2199200615.jpg| 3| A dog plays .", "2199200615.jpg| 4   A dog runs across the grass ."]
     _, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.csv", lines))
     assert rows == [("A dog plays .", "A dog runs across the grass .")]
 
 
 @pytest.mark.parametrize("score", ["", "\t0.83"])
-def test_paraphrases_by_translation_come_as_they_stand(tmp_path, score):
+def test_back_translations_are_read_unchanged(tmp_path, score):
     lines = [
         f"so , unless that 's gon na be feasible , then ...\tso , if you can afford it , then ...{score}",
         f'he said " no\the " refused "{score}',
         f'he said " no\the " refused "{score}',
         f". . .\tthat is all .{score}",
     ]
-    fates, rows = converted(tmp_path, "paranmt", captions(tmp_path / "para-nmt.txt", lines))
+    stats, rows = converted(tmp_path, "paranmt", captions(tmp_path / "para-nmt.txt", lines))
     assert rows == [tuple(line.split("\t")[:2]) for line in lines[:3]]
-    assert fates == {NO_WORDS: 1, paraphrases.USED: 3}
+    assert stats == {NO_WORDS: 1, USED: 3}
 
 
 def test_gzipped_files_are_read(tmp_path):
@@ -137,52 +135,45 @@ KAGGLE = ",".join(HEADER) + "\n0,1,2,Is it?,Is it so?,1\n"
     ("corpus", "name", "good", "bad", "message"),
     [
         ("qqp", "q.tsv", QUORA, "1\t3\t4\tIs it?\t1\n", "line 3: not the columns id, qid1"),
-        ("qqp", "q.tsv", QUORA, "1\t3\t4\tIs it?\tIs it so?\t2\n", "line 3: not the columns"),
         ("qqp", "q.tsv", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', "line 3: not the columns"),
         ("qqp", "q.tsv", QUORA, "1\t3\t4\t\xff?\tIs it so?\t1\n", "line 3: not UTF-8"),
         ("qqp", "q.csv", KAGGLE, "1,3,4,Is it?,Is it so?\n", "line 3: not the columns"),
         ("qqp", "q.csv", KAGGLE, '1,3,4,"Is it?" or,Is it so?,1\n', "line 3: .*is a quotation mark missing"),
         ("flickr30k", "results.token", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", "line 3: neither image.jpg#0"),
-        ("flickr30k", "results.csv", "1.jpg| 0| A .\n1.jpg| 1| B .\n", "1.jpg\n", "line 3: neither image.jpg#0"),
         ("flickr30k", "results.csv", "1.jpg| 0| A .\n1.jpg| 1| B .\n", "1.jpg| 2| \xff\n", "line 3: not UTF-8"),
-        ("paranmt", "para.txt", "a\tb\n", "only one\n", "line 2: not a sentence, a tab and a paraphrase"),
         ("paranmt", "para.txt", "a\tb\n", "a\tb\t0.5\tc\n", "line 2: not a sentence, a tab and a paraphrase"),
-        ("paranmt", "para.txt", "a\tb\n", "a\t\xff\n", "line 2: not UTF-8"),
     ],
 )
-def test_damaged_rows_are_told_or_dropped(tmp_path, corpus, name, good, bad, message):
+def test_invalid_rows_are_errors_or_dropped(tmp_path, corpus, name, good, bad, message):
     source = tmp_path / name
     source.write_bytes((good + bad).encode("latin-1"))
     with pytest.raises(UserError, match=message) as error:
         convert(corpus, source, tmp_path / "out.csv")
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    fates, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
-    assert (fates[BAD_ROW], len(rows)) == (1, 1)
+    stats, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
+    assert (stats[INVALID], len(rows)) == (1, 1)
 
 
-def test_a_question_that_never_ends_takes_no_other_with_it(tmp_path):
+def test_an_unclosed_quotation_mark_does_not_affect_later_rows(tmp_path):
     lines = ['1\t3\t4\t"Is it?\tIs it so?\t1x', "goes on", "", "2\t5\t6\tWhy?\tWhat for?\t1", '3\t7\t8\t"And']
     source = captions(tmp_path / "q.tsv", lines, QUORA)
-    fates, rows = converted(tmp_path, "qqp", source, on_invalid_row="drop")
+    stats, rows = converted(tmp_path, "qqp", source, on_invalid_row="drop")
     assert rows == [("Is it?", "Is it so?"), ("Why?", "What for?")]
-    assert fates == {BAD_ROW: 2, paraphrases.USED: 2}
+    assert stats == {INVALID: 2, USED: 2}
 
 
 @pytest.mark.parametrize(
     ("corpus", "name", "content", "message"),
     [
-        ("qqp", "q.tsv", "", "is no file of QQP: its first line should name the columns id, qid1"),
-        ("qqp", "q.tsv", "index\tsentence1\tsentence2\n", "is no file of QQP"),
-        ("qqp", "test.csv", '"test_id","question1","question2"\n', "is no file of QQP"),
-        ("qqp", "q.tsv", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 no duplicates"),
-        ("qqp", "q.tsv.gz", "not gzip", "cannot be read"),
+        ("qqp", "q.tsv", "", "is not a file of QQP: its first line should name the columns id, qid1"),
+        ("qqp", "test.csv", '"test_id","question1","question2"\n', "is not a file of QQP"),
+        ("qqp", "q.tsv", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 not duplicates"),
         ("flickr30k", "results.token", "", r"nothing to write to .* \(no rows read\)"),
         ("flickr30k", "results.token", "1.jpg#0\tA dog .\n", "1 the only caption of an image"),
-        ("paranmt", "para.txt", "\n\n", "no rows read"),
     ],
 )
-def test_other_files_are_refused(tmp_path, corpus, name, content, message):
+def test_other_files_are_errors(tmp_path, corpus, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message) as error:
         convert(corpus, tmp_path / name, tmp_path / "out.csv")

@@ -1,4 +1,4 @@
-"""Scored pairs of every layout, and files that are cut short."""
+"""Scored pairs of each layout, damaged files, and the sources of STS-B."""
 
 import logging
 
@@ -31,7 +31,7 @@ def bundle(tmp_path):
     return tmp_path
 
 
-def test_every_task_of_the_seven(bundle):
+def test_every_task(bundle):
     tasks = [load_sts_task(bundle, name) for name in STS_TASKS]
     assert [task.name for task in tasks] == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
     assert list(tasks[3].subsets) == ["a", "b"]
@@ -50,26 +50,26 @@ def test_other_splits(bundle):
 
 
 @pytest.mark.parametrize("name", ["STS13", "STS-B", "SICK-R"])
-def test_a_task_that_the_bundle_does_not_have(name, tmp_path):
+def test_a_task_that_is_not_in_the_bundle(name, tmp_path):
     with pytest.raises(NotInBundleError, match="^no (file|STS.input files in) "):
         load_sts_task(tmp_path, name)
 
 
-def test_a_task_with_fewer_pairs_than_the_original_is_told(bundle, caplog):
+def test_fewer_pairs_than_the_original_are_a_warning(bundle, caplog):
     load_sts_task(bundle, "STS12")
     load_sts_task(bundle, "SICK-R")
     assert [record.getMessage() for record in caplog.records] == [
-        "STS12 test: 4 of the original's 3108: compare its score with care",
-        "SICK-R test: 1 of the original's 4927: compare its score with care",
+        "STS12 test: 4 of the original's 3108, so its score is not comparable with published ones",
+        "SICK-R test: 1 of the original's 4927, so its score is not comparable with published ones",
     ]
 
 
 @pytest.mark.parametrize(
     ("task", "path", "content", "message"),
     [
-        ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is cut"),
-        ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: the score is no number but 'many'"),
-        ("STS12", "STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is no number but 'nan'"),
+        ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is trunc"),
+        ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: the score is 'many', not a number"),
+        ("STS12", "STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is 'nan', not a number"),
         (
             "STS12",
             "STS.gs.a.txt",
@@ -79,13 +79,13 @@ def test_a_task_with_fewer_pairs_than_the_original_is_told(bundle, caplog):
         ("STS12", "STS.gs.a.txt", b"5.5\n\n0\n", "line 1: the score is 5.5, and scores are from 0 to 5"),
         ("STS12", "STS.input.a.txt", b"One.\n\n\n", "line 1: one sentence where there should be two"),
         ("STS12", "STS.input.a.txt", b"One.\t\n\n\n", "line 1: a sentence is empty"),
-        ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns, too few"),
-        ("STS-B", "sts-test.csv", b"", "sts-test.csv holds no pairs"),
+        ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns where there should be 7"),
+        ("STS-B", "sts-test.csv", b"", "sts-test.csv has no rows"),
         ("STS-B", "sts-test.csv", b"g\tf\ty\t1\t5\tcaf\xe9\tb\n", "sts-test.csv, line 1: not UTF-8"),
-        ("SICK-R", "SICK_test_annotated.txt", b"pair_ID\tA\tB\tscore\n", "SICK_test_annotated.txt holds no pairs"),
+        ("SICK-R", "SICK_test_annotated.txt", b"pair_ID\tA\tB\tscore\n", "SICK_test_annotated.txt has no rows"),
     ],
 )
-def test_damaged_files_are_told_in_one_line(task, path, content, message, bundle):
+def test_damaged_files_are_errors_of_one_line(task, path, content, message, bundle):
     folder = {"STS12": "STS/STS12-en-test", "STS-B": "STS/STSBenchmark", "SICK-R": "SICK"}[task]
     (bundle / folder / path).write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
@@ -93,7 +93,7 @@ def test_damaged_files_are_told_in_one_line(task, path, content, message, bundle
     assert "\n" not in str(error.value) and not isinstance(error.value, NotInBundleError)
 
 
-def test_sentences_without_their_scores(bundle):
+def test_a_missing_file_of_scores_is_an_error(bundle):
     (bundle / "STS" / "STS12-en-test" / "STS.gs.a.txt").unlink()
     with pytest.raises(UserError, match="no file .*STS.gs.a.txt") as error:
         load_sts_task(bundle, "STS12")
@@ -114,11 +114,11 @@ def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     assert all("of the original's" in record.getMessage() for record in caplog.records if record.levelname != "INFO")
 
 
-def test_validation_falls_back_to_the_sample_for_both_splits_and_with_a_warning(monkeypatch, caplog):
+def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(monkeypatch, caplog):
     def open_hub_dataset(name, split):
         if split == "test":
             raise UserError("error 429")
-        return OpenedTable(["score", "sentence1", "sentence2"], iter([("row 1", [3.0, "A.", "B."])]))
+        return OpenedTable(iter([("row 1", [3.0, "A.", "B."])]), 3, ["score", "sentence1", "sentence2"])
 
     monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
     assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
@@ -129,16 +129,15 @@ def test_validation_falls_back_to_the_sample_for_both_splits_and_with_a_warning(
 
 
 def test_stsb_from_the_hub(monkeypatch):
-    header = ["score", "sentence1", "sentence2"]
-    asked = []
+    calls = []
 
     def open_hub_dataset(name, split):
-        asked.append((name, split))
-        return OpenedTable(header, iter([("row 1", [3.0, "A.", "B."])]))
+        calls.append((name, split))
+        return OpenedTable(iter([("row 1", [3.0, "A.", "B."])]), 3, ["score", "sentence1", "sentence2"])
 
     monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
     assert load_stsb(["hub"], None)["dev"].pairs == [ScoredPair("A.", "B.", 3.0)]
-    assert asked == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
+    assert calls == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
 
 
 @pytest.mark.parametrize(
@@ -150,12 +149,12 @@ def test_stsb_from_the_hub(monkeypatch):
         ([], "data.validation is empty: name some of senteval, hub, sample"),
     ],
 )
-def test_no_stsb_at_all(sources, message):
+def test_no_source_of_stsb_is_an_error(sources, message):
     with pytest.raises(UserError, match=message):
         load_stsb(sources, None)
 
 
-def test_a_senteval_dir_that_was_given_must_have_it(tmp_path):
+def test_a_given_senteval_dir_must_have_stsb(tmp_path):
     with pytest.raises(UserError, match="no file .*sts-dev.csv"):
         load_stsb(["senteval", "sample"], tmp_path)
 
@@ -169,7 +168,7 @@ def test_the_sample_covers_the_whole_scale(split):
     assert sum(pair.score > 4 for pair in pairs) >= 30
 
 
-def test_no_sample_sentence_stands_twice():
+def test_sentences_of_the_sample_are_distinct():
     pairs = load_sample("dev").pairs + load_sample("test").pairs
     sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
     assert len(set(sentences)) == len(sentences)

@@ -1,4 +1,4 @@
-"""Transfer tasks in SentEval's layouts and order, and files that are damaged."""
+"""Transfer tasks in SentEval's layouts and order, and damaged files."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_blank_line_of_cr_is_an_empty_sentence_as_in_senteval(bundle):
 @pytest.mark.parametrize(
     ("task", "path", "content", "message"),
     [
-        ("MR", "MR/rt-polarity.pos", b"\n\n", "rt-polarity.pos holds no sentences"),
+        ("MR", "MR/rt-polarity.pos", b"\n\n", "rt-polarity.pos has no sentences"),
         (
             "SST",
             "SST/binary/sentiment-dev",
@@ -79,23 +79,23 @@ def test_a_blank_line_of_cr_is_an_empty_sentence_as_in_senteval(bundle):
             "SST",
             "SST/binary/sentiment-dev",
             b"fine\t2\n",
-            "sentiment-dev, line 1: '2' is no label; it should be one of 0",
+            "sentiment-dev, line 1: '2' is not a label; it should be one of 0",
         ),
         ("SST", "SST/binary/sentiment-dev", b" \t1\n", "sentiment-dev, line 1: a sentence is empty"),
-        ("SST", "SST/binary/sentiment-dev", b"", "sentiment-dev holds no rows"),
-        ("TREC", "TREC/TREC_10.label", b"WHO:x Who ?\n", "TREC_10.label, line 1: 'WHO' is no label"),
+        ("SST", "SST/binary/sentiment-dev", b"", "sentiment-dev has no rows"),
+        ("TREC", "TREC/TREC_10.label", b"WHO:x Who ?\n", "TREC_10.label, line 1: 'WHO' is not a label"),
         ("TREC", "TREC/TREC_10.label", b"HUM:ind\n", "TREC_10.label, line 1: a sentence is empty"),
         ("MRPC", "MRPC/msr_paraphrase_test.txt", b"h\n1\t2\t3\tA b", "msr_paraphrase_test.txt, line 2: 4 columns"),
     ],
 )
-def test_damaged_files_are_told_in_one_line(task, path, content, message, bundle):
+def test_damaged_files_are_errors_of_one_line(task, path, content, message, bundle):
     (bundle / path).write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
         load_transfer_task(bundle, task)
     assert "\n" not in str(error.value)
 
 
-def test_tasks_and_files_that_are_missing(bundle, tmp_path):
+def test_missing_tasks_and_files_are_errors(bundle, tmp_path):
     with pytest.raises(NotInBundleError, match="no folder .*MR"):
         load_transfer_task(tmp_path / "nowhere", "MR")
     (bundle / "TREC" / "TREC_10.label").unlink()
