@@ -1,5 +1,6 @@
 """The figure of a sweep: scores on dev against what was varied, and the paper's beside them as hollow marks."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from simcse_pl.reports.figures.labels import wrapped
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.sweeps.seed_groups import SeedGroups
 from simcse_pl.reports.sweeps.series import Series, as_number, measured_series, paper_series, seed_series
@@ -95,7 +95,7 @@ def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], 
     _number_axis(grid[-1][0], numbers)
     grid[-1][0].set_xlabel(varied)
     if names:
-        grid[-1][1].set_xticks(range(len(names)), [wrapped(name, 9) for name in names])
+        grid[-1][1].set_xticks(range(len(names)), [textwrap.fill(name, 9) for name in names])
         grid[-1][1].set_xlim(-0.5, len(names) - 0.5)
     _legend(figure, panels, joined=True)
     return figure
@@ -122,7 +122,7 @@ def _closest(values: NDArray[np.float64]) -> float:
 
 def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str) -> Figure:
     """A panel beside the other, a name a line."""
-    labels = [wrapped(value, _NAME_WIDTH) for value in values]
+    labels = [textwrap.fill(value, _NAME_WIDTH) for value in values]
     most = max(len(series) for series in panels)
     heights = [max(0.22, 0.13 * (label.count("\n") + 1), 0.03 + 0.09 * most) for label in labels]
     figure = Figure((WIDTH, max(1.0, sum(heights)) + 0.9), layout="constrained")
