@@ -119,8 +119,8 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_results, mak
         "neither results.json nor metrics.csv": (tmp_path,),
         "two sweeps are called ": (sweep, sweep),
         "two sweeps are called a:": (sweep, failed, "--labels", "a", "a"),
-        "no job of ": (sweep, failed),
-        "is of evaluate.py, not of train.py": (evaluations,),
+        "no job has a results.json": (sweep, failed),
+        "was written by evaluate.py": (evaluations,),
     }
     for message, arguments in mistakes.items():
         status, err = run(*arguments)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
-from simcse_pl.reports.sweeps.series import as_number
-from simcse_pl.reports.sweeps.sweep_results import Job, differing
+from simcse_pl.reports.sweeps.sweep_results import Job, as_number, differing
 
 _COUNTED = "search.trial"  # the number of the job, and no option of training
 _MOST_EVENLY_SPACED = 8  # values of an option; more numbers than that stand on a scale

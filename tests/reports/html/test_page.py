@@ -128,7 +128,7 @@ def test_a_sweep_of_30_runs_has_30_lines_and_a_range_of_an_axis_chooses_runs(ope
     assert axes["dev"] == pytest.approx([60 + place / 2 for place in range(30)])
     assert page.run("return document.querySelector('.parallel').querySelectorAll('.parcoords .y-axis').length") == 7
     assert "not drawn: 30" in page.run("return document.body.textContent")
-    assert "failed, or not at their end: 30" in page.run("return document.body.textContent")
+    assert "failed or unfinished: 30" in page.run("return document.body.textContent")
     chart = page.browser.find_element(By.CSS_SELECTOR, ".parallel")
     page.run("arguments[0].scrollIntoView({block: 'center'})", chart)
     drawn = coloured_pixels(chart.screenshot_as_png)

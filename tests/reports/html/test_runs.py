@@ -81,8 +81,8 @@ def test_mistakes_are_one_line(write_sweep, job, write_curves, write_results, ma
         "two runs are called 0: tell them apart with --labels": {"s": sweep, "0": run},
         "cut/results.json is damaged": {"a": cut},
         "text/metrics.csv is damaged: could not convert": {"a": text},
-        "is of evaluate.py, not of train.py": {"a": other},
-        "no job of ": {"a": write_sweep("failed", job())},
+        "was written by evaluate.py": {"a": other},
+        "no job has a results.json": {"a": write_sweep("failed", job())},
     }
     for message, paths in mistakes.items():
         with pytest.raises(UserError, match=message) as error:
