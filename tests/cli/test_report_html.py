@@ -15,7 +15,7 @@ from tests.reports.html.conftest import Page
 
 
 @pytest.mark.browser
-def test_a_real_run_becomes_a_page_with_all_it_measured(
+def test_the_page_of_a_real_run_shows_its_results(
     train, run_command, make_model, sentences, browser, tmp_path, monkeypatch
 ):
     options = ["model.head=mlp", "data.limit=32", "logger=csv", "trainer.precision=32-true"]
@@ -42,11 +42,11 @@ def test_a_real_run_becomes_a_page_with_all_it_measured(
     assert queries == SENTENCES[::2]
     assert page.run("return document.querySelectorAll('.query li').length") == 4 * 2 * 5
     assert page.read_logs() == ([], [])
-    _starts_where_the_run_did(run, results)
+    _check_encoder_before_training(run, results)
 
 
-def _starts_where_the_run_did(folder, results):
-    """The encoder that is rebuilt scores on dev what the run measured before training, fresh head included."""
+def _check_encoder_before_training(folder, results):
+    """Check that the rebuilt encoder, with its new head, has the score on dev from before training."""
     (run,), _ = read_runs({"mine": folder})
     encoder = encoder_before_training(run.job)
     pairs = load_sample("dev").pairs
@@ -57,7 +57,7 @@ def _starts_where_the_run_did(folder, results):
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """The command in this process: its exit status and what it says on standard error."""
+    """Run the command in this process and return its exit status and standard error."""
 
     def run(*arguments, output=tmp_path / "page.html"):
         monkeypatch.setattr("sys.argv", ["simcse", "report", *map(str, arguments), "--html", str(output)])
@@ -69,7 +69,7 @@ def run(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_sweep, job, write_curves, tmp_path, monkeypatch):
+def test_errors_are_one_line_and_write_nothing(run, write_sweep, job, write_curves, tmp_path, monkeypatch):
     sweep, one = write_sweep("s", job(0.7)), write_curves(tmp_path / "one")
     (tmp_path / "folder").mkdir()
     mistakes = {
@@ -87,10 +87,10 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(run, write_sweep, job, 
         assert err.startswith("error: ") and message in err and "\n" not in err
     monkeypatch.setitem(__import__("sys").modules, "plotly", None)
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
-    assert run(sweep)[1] == "error: a page takes Plotly: pip install plotly"
+    assert run(sweep)[1] == "error: --html needs Plotly: pip install plotly"
 
 
-def test_options_of_the_tables_and_of_the_page_are_kept_apart(run, tmp_path):
+def test_options_of_tables_are_rejected_with_html(run, tmp_path):
     assert run()[0] == 2
     assert run(tmp_path, "--aggregation", "all") == (
         2,

@@ -1,5 +1,5 @@
 """The fixtures of the reports, which read the same results."""
 
-from tests.reports.conftest import bert, write_results, write_run
+from tests.reports.conftest import make_report, write_results, write_run
 
-__all__ = ["bert", "write_results", "write_run"]
+__all__ = ["make_report", "write_results", "write_run"]

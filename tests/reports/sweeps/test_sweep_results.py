@@ -106,11 +106,11 @@ def test_a_sweep_is_a_folder_of_numbered_folders_that_is_not_a_run(write_sweep, 
     ("file", "content", "message"),
     [
         ("0/results.json", '{"best": ', "0/results.json is damaged, or no JSON: Expecting value"),
-        ("0/results.json", "{}", "0/results.json is no results file of train.py: best: Field required"),
+        ("0/results.json", "{}", "0/results.json is not a results file of train.py: best: Field required"),
         (
             "0/results.json",
             '{"best": {"spearman": "high"}, "test": {}}',
-            "0/results.json is no results file of train.py: best.spearman: Input should be a valid number",
+            "0/results.json is not a results file of train.py: best.spearman: Input should be a valid number",
         ),
         (
             "0/results.json",
