@@ -1,4 +1,4 @@
-"""Everything that there is to show of some results: all tables, all figures, and the files of both."""
+"""All tables and figures of results, and their files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,18 +19,18 @@ from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Every table that the results have something for.
+    """Return every table that has content.
 
     Args:
-        results: of any number of encoders.
-        aggregation: of the subsets of STS12 to STS16.
+        results: results of any number of encoders.
+        aggregation: how the subsets of STS12 to STS16 are combined.
 
     Raises:
-        UserError: two results have one label, or one names a row that the paper does not have.
+        UserError: two results have the same label, or one names a row that the paper does not have.
     """
     labels = [result.label for result in results]
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two results have the label {twice[0]}: tell them apart with --labels, one a folder")
+        raise UserError(f"two results have the label {twice[0]}: give different ones with --labels, one per folder")
     tables = (
         sts_table(results, aggregation),
         sts_table(results, aggregation, metric="pearson"),
@@ -42,32 +42,28 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         spectrum_table(results),
         retrieval_table(results),
     )
-    return _all_failures_told([table for table in tables if table is not None], results)
-
-
-def _all_failures_told(tables: list[Table], results: Sequence[Result]) -> list[Table]:
-    """The tables, the first with what failed and no table tells: a regressor, or what has no table of its own."""
-    told = {note for table in tables for note in table.notes}
+    shown = [table for table in tables if table is not None]
+    known = {note for table in shown for note in table.notes}
     failures = failure_notes({result.label: result.failed for result in results})
-    untold = [note for note in failures if note not in told]
-    return [replace(table, notes=[*table.notes, *untold]) for table in tables[:1]] + tables[1:]
+    missing = [note for note in failures if note not in known]  # failures without a table, such as a regressor's
+    return [replace(table, notes=[*table.notes, *missing]) for table in shown[:1]] + shown[1:]
 
 
 def check_labels(labels: Sequence[str] | None, folders: Sequence[str]) -> None:
-    """Refuse labels that are not one a folder; None is for none."""
+    """Raise UserError unless there is one label per folder, or none at all."""
     if labels is not None and len(labels) != len(folders):
-        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one a folder, in their order")
+        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one per folder, in the same order")
 
 
 def encoder_figures(
     results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:
-    """Every figure that the results have something for, by name.
+    """Return every figure that has content, by name.
 
     Args:
-        results: of any number of encoders, no two with one label.
-        runs: of training, whose paths are drawn.
-        aggregation: of the subsets of STS12 to STS16, in the averages.
+        results: results of any number of encoders with different labels.
+        runs: training runs whose paths are drawn.
+        aggregation: how the subsets of STS12 to STS16 are combined in averages.
     """
     figures = {
         "alignment_uniformity": encoder_plane(results, aggregation),
@@ -79,15 +75,10 @@ def encoder_figures(
 
 
 def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
-    """Write tables (md, csv, json, tex) and figures (png, svg), replacing those of an earlier report there.
-
-    Every file is written whole beside its place and then moved there.
-
-    Returns:
-        The files.
+    """Write tables (md, csv, json, tex) and figures (png, svg) atomically, and return their paths.
 
     Raises:
-        WriteError: the system does not let them be written.
+        WriteError: a file cannot be written.
     """
     folder = Path(folder)
     files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""The paper's own figures (paper.yaml): which of its rows a result corresponds to, and its ablations."""
+"""The paper's numbers (paper.yaml): its ablations, and the row that a result corresponds to."""
 
 import fnmatch
 import functools
@@ -13,7 +13,7 @@ from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.utils.errors import UserError
 
 _FILE = Path(__file__).parent / "paper.yaml"
-_NOT_THE_PAPERS = ("max_length", "normalize", "word_counts")  # settings that no encoder of the paper was given
+_NOT_THE_PAPERS = ("max_length", "normalize", "word_counts")  # settings that no encoder of the paper has
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class PaperRow:
     """A row of one of the paper's tables.
 
     Args:
-        table: its number, as `5` or `E.1`.
-        name: of the row; after a slash, where the table has two parts.
-        figures: x 100, by task, and `Avg`.
+        table: the number of the table, such as `5` or `E.1`.
+        name: the row; `part/row` if the table has two parts.
+        figures: scores x 100 by task, and `Avg`.
     """
 
     table: str
@@ -32,22 +32,22 @@ class PaperRow:
 
     @property
     def label(self) -> str:
-        """What tables call it, so that nobody takes it for measured here."""
+        """The name in tables, which says that the scores are the paper's."""
         part, _, name = self.name.rpartition("/")
         return f"paper, Table {self.table}: {name}" + (f" ({part})" if part else "")
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """One of the paper's tables that vary one thing: Spearman x 100 on STS-B dev, BERT-base.
+    """An ablation of the paper: Spearman x 100 on STS-B dev, BERT-base.
 
     Args:
-        number: of the table, as `3` or `D.1`.
-        varied: what its rows are.
-        trained: `unsupervised` or `supervised`; None where the table's columns say it, or nothing does.
-        settings: of runs, which are the table's columns; none where it has one column, or scores as columns.
-        scores: that are its columns.
-        rows: in order, the figures of each by column; what the paper does not have is not there.
+        number: the number of the table, such as `3` or `D.1`.
+        varied: what the rows vary.
+        trained: `unsupervised` or `supervised`; None if both or unknown.
+        settings: settings of runs that are the table's columns; empty if its columns are scores.
+        scores: scores that are the table's columns.
+        rows: numbers by row and column, without those that the paper lacks.
     """
 
     number: str
@@ -58,12 +58,12 @@ class Ablation:
     rows: Mapping[str, Mapping[str, float]]
 
     def row(self, name: str) -> str | None:
-        """How the paper spells a row; numbers are one row if they are equal."""
+        """Return the paper's spelling of a row, with equal numbers as the same row; None if there is none."""
         return next((row for row in self.rows if row == name or _equal_numbers(row, name)), None)
 
 
 def ablation(table: str) -> Ablation | None:
-    """One of the tables of ablations, by its name in paper.yaml; None if there is none of that name."""
+    """Return an ablation by its name in paper.yaml; None for any other name."""
     about = published()["ablation_tables"].get(table)
     if about is None:
         return None
@@ -76,26 +76,26 @@ def ablation(table: str) -> Ablation | None:
 
 
 def ablation_names() -> list[str]:
-    """The tables that `ablation` knows."""
+    """Return the names of all ablations."""
     return list(published()["ablation_tables"])
 
 
 @functools.cache
 def published() -> Mapping[str, Any]:
-    """All of paper.yaml."""
+    """Return the content of paper.yaml."""
     content: Any = OmegaConf.to_container(OmegaConf.load(_FILE))
     return content  # type: ignore[no-any-return]
 
 
 def named_row(table: str, row: str) -> PaperRow:
-    """A row by the names that paper.yaml has for it.
+    """Return a row by its names in paper.yaml.
 
     Args:
-        table: as `table_5_sts`.
-        row: as `BERT-base-flow`; with the table's part, as `supervised/SimCSE-BERT-base`, where both parts have one.
+        table: such as `table_5_sts`.
+        row: such as `BERT-base-flow`, or `supervised/SimCSE-BERT-base` if both parts have that row.
 
     Raises:
-        UserError: no such table or row, or two such rows; the message lists what there is.
+        UserError: the table or row does not exist, or the row is ambiguous; the message lists the choices.
     """
     tables = published()["encoders"]
     if table not in tables:
@@ -103,21 +103,21 @@ def named_row(table: str, row: str) -> PaperRow:
     rows = _rows(table)
     found = [name for name in rows if row in (name, name.rpartition("/")[2])]
     if len(found) != 1:
-        problem = "choose one of" if not found else f"{table} has {len(found)} of that name; choose one of"
+        problem = "choose one of" if not found else f"{table} has {len(found)} rows of that name; choose one of"
         raise UserError(f"paper.row={row}: {problem} {', '.join(found or rows)}")
     return rows[found[0]]
 
 
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
-    """The row that a result's scores can be compared with: the one that the user named, else the one it is known to be.
+    """Return the paper's row to compare a result with: the one that the user named, or the one that matches.
 
     Args:
-        result: of an encoder.
+        result: results of an encoder.
         protocol: `sts` or `transfer`.
-        aggregation: of STS subsets; None for transfer.
+        aggregation: how STS subsets are combined; None for transfer.
 
     Raises:
-        UserError: the result names a row that is not there.
+        UserError: the result names a row that does not exist.
     """
     tables = published()["encoders"]
     fitting = [name for name, t in tables.items() if (t["protocol"], t["aggregation"]) == (protocol, aggregation)]
@@ -143,7 +143,7 @@ def _rows(table: str) -> dict[str, PaperRow]:
 
 
 def _flat(rows: Mapping[Any, Any]) -> Iterator[tuple[str, list[float | None]]]:
-    """Rows by their names, those of a group with the group's name before theirs, as `crop 10%`."""
+    """Yield rows with their names, preceded by the name of their group, such as `crop 10%`."""
     for name, value in rows.items():
         if isinstance(value, dict):
             yield from ((f"{name} {part}", figures) for part, figures in _flat(value))
@@ -159,7 +159,7 @@ def _equal_numbers(one: str, other: str) -> bool:
 
 
 def _fits(wanted: Any, value: Any) -> bool:
-    """Whether a setting is as a match of paper.yaml wants it."""
+    """Return whether a setting fits a pattern of paper.yaml."""
     if isinstance(wanted, list):
         return any(_fits(one, value) for one in wanted)
     if isinstance(wanted, dict):

@@ -1,56 +1,43 @@
-"""What there is to report: results that evaluate.py wrote, their shape checked."""
+"""The results.json of evaluate.py: its shape, reading and writing."""
 
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
-from simcse_pl.results.trajectory import LARGEST, TrainingTrajectory, read_run
+from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import atomic_write, read_json
 
 Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
-AGGREGATIONS: tuple[Aggregation, ...] = ("all", "mean", "wmean")
+AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 
 
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
-    @field_validator("*")
-    @classmethod
-    def _can_be_drawn(cls, value: Any) -> Any:
-        match value:
-            case float() if abs(value) > LARGEST:
-                raise ValueError(f"no measure is beyond {LARGEST:g}")
-            case list():
-                for own in value:
-                    cls._can_be_drawn(own)
-            case dict():
-                cls._can_be_drawn([*value.values()])
-        return value
-
 
 class Correlations(_Shape):
-    """Of a task's cosine similarities with its human scores, in [-1, 1]."""
+    """Correlations of cosine similarities with human scores, in [-1, 1]."""
 
     spearman: float | None = None
     pearson: float | None = None
 
 
 class Subset(Correlations):
-    """One of the files that a task of STS12 to STS16 is made of."""
+    """One file of a task of STS12 to STS16."""
 
     pairs: int | None = None
 
 
 class StsScores(_Shape):
-    """An STS task: correlations over all its pairs, and averaged over its subsets (appendix B of the paper)."""
+    """Scores of an STS task over all its pairs, and averaged over its subsets (appendix B of the paper)."""
 
     task: str
     split: str = "test"
@@ -63,7 +50,7 @@ class StsScores(_Shape):
 
 
 class TransferScores(_Shape):
-    """A transfer task: fractions in [0, 1]."""
+    """Scores of a transfer task, in [0, 1]."""
 
     task: str
     accuracy: float | None = None
@@ -74,7 +61,7 @@ class TransferScores(_Shape):
 
 
 class Geometry(_Shape):
-    """How an encoder's embeddings lie on the sphere."""
+    """Measures of the geometry of an encoder's embeddings."""
 
     data: str = "unnamed data"
     sentences: int | None = None
@@ -94,20 +81,20 @@ class Geometry(_Shape):
 
 
 class Neighbour(_Shape):
-    """A sentence that was found."""
+    """A retrieved sentence."""
 
     sentence: str
 
 
 class Query(_Shape):
-    """A query and what was found, the nearest first."""
+    """A query and the retrieved sentences, nearest first."""
 
     query: str
     neighbours: list[Neighbour] = []
 
 
 class Retrieval(_Shape):
-    """Queries to an index of a file's sentences."""
+    """Queries among the sentences of a file."""
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
@@ -115,14 +102,14 @@ class Retrieval(_Shape):
 
 
 class NamedRow(_Shape):
-    """The row of the paper that the user says a result corresponds to."""
+    """The paper's row that the user named for a result."""
 
     table: str
     row: str
 
 
 class Result(_Shape):
-    """All that was measured of one encoder; what is missing was not."""
+    """The results of one encoder; values that are missing were not measured."""
 
     label: str
     encoder: str = ""
@@ -137,25 +124,31 @@ class Result(_Shape):
 
 
 def as_result(report: Any, source: str | Path) -> Result:
-    """The results of one encoder, their shape checked.
+    """Validate the content of a results.json of evaluate.py.
 
     Args:
-        report: what evaluate.py writes as results.json.
-        source: where they are from, for the message.
+        report: the content.
+        source: its origin, for error messages.
 
     Raises:
-        UserError: a value is missing that must be there, or is of another kind than it must be.
+        UserError: a required value is missing, or a value has the wrong type.
     """
     if isinstance(report, dict) and "best_step" in report:
-        raise UserError(f"{source} is of a training run: give the run's folder, whose {CURVES_FILE} is drawn")
+        raise UserError(f"{source} is of a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
 
 
-def validated(shape: type[Shape], report: Any, source: str | Path, door: str) -> Shape:
-    """What a front door wrote as results.json, in its shape.
+def validated(shape: type[Shape], report: Any, source: str | Path, script: str) -> Shape:
+    """Validate the content of a results.json.
+
+    Args:
+        shape: the expected model.
+        report: the content.
+        source: its origin, for error messages.
+        script: the script that writes such files, for error messages.
 
     Raises:
-        UserError: a value is missing that must be there, or is of another kind than it must be; it names the first.
+        UserError: a required value is missing, or a value has the wrong type; the message names the first.
     """
     try:
         return shape.model_validate(report)
@@ -163,14 +156,14 @@ def validated(shape: type[Shape], report: Any, source: str | Path, door: str) ->
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "the file"
         why = first_line(ValueError(problem["msg"]))
-        raise UserError(f"{source} is no results file of {door}: {place}: {why}") from error
+        raise UserError(f"{source} is not a results file of {script}: {place}: {why}") from error
 
 
 def read(path: str | Path) -> Result | TrainingTrajectory:
-    """A results file or the folder that it is in, or the folder of a training run.
+    """Read a results file of evaluate.py or its folder, or the folder of a training run.
 
     Raises:
-        UserError: nothing is there, or it is damaged.
+        UserError: there is no such file or folder, or it is damaged.
     """
     path = Path(path)
     if (path / CURVES_FILE).is_file():
@@ -178,19 +171,16 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
-        raise UserError(f"{what}: give what evaluate.py wrote, or a training run's folder")
+        raise UserError(f"{what}: give the folder of a run of evaluate.py or train.py")
     return as_result(read_json(file), file)
 
 
 def write_results(path: Path, report: Mapping[str, Any]) -> Result:
-    """Write a results file of evaluate.py, see `write_json`.
+    """Write a results file of evaluate.py, and return its content as `read` does.
 
     Args:
-        path: of the file.
-        report: of plain values, in the shape of `Result`.
-
-    Returns:
-        What was written, as `read` gives it back.
+        path: the file.
+        report: plain values in the shape of `Result`.
     """
     result = as_result(without_nan(report), path)
     write_json(path, report)
@@ -198,19 +188,14 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
 
 
 def write_json(path: Path, report: Mapping[str, Any]) -> None:
-    """Write plain values, whole beside their place before they are moved there; a number that does not exist is null.
-
-    Args:
-        path: of the file.
-        report: what front doors write as results.json.
-    """
+    """Write plain values to a JSON file atomically, with null for NaN and infinity."""
     content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
     with atomic_write(path.parent) as new:
         (new / path.name).write_text(content + "\n", encoding="utf-8")
 
 
 def without_nan(value: Any) -> Any:
-    """A report of plain values in which a number that does not exist is None."""
+    """Return plain values with None for NaN and infinity."""
     match value:
         case float() if not math.isfinite(value):
             return None

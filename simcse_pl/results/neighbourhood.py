@@ -13,27 +13,27 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """A sentence, and those nearest to it, the nearest first."""
+    """A sentence and its nearest neighbours before and after training, nearest first."""
 
     sentence: str
     before: list[Neighbour]
     after: list[Neighbour]
 
     def is_new(self, neighbour: Neighbour) -> bool:
-        """Whether training brought a neighbour among the nearest."""
+        """Return whether a neighbour is among the nearest only after training."""
         return neighbour.sentence not in {own.sentence for own in self.before}
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The neighbours of a page.
+    """The neighbours on a page.
 
     Args:
-        corpus: what the sentences are.
-        sentences: how many distinct ones there are.
-        run: whose encoder it is; None where no run has one.
-        queries: of them.
-        problem: why there are no neighbours to show; None where there are.
+        corpus: name of the sentences.
+        sentences: number of distinct sentences.
+        run: label of the encoder's run; None if no run has an encoder.
+        queries: some of the sentences.
+        problem: why there are no neighbours; None if there are.
     """
 
     corpus: str

@@ -1,15 +1,15 @@
-"""What a run leaves in its folder, and a sweep in its own, by name."""
+"""The names of files in the folders of runs and sweeps."""
 
 from pathlib import Path
 
 RESULTS_FILE = "results.json"
 CURVES_FILE = "metrics.csv"
-WANDB_FILE = "wandb_run.json"  # which W&B run is the folder's
-RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with every reference replaced by its value
-VALIDATION_PREFIXES = ("val/", "geometry/")  # how the names of what is measured at a validation begin
+WANDB_FILE = "wandb_run.json"  # the id of the folder's W&B run
+RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with all interpolations resolved
+VALIDATION_PREFIXES = ("val/", "geometry/")  # of metrics that are measured at validations
 
 
 def job_folders(folder: Path) -> list[Path]:
-    """The folders of a sweep's jobs, in their order."""
+    """Return the folders of a sweep's jobs in the order of their numbers."""
     numbered = (path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
     return sorted(numbered, key=lambda path: int(path.name))

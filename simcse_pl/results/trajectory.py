@@ -1,15 +1,15 @@
-"""The curves of a training run, and its validations among them."""
+"""The curves of a training run, and its validations."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.utils.errors import UserError, first_line
 
-LARGEST = 1e15  # of what is measured; far larger numbers cannot be drawn
-_PATH_COLUMNS = {
+_COLUMNS = {
     "step": "step",
     "val/alignment": "alignment",
     "val/uniformity": "uniformity",
@@ -22,9 +22,9 @@ class TrainingTrajectory:
     """The validations of a training run.
 
     Args:
-        label: what figures call it.
-        points: a row a validation, in order: `step` (optimizer steps done), `alignment`, `uniformity` and
-            `spearman` (not a number where the curves do not have it).
+        label: the name in figures.
+        points: one row per validation: `step` (optimizer steps done), `alignment`, `uniformity` and
+            `spearman` (NaN if not measured).
     """
 
     label: str
@@ -32,39 +32,35 @@ class TrainingTrajectory:
 
 
 def read_run(folder: Path) -> TrainingTrajectory:
-    """The rows of the curves that belong to a validation.
+    """Read the validations of a training run; those with NaN or infinity are left out.
 
     Raises:
-        UserError: the file is damaged, or has no validation.
+        UserError: the file is damaged or has no validation.
     """
     file, curves = folder / CURVES_FILE, read_curves(folder)
-    if missing := sorted(set(_PATH_COLUMNS) - {"val/spearman"} - set(curves.columns)):
+    if missing := sorted(set(_COLUMNS) - {"val/spearman"} - set(curves.columns)):
         raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
-    points = curves.reindex(columns=list(_PATH_COLUMNS)).rename(columns=_PATH_COLUMNS)
-    drawn = points[["step", "alignment", "uniformity"]].abs().le(LARGEST).all(axis="columns")
-    points = points[drawn].reset_index(drop=True)
+    points = curves.reindex(columns=list(_COLUMNS)).rename(columns=_COLUMNS)
+    finite = np.isfinite(points[["step", "alignment", "uniformity"]]).all(axis="columns")
+    points = points[finite].reset_index(drop=True)
     if points.empty:
-        raise UserError(f"{file} has no validation with alignment and uniformity in it")
-    points["step"] = points["step"].astype(int)
-    return TrainingTrajectory(run_label(folder), points)
+        raise UserError(f"{file} has no validation with alignment and uniformity")
+    return TrainingTrajectory(run_label(folder), points.astype({"step": int}))
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
-    """The rows of a training run's curves as they stand in its file, all of them numbers.
+    """Read the curves of a training run as numbers.
 
     Raises:
         UserError: the file is damaged.
     """
     file = folder / CURVES_FILE
     try:
-        curves = pd.read_csv(file).astype(float)
-        if "step" in curves and (curves["step"].abs() > LARGEST).any():
-            raise ValueError(f"a step is beyond {LARGEST:g}")
-        return curves
-    except ValueError as error:  # pandas' own and UnicodeDecodeError are of this class
+        return pd.read_csv(file).astype(float)
+    except ValueError as error:  # pandas' errors and UnicodeDecodeError are subclasses
         raise UserError(f"{file} is damaged: {first_line(error)}") from error
 
 
 def run_label(folder: Path) -> str:
-    """What a training run is called whom nobody has given a name: its folder, and the one that it is in."""
+    """Return the default label of a run: the last two parts of its path."""
     return "/".join(folder.absolute().parts[-2:])

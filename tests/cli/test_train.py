@@ -130,7 +130,7 @@ def test_a_job_that_fails_is_told_and_the_others_run(train, sentences, make_mode
     assert "choose 1 to 3\n" in done.stderr
     assert done.stderr.endswith("error: 1 of 2 jobs failed: 0\n")
     assert "Traceback" not in done.stderr
-    assert "failed, or not at their end: 0 (model.num_layers=9)" in done.stdout
+    assert "failed or unfinished: 0 (model.num_layers=9)" in done.stdout
 
 
 def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model, tmp_path):

@@ -133,7 +133,7 @@ def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
         ("cut weights", "cannot load the model in"),
         ("missing weights", "lack encoder.layer.1.output.dense.weight"),
         ("config []", "config.json is damaged: it must be a JSON object$"),
-        ("config {", "config.json is damaged, or no JSON: "),
+        ("config {", "config.json is not valid JSON: "),
         ("code", "cannot load the model in"),
     ],
 )

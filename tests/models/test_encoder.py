@@ -226,7 +226,7 @@ SETTINGS = {"pooling": "cls", "head": "mlp", "max_length": 32}
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        (SETTINGS_FILE, "{pooling", "is damaged, or no JSON"),
+        (SETTINGS_FILE, "{pooling", "is not valid JSON"),
         (SETTINGS_FILE, json.dumps({"head": "mlp"}), "is damaged: it must hold"),
         (SETTINGS_FILE, json.dumps(SETTINGS | {"max_length": "long"}), "is damaged: it must hold"),
         (SETTINGS_FILE, json.dumps(SETTINGS | {"normalize": "yes"}), "is damaged: it must hold"),

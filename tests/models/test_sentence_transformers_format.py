@@ -183,7 +183,7 @@ DAMAGED = "its sentence-transformers files are damaged: "
         ([], {"modules": "{}"}, "the modules  in this order"),
         ([], {"modules": "[{}]"}, DAMAGED),
         ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of"),
-        ([], {"1_Pooling__config": "[" * 100_000}, "1_Pooling/config.json is damaged, or no JSON: maximum recursion"),
+        ([], {"1_Pooling__config": "[" * 100_000}, "1_Pooling/config.json is not valid JSON: maximum recursion"),
         ([], {"1_Pooling__config": '{"pooling_mode": "a\\nb"}'}, "has the pooling a\\\\nb, which is not supported"),
         ([], {"1_Pooling__config": "3"}, DAMAGED),
     ],

@@ -1,4 +1,4 @@
-"""Made-up results of encoders, of training runs and of sweeps."""
+"""Invented results of encoders, training runs and sweeps."""
 
 import json
 import math
@@ -16,7 +16,7 @@ PAIRS = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 11
 
 
 def _sts(task, seed, split):
-    """Every aggregation and both correlations of a task have numbers of their own."""
+    """Return scores that differ between aggregations and correlations."""
     base = 0.5 + 0.01 * seed + 0.03 * STS.index(task)
     scores = {
         name: {"spearman": base + 0.0012345678901 * k, "pearson": base - 0.1 - 0.001 * k}
@@ -70,7 +70,7 @@ def _retrieval(label):
 
 @pytest.fixture
 def make_report():
-    """The content of a results.json."""
+    """Make the content of a results.json."""
 
     def make(label="my_encoder", seed=0, sts=STS, transfer=TRANSFER, split="test", **changes):
         return {
@@ -90,13 +90,13 @@ def make_report():
 
 @pytest.fixture
 def make_result(make_report):
-    """The same, read."""
+    """Make a Result."""
     return lambda *args, **changes: as_result(make_report(*args, **changes), "results.json")
 
 
 @pytest.fixture
 def bert():
-    """What makes a result the paper's BERT-base."""
+    """The encoder and settings of the paper's BERT-base."""
     settings = {"pooling": "first_last", "num_layers": None, "split": "test", "postprocess": None}
     return {"encoder": "bert-base-uncased", "settings": settings}
 
@@ -132,7 +132,7 @@ def write_run(tmp_path):
 
 
 def _training(dev, test=None, validation="STS-B dev", **more):
-    """What train.py writes of a run besides the job."""
+    """Return the results of a run without those of the job."""
 
     def scores(spearman):
         return {"spearman": spearman, "alignment": 0.2 + spearman / 10, "uniformity": -3 * spearman, "trace": 2758.0}
@@ -143,37 +143,37 @@ def _training(dev, test=None, validation="STS-B dev", **more):
 
 @pytest.fixture
 def job():
-    """A job of a sweep: what `write_sweep` writes of it. Without a score on dev it has failed."""
+    """Make a job for `write_sweep`; without a score on dev it has failed."""
 
     def make(dev=None, seed=0, row=None, column=None, options=None, choices=None, **more):
         given = {"sweep.row": f"'{row}'"} if row is not None else {}
         overrides = [f"{name}={value}" for name, value in (given | (options or {}) | {"seed": seed}).items()]
         choices = {"model": "minilm", "data": "wiki", "sweep": None} | (choices or {})
         place = {"row": row, "column": column}
-        told = {"overrides": overrides, "choices": choices, "seed": seed, "sweep": place}
-        return told, None if dev is None else _training(dev, **more)
+        about = {"overrides": overrides, "choices": choices, "seed": seed, "sweep": place}
+        return about, None if dev is None else _training(dev, **more)
 
     return make
 
 
 @pytest.fixture
 def write_sweep(tmp_path):
-    """Write a multirun folder as Hydra and train.py do, a job for each that is given, in order; None is no folder."""
+    """Write a multirun folder as Hydra and train.py do, one job each; None makes a gap in the numbers."""
 
     def write(name, *jobs, table=None, size=None, multirun=None):
         folder = tmp_path / name
         for number, job in enumerate(jobs):
             if job is None:
                 continue
-            told, results = job
+            about, results = job
             config = folder / str(number) / "config"
             config.mkdir(parents=True)
-            (config / "overrides.yaml").write_text(yaml.safe_dump(told["overrides"]))
-            (config / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": told["choices"]}}}))
-            (config / "config.yaml").write_text(yaml.safe_dump({"seed": told["seed"], "run_dir": "${hydra:run.dir}"}))
+            (config / "overrides.yaml").write_text(yaml.safe_dump(about["overrides"]))
+            (config / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": about["choices"]}}}))
+            (config / "config.yaml").write_text(yaml.safe_dump({"seed": about["seed"], "run_dir": "${hydra:run.dir}"}))
             if results is not None:
-                place = told["sweep"] | {"table": table, "size": size}
-                results = told | {"sweep": place} | results
+                place = about["sweep"] | {"table": table, "size": size}
+                results = about | {"sweep": place} | results
                 (config.parent / "results.json").write_text(json.dumps(results))
         (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun or {}))
         return folder

@@ -1,11 +1,11 @@
-"""All tables and figures of some results, and their files."""
+"""All tables and figures of results, and their files."""
 
 import pytest
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
 from simcse_pl.reports.figures.distributions import spectra
 from simcse_pl.results.evaluation_results import read
-from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.errors import UserError
 
 TABLES = [
     "sts",
@@ -20,20 +20,20 @@ TABLES = [
 ]
 
 
-def test_everything_that_was_measured_is_shown(make_result, write_run):
+def test_all_results_have_tables_and_figures(make_result, write_run):
     results = [make_result("a"), make_result("b", seed=1)]
     assert [table.name for table in encoder_tables(results)] == TABLES
     figures = encoder_figures(results, [read(write_run())])
     assert list(figures) == ["alignment_uniformity", "training_paths", "spectra", "similarities"]
 
 
-def test_what_was_not_measured_is_not_shown(make_result):
+def test_missing_results_have_no_tables_and_figures(make_result):
     bare = make_result(sts=("STS14",), transfer=(), geometry=None, retrieval=None)
     assert [table.name for table in encoder_tables([bare])] == ["sts", "sts_pearson"]
     assert encoder_figures([bare]) == {}
 
 
-def test_every_failure_is_told_once(make_result):
+def test_every_failure_is_a_note_once(make_result):
     why = {"STS14": "no files", "STS-B regressor": "no train", "geometry": "no STS-B", "retrieval": "not finite"}
     one = make_result("one", sts=("STS13",), geometry=None, retrieval=None, failed=why)
     tables = encoder_tables([one, make_result("two", geometry=None, retrieval=None, failed={"MR": "no folder"})])
@@ -57,12 +57,12 @@ def test_the_aggregation_reaches_tables_and_figures(make_result):
     assert texts == ["a (59.0)", "a (59.2)"]
 
 
-def test_two_results_of_one_label_are_told(make_result):
-    with pytest.raises(UserError, match="two results have the label a: tell them apart with --labels"):
+def test_two_results_with_the_same_label_are_an_error(make_result):
+    with pytest.raises(UserError, match="two results have the label a: give different ones with --labels"):
         encoder_tables([make_result("a"), make_result("b"), make_result("a")])
 
 
-def test_files_are_written_whole_and_over_those_of_before(make_result, tmp_path):
+def test_files_replace_those_of_an_earlier_report(make_result, tmp_path):
     folder = tmp_path / "new" / "report"
     tables = encoder_tables([make_result("a", geometry=None)])
     for label in ("a", "changed"):
@@ -72,9 +72,3 @@ def test_files_are_written_whole_and_over_those_of_before(make_result, tmp_path)
     assert len(files) == 4 * len(tables) + 2
     assert all(file.stat().st_size for file in files)
     assert "changed" in (folder / "sts.md").read_text(encoding="utf-8")
-
-
-def test_a_folder_that_cannot_be_written_is_told(make_result, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match="cannot write .*file: File exists"):
-        save(tmp_path / "file", encoder_tables([make_result()]), {})

@@ -1,4 +1,4 @@
-"""The paper's figures, and the rows that results are found to be."""
+"""The paper's numbers, and the rows that results match."""
 
 from statistics import fmean
 
@@ -14,7 +14,7 @@ from simcse_pl.utils.errors import UserError
 NLI = "nli_for_simcse.csv"
 
 
-def test_every_row_is_complete_and_its_average_is_of_its_tasks():
+def test_every_row_is_complete_and_its_average_is_over_its_tasks():
     for table, content in published()["encoders"].items():
         tasks = {"sts": STS_TASKS, "transfer": TRANSFER_TASKS}[content["protocol"]]
         parts = content["rows"]
@@ -27,20 +27,13 @@ def test_every_row_is_complete_and_its_average_is_of_its_tasks():
                 assert figures["Avg"] == pytest.approx(fmean(figures[task] for task in tasks), abs=0.04)
 
 
-def test_every_match_names_a_row_that_is_there():
+def test_every_match_names_an_existing_row():
     for match in published()["matches"]:
         for table, row in match["rows"].items():
             assert named_row(table, row).name == row
 
 
-def test_all_tables_are_there():
-    ablations = published()["ablations"]
-    assert [name.split("_")[1] for name in ablations] == ["1", "2", "3", "4", "6", "7", "d1", "d2"]
-    assert ablations["table_3_dropout"][0.1] == 82.5
-    assert published()["table_a1_hyperparameters"]["unsupervised"]["BERT-base"] == [64, 3e-5]
-
-
-def test_every_ablation_is_described_and_has_a_figure_for_each_column_but_where_the_paper_has_none():
+def test_every_ablation_is_complete_except_for_three_cells_of_table_4():
     assert {*ablation_names()} == {*published()["ablations"], "table_a1_hyperparameters"}
     without = []
     for name in ablation_names():
@@ -56,7 +49,7 @@ def test_every_ablation_is_described_and_has_a_figure_for_each_column_but_where_
     ]
 
 
-def test_an_ablations_figures_are_by_row_and_column():
+def test_the_numbers_of_an_ablation_are_by_row_and_column():
     assert ablation("table_3_dropout").rows["fixed 0.1"] == {"dev": 43.6}
     assert ablation("table_1_augmentation").rows["crop 20%"] == {"dev": 71.4}
     assert ablation("table_2_objective").rows["delete one word"] == {"one encoder": 75.9, "two encoders": 73.1}
@@ -79,11 +72,11 @@ def test_an_ablations_figures_are_by_row_and_column():
         ("table_3_dropout", "fixed", None),
     ],
 )
-def test_numbers_are_a_row_if_they_are_equal_and_words_if_they_are_the_same(table, name, row):
+def test_rows_match_by_number_or_by_text(table, name, row):
     assert ablation(table).row(name) == row
 
 
-def test_rows_are_named_with_their_part_only_where_they_must():
+def test_a_row_needs_its_part_only_if_ambiguous():
     assert named_row("table_5_sts", "BERT-base-flow").figures["Avg"] == 66.55
     assert named_row("table_5_sts", "supervised/SimCSE-BERT-base").figures["Avg"] == 81.57
     label = "paper, Table 5: SimCSE-BERT-base (supervised)"
@@ -99,12 +92,12 @@ def test_rows_are_named_with_their_part_only_where_they_must():
         (
             "table_5_sts",
             "SimCSE-BERT-base",
-            "paper.row=SimCSE-BERT-base: table_5_sts has 2 of that name; choose one of "
+            "paper.row=SimCSE-BERT-base: table_5_sts has 2 rows of that name; choose one of "
             "unsupervised/SimCSE-BERT-base, supervised/SimCSE-BERT-base",
         ),
     ],
 )
-def test_a_wrong_name_is_told_with_what_there_is(table, row, message):
+def test_an_unknown_name_is_an_error_that_lists_the_choices(table, row, message):
     with pytest.raises(UserError) as error:
         named_row(table, row)
     assert str(error.value).startswith(message)
@@ -188,32 +181,32 @@ def found(make_result, encoder, protocol="sts", aggregation="all", pooling="firs
         ("sentence-transformers/bert-base-nli-mean-tokens", {"pooling": "cls"}, None),
     ],
 )
-def test_a_result_is_matched_where_that_is_certain(make_result, encoder, settings, expected):
+def test_a_result_matches_the_papers_row_only_if_certain(make_result, encoder, settings, expected):
     assert found(make_result, encoder, **settings) == expected
 
 
 @pytest.mark.parametrize("odd", [{"fit_limit": 1000}, {"fit_columns": ["sent0"]}, {"nli": "mine.csv"}])
-def test_a_post_processing_fitted_otherwise_is_not_the_papers(odd, make_result):
+def test_a_post_processing_fitted_on_other_data_does_not_match(odd, make_result):
     for postprocess in (Whitening(), Flow()):
         fit = {"name": postprocess.name, "fit_on": "nli", "nli": NLI, **postprocess.options}
         assert found(make_result, "bert-base-uncased", postprocess=fit)
         assert not found(make_result, "bert-base-uncased", postprocess=fit | odd)
 
 
-def test_a_row_that_the_user_named_is_one_whatever_was_set(make_result, bert):
+def test_a_named_row_is_used_with_any_settings(make_result, bert):
     settings = bert["settings"] | {"max_length": 32}
     named = {"table": "table_5_sts", "row": "CT-BERT-base"}
     result = make_result(encoder="bert-base-uncased", settings=settings, paper=named)
     assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
 
 
-def test_a_row_that_the_user_named_goes_before_the_known_one_in_its_own_table_only(make_result, bert):
+def test_a_named_row_replaces_the_matching_row_of_its_table_only(make_result, bert):
     result = make_result(paper={"table": "table_5_sts", "row": "CT-BERT-base"}, **bert)
     assert find_row(result, "sts", "all").name == "unsupervised/CT-BERT-base"
     assert find_row(result, "sts", "wmean").name == "BERT-base (first-last avg.)"
 
 
-def test_a_wrong_name_in_a_result_is_told(make_result):
+def test_an_unknown_name_in_a_result_is_an_error(make_result):
     result = make_result(paper={"table": "table_5_sts", "row": "BERT"})
     with pytest.raises(UserError, match="paper.row=BERT: choose one of unsupervised/GloVe"):
         find_row(result, "transfer", None)

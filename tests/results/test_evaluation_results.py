@@ -1,4 +1,4 @@
-"""Reading what there is to report, and what is said of files that are damaged."""
+"""Reading and writing results files, and errors for damaged ones."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_a_results_file_is_read_by_its_name_or_its_folders(write_results, make_r
         assert result.geometry.top_variance == {"1": 0.1, "10": 0.5, "100": 1.0}
 
 
-def test_only_the_label_must_be_there():
+def test_only_the_label_is_required():
     result = as_result({"label": "bare", "something": "new"}, "r")
     assert (result.sts, result.transfer, result.geometry, result.retrieval, result.paper) == ([], [], None, None, None)
 
@@ -27,7 +27,7 @@ def test_only_the_label_must_be_there():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": None}, "r.json is no results file of evaluate.py: label: Input should be a valid string"),
+        ({"label": None}, "r.json is not a results file of evaluate.py: label: Input should be a valid string"),
         ({"sts": {}}, "sts: Input should be a valid list"),
         ({"sts": [{"split": "test"}]}, "sts.0.task: Field required"),
         ({"sts": [{"task": "STS12", "all": {"spearman": "0.7"}}]}, "sts.0.all.spearman: Input should be a valid num"),
@@ -37,29 +37,23 @@ def test_only_the_label_must_be_there():
         ({"paper": {"table": "table_5_sts"}}, "paper.row: Field required"),
     ],
 )
-def test_an_odd_value_is_told_with_its_place(make_report, change, message):
+def test_an_error_names_the_invalid_value(make_report, change, message):
     with pytest.raises(UserError) as error:
         as_result(make_report() | change, "r.json")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"label": "cut', "[1, 2]", "3", "\x00"])
-def test_a_damaged_file_is_told_in_one_line(tmp_path, content):
+@pytest.mark.parametrize("content", ["", '{"label": "cut', "[1, 2]", "\udcff"])
+def test_a_damaged_file_is_a_one_line_error(tmp_path, content):
     file = tmp_path / "results.json"
-    file.write_text(content)
+    file.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match="results.json is") as error:
         read(tmp_path)
     assert "\n" not in str(error.value)
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path):
-    (tmp_path / "results.json").write_bytes(b'{"label": "\xff"}')
-    with pytest.raises(UserError, match="is not valid JSON"):
-        read(tmp_path)
-
-
-def test_what_is_not_there_is_told(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(UserError, match="no file or folder .*missing"):
         read(tmp_path / "missing")
     with pytest.raises(UserError, match="neither results.json nor metrics.csv in"):
@@ -71,28 +65,7 @@ def test_the_results_of_a_training_run_point_to_its_folder(write_run):
         read(write_run() / "results.json")
 
 
-def test_json_that_evaluate_would_write_survives_the_way_through_a_file(write_results, make_report):
-    report = make_report("é | _ $", seed=3)
-    assert read(write_results("odd", report)) == as_result(json.loads(json.dumps(report)), "memory")
-
-
-def test_a_number_that_does_not_exist_is_null_in_the_file(tmp_path):
+def test_nan_and_infinity_are_null_in_the_file(tmp_path):
     write_json(tmp_path / "results.json", {"best": {"spearman": float("nan")}, "sts": [float("inf"), 0.5], "é": None})
     text = (tmp_path / "results.json").read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail) == {"best": {"spearman": None}, "sts": [None, 0.5], "é": None}
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("alignment", 1e300),
-        ("spectrum", [1.0, 1e300]),
-        ("similarities", {"0-1": [1e308, -1e308]}),
-        ("top_variance", {"1": 0.1, "10": -1e300}),
-    ],
-)
-def test_a_number_that_no_measure_has_is_told(place, value, make_report):
-    report = make_report()
-    report["geometry"][place] = value
-    with pytest.raises(UserError, match=f"geometry.{place}: Value error, no measure is beyond 1e.15"):
-        as_result(report, "results.json")

@@ -3,7 +3,7 @@
 from simcse_pl.results.run_files import job_folders
 
 
-def test_jobs_are_the_folders_with_numbers_in_their_order(tmp_path):
+def test_jobs_are_the_numbered_folders_in_order(tmp_path):
     for name in ("10", "9", "0", "config", "²", "1.5"):
         (tmp_path / name).mkdir()
     (tmp_path / "3").write_text("")

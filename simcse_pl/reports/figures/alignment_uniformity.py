@@ -1,5 +1,6 @@
-"""The alignment-uniformity plane: encoders in it (the paper's figure 3), and training runs through it (figure 2)."""
+"""The alignment-uniformity plane: encoders as points (the paper's figure 3), training runs as paths (figure 2)."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from statistics import fmean
@@ -8,37 +9,44 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
-from simcse_pl.reports.figures.labels import Point, place_labels, wrapped
 from simcse_pl.reports.figures.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.results.trajectory import TrainingTrajectory
 
 _LABEL_WIDTH = 28  # characters of a line
-_MOST_MARKERS = 17  # on a path
+_LABEL_SIZE = 7  # points
+_DISTANCES = (5, 9, 14, 20, 28, 38, 50, 64, 80, 100)  # from a point to its label, in points
+_LEADER_FROM = 14  # from this distance on, a line joins the two
+_FAR = 1e5  # pixels
+_MAX_MARKERS = 17  # per path
 _START: dict[str, Any] = {"color": "white", "s": 45, "linewidths": 1.2, "zorder": 4}
 _END: dict[str, Any] = {"s": 45, "linewidths": 1.2, "zorder": 3}
 _BETWEEN: dict[str, Any] = {"s": 18, "linewidths": 0.4, "zorder": 3}
-_ARROWS = (0.2, 0.4, 0.6, 0.8)  # where on a path, as shares of its length
+_ARROWS = (0.2, 0.4, 0.6, 0.8)  # positions along a path, as fractions of its length
 
 
 @matplotlib.rc_context(STYLE)
 def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -> Figure | None:
-    """Figure 3: an encoder a point, its average STS score (Spearman x 100) as colour and in brackets.
+    """Draw each encoder as a point, coloured by its average STS score (Spearman x 100).
 
-    The average is over the STS tasks that all encoders have which have any; an encoder without is a hollow point.
+    The average is over the STS tasks that all encoders with STS scores have in common. Encoders
+    without STS scores are hollow points.
 
     Args:
-        results: of any number of encoders.
-        aggregation: of the subsets of STS12 to STS16.
+        results: results of any number of encoders.
+        aggregation: how the subsets of STS12 to STS16 are combined.
 
     Returns:
-        None where nobody's alignment and uniformity were measured.
+        The figure; None if no result has alignment and uniformity.
     """
     points = {
         result.label: (g.uniformity, g.alignment)
@@ -61,23 +69,20 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
         axes.scatter(x, y, s=40, color=colour, edgecolors="black", linewidths=0.7, zorder=3)
     axes.margins(0.3, 0.2)
     texts = [label + (f" ({averages[label]:.1f})" if label in averages else "") for label in points]
-    place_labels(axes, list(points.values()), [wrapped(text, _LABEL_WIDTH) for text in texts])
+    _place_labels(axes, list(points.values()), [textwrap.fill(text, _LABEL_WIDTH) for text in texts])
     return figure
 
 
 @matplotlib.rc_context(STYLE)
 def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
-    """Figure 2: the paths of training runs, from their start (hollow) to their end (large), dev's Spearman as colour.
-
-    Args:
-        runs: any number of them.
+    """Draw the paths of training runs from start (hollow) to end (large), coloured by Spearman on dev.
 
     Returns:
-        None where there are none.
+        The figure; None without runs.
     """
     if not runs:
         return None
-    labels = [wrapped(run.label, LEGEND_WIDTH) for run in runs]
+    labels = [textwrap.fill(f"{r.label} ({r.points['step'].iloc[-1]} steps)", LEGEND_WIDTH) for r in runs]
     figure, axes = _plane(sum(label.count("\n") + 1 for label in labels) / 2)
     scores = [100 * score for run in runs for score in run.points["spearman"] if np.isfinite(score)]
     scale = colour_scale(figure, scores, "dev (Spearman x 100)") if scores else None
@@ -86,24 +91,21 @@ def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
         path = _path(run)
         last = len(path) - 1
         axes.plot(*path.T, color="0.35", linestyle=dashes, linewidth=1, zorder=2)
-        for row in np.unique(np.linspace(0, last, _MOST_MARKERS).round().astype(int)):
+        for row in np.unique(np.linspace(0, last, _MAX_MARKERS).round().astype(int)):
             score = 100 * run.points["spearman"].iloc[row]
             colour = scale.to_rgba(np.array([score]))[0] if scale and np.isfinite(score) else "0.6"
             look = _START if row == 0 else _END if row == last else _BETWEEN
             axes.scatter(*path[row], marker=marker, edgecolors="black", **{"color": colour, **look})
-        keys.append(Line2D([], [], color="0.35", linestyle=dashes, linewidth=1, marker=marker, markersize=4))
-        keys[-1].set_label(label)
+        key = {"linestyle": dashes, "linewidth": 1, "marker": marker, "markersize": 4, "label": label}
+        keys.append(Line2D([], [], color="0.35", **key))
     axes.margins(0.12)
-    axes.autoscale_view()  # now, since what follows asks where things are
+    axes.autoscale_view()  # the arrows depend on the limits
     for run in runs:
         _arrows(axes, _path(run))
     for name, colour in (("start", "white"), ("end", "0.6")):
-        keys.append(Line2D([], [], color="none", marker="o", label=name, markerfacecolor=colour))
-        keys[-1].set(markersize=6.5, markeredgecolor="black", markeredgewidth=1.2)
+        key = {"marker": "o", "markersize": 6.5, "markeredgecolor": "black", "markeredgewidth": 1.2, "label": name}
+        keys.append(Line2D([], [], color="none", markerfacecolor=colour, **key))
     figure.legend(handles=keys, loc="outside lower center", ncols=2)
-    ends = [tuple(_path(run)[-1]) for run in runs]
-    steps = [f"step {run.points['step'].iloc[-1]}" for run in runs]
-    place_labels(axes, ends, steps, [(x, y) for run in runs for x, y in _path(run)])
     return figure
 
 
@@ -115,23 +117,58 @@ def _plane(legend_lines: float = 0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def _place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str]) -> None:
+    """Write each label at the nearest position that covers no point, no earlier label and no edge of the axes."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # the layout determines where the axes are
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    pixels = figure.dpi / 72  # per point
+    centres = axes.transData.transform(points)
+    x0, y0, x1, y1 = axes.get_window_extent(renderer).extents
+    edges = [(-_FAR, -_FAR, x0, _FAR), (x1, -_FAR, _FAR, _FAR), (-_FAR, -_FAR, _FAR, y0), (-_FAR, y1, _FAR, _FAR)]
+    taken = [Bbox.from_extents(*edge) for edge in edges] + [Bbox([c - 4 * pixels, c + 4 * pixels]) for c in centres]
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    leader = {"arrowstyle": "-", "linewidth": 0.5, "color": "0.4", "shrinkA": 0, "shrinkB": 3, "relpos": (0.5, 0.5)}
+    for point, centre, label in zip(points, centres, labels, strict=True):
+        text = axes.annotate(
+            label,
+            point,
+            xytext=(0, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=_LABEL_SIZE,
+            arrowprops=leader,
+        )
+        half = np.array(Text.get_window_extent(text, renderer).size) / 2 + pixels
+        offsets = [(d, (d * pixels + half) * direction) for d in _DISTANCES for direction in directions]
+        boxes = [Bbox([centre + offset - half, centre + offset + half]) for _, offset in offsets]
+        best = min(range(len(boxes)), key=lambda k: boxes[k].count_overlaps(taken))  # the first of equals
+        distance, offset = offsets[best]
+        taken.append(boxes[best])
+        text.set_position(tuple(offset / pixels))
+        text.set_in_layout(False)
+        assert text.arrow_patch is not None
+        text.arrow_patch.set_visible(distance >= _LEADER_FROM)
+
+
 def _path(run: TrainingTrajectory) -> NDArray[np.float64]:
     path: NDArray[np.float64] = run.points[["uniformity", "alignment"]].to_numpy(float)
     return path
 
 
 def _arrows(axes: Axes, path: NDArray[np.float64]) -> None:
-    """Arrowheads along a path, as far from each other as the eye sees it."""
+    """Draw arrowheads along a path, evenly spaced on the page."""
     seen = axes.transAxes.inverted().transform(axes.transData.transform(path))
     lengths = np.concatenate([[0], np.hypot(*np.diff(seen, axis=0).T).cumsum()])
     if lengths[-1] == 0:
         return
     head = {"arrowstyle": "-|>,head_width=0.25,head_length=0.5", "color": "0.2", "linewidth": 0, "shrinkA": 0}
-
-    def along(share: float) -> Point:
-        x, y = (float(np.interp(share * lengths[-1], lengths, column)) for column in path.T)
-        return x, y
-
-    for share in _ARROWS:
-        arrow = axes.annotate("", along(share), xytext=along(share - 0.01), arrowprops=head | {"shrinkB": 0}, zorder=5)
-        arrow.set_in_layout(False)
+    for fraction in _ARROWS:
+        tail, tip = zip(
+            *(np.interp(np.array([fraction - 0.01, fraction]) * lengths[-1], lengths, column) for column in path.T),
+            strict=True,
+        )
+        axes.annotate("", tip, xytext=tail, arrowprops=head | {"shrinkB": 0}, zorder=5).set_in_layout(False)

@@ -1,5 +1,6 @@
 """Distributions: an embedding matrix's singular values (appendix F), and cosine similarities (appendix G)."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 
@@ -8,28 +9,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.labels import wrapped
 from simcse_pl.reports.figures.style import COLOURS, DASHES, LEGEND_WIDTH, STYLE, WIDTH
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Result
 
 _BINS = 50
-_SMALLEST = 1e-4  # of the largest singular value: what lies below is not shown
+_SMALLEST = 1e-4  # relative to the largest singular value; smaller ones are not shown
 
 
 @matplotlib.rc_context(STYLE)
 def spectra(results: Sequence[Result]) -> Figure | None:
-    """Appendix F: singular values of encoders' embedding matrices, the largest scaled to 1.
+    """Draw the singular values of each encoder's embedding matrix, divided by the largest (appendix F).
 
     Returns:
-        None where nobody's spectrum was measured.
+        The figure; None if no result has a spectrum.
     """
     shown = {
         result.label: result.geometry.spectrum for result in results if result.geometry and result.geometry.spectrum
     }
     if not shown:
         return None
-    labels = {label: wrapped(label, LEGEND_WIDTH) for label in shown}
+    labels = {label: textwrap.fill(label, LEGEND_WIDTH) for label in shown}
     lines = sum(label.count("\n") + 1 for label in labels.values()) / 2  # in each of the legend's two columns
     figure = Figure((WIDTH, 0.47 * WIDTH + 0.15 * lines), layout="constrained")
     axes = figure.add_subplot()
@@ -48,12 +48,12 @@ def spectra(results: Sequence[Result]) -> Figure | None:
 
 @matplotlib.rc_context(STYLE)
 def similarity_densities(results: Sequence[Result]) -> Figure | None:
-    """Appendix G: the distribution of STS pairs' cosine similarity in each band of human score, an encoder a panel.
+    """Draw histograms of the cosine similarity of STS pairs by human score, one panel per encoder (appendix G).
 
-    All heights of a panel are to one scale; a stroke marks each median.
+    The heights of a panel share one scale. A vertical line marks each median.
 
     Returns:
-        None where nobody's similarities were measured.
+        The figure; None if no result has similarities.
     """
     shown = {r.label: r.geometry.similarities for r in results if r.geometry and any(r.geometry.similarities.values())}
     if not shown:
@@ -68,7 +68,7 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
     for axes, (label, own) in zip(grid, shown.items(), strict=False):
         _ridges(axes, [own.get(band, []) for band in bands], edges)
-        axes.set_title(wrapped(label, 84 // max(2, columns)))
+        axes.set_title(textwrap.fill(label, 84 // max(2, columns)))
     for axes in grid[len(shown) :]:
         axes.remove()
     for axes in grid[max(0, len(shown) - columns) : len(shown)]:
@@ -80,7 +80,7 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
 
 
 def _ridges(axes: Axes, bands: Sequence[Sequence[float]], edges: np.ndarray) -> None:
-    """A histogram a band, each on a line of its own, the lowest score at the bottom."""
+    """Draw one histogram per band above each other, the lowest score at the bottom."""
     densities = [np.histogram(np.clip(values, edges[0], 1), edges)[0] / max(1, len(values)) for values in bands]
     highest = max(density.max() for density in densities)
     shades = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.95, len(bands)))

@@ -1,4 +1,4 @@
-"""How all figures look: for a page of a paper, in colour or without, and for the colour-blind."""
+"""The style of all figures: sized for a page of a paper, and legible in greyscale and for the colour-blind."""
 
 import io
 from typing import Any
@@ -9,7 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# Words stay words in SVG, and its bytes are the same every time.
+# Text stays text in SVG, and the same figure gives the same bytes.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 7,
@@ -24,9 +24,9 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     "text.usetex": False,
 }
-WIDTH = 5.5  # inches: the text of a page
-LEGEND_WIDTH = 30  # characters of a line, in a legend of two columns
-# The colours that Okabe and Ito chose for the colour-blind, yellow left out; dashes and markers say the same.
+WIDTH = 5.5  # inches: the width of a page's text
+LEGEND_WIDTH = 30  # characters of a line in a legend of two columns
+# The palette of Okabe and Ito without yellow. Dashes and markers carry the same information.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 DASHES: tuple[Any, ...] = (
     "-",
@@ -43,7 +43,7 @@ _DPI = 200
 
 
 def colour_scale(figure: Figure, values: list[float], label: str) -> ScalarMappable:
-    """A colour bar from the lowest to the highest of `values`; its `to_rgba` gives a value's colour."""
+    """Add a colour bar that spans `values`, and return its scale, whose `to_rgba` maps values to colours."""
     low, high = min(values), max(values)
     margin = 1.0 if high - low < 1 else 0.0
     scale = ScalarMappable(Normalize(low - margin, high + margin), "viridis")
@@ -52,7 +52,7 @@ def colour_scale(figure: Figure, values: list[float], label: str) -> ScalarMappa
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """What is saved of a figure, by file name: PNG with 200 dots an inch, and SVG."""
+    """Return the files of a figure by name: PNG with 200 dots per inch, and SVG."""
     files = {}
     for ending, metadata in (("png", {}), ("svg", {"Date": None})):
         buffer = io.BytesIO()

@@ -1,1 +1,1 @@
-"""The dashboard of training runs and sweeps as one page that needs no network and no account."""
+"""An HTML page of training runs and sweeps that needs no network and no account."""

@@ -1,4 +1,4 @@
-"""The page: runs, their curves and scores, sweeps and neighbours, with all that it takes to draw them in one file."""
+"""The HTML page: runs, their curves and scores, sweeps and neighbours, with all scripts in one file."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
@@ -22,19 +23,19 @@ from simcse_pl.results.neighbourhood import Neighbourhood
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
-# From the darkest on; the brightest end of it is hard to see on white.
-_SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"]([k / 10 for k in range(10)]))
+# Without the brightest end, which is hard to see on white.
+_SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"](np.linspace(0, 0.9, 100)))
 
 
 def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourhood) -> str:
-    """The HTML.
+    """Return the HTML.
 
-    Whatever users have named is escaped; a policy in the page forbids scripts but its own, and any network.
+    All names are escaped. A content security policy forbids other scripts and any network access.
 
     Args:
-        runs: those of all sweeps among them.
-        sweeps: in the order that the runs count them.
-        neighbourhood: of some sentences.
+        runs: all runs, those of sweeps included.
+        sweeps: in the order of the runs' indices.
+        neighbourhood: nearest neighbours of some sentences.
 
     Raises:
         UserError: Plotly is not installed.
@@ -57,23 +58,23 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
         metric_groups=metric_groups(run.curves for run in runs),
         neighbourhood=neighbourhood,
         data=data,
-        nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same page for the same runs
+        nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same runs give the same page
         plotly=Markup(_plotly()),
     )
 
 
 def write_page(path: Path, content: str) -> None:
-    """Write the page, whole beside its place before it is moved there.
+    """Write the page atomically.
 
     Raises:
-        WriteError: the system does not let it be written.
+        WriteError: the file cannot be written.
     """
     with atomic_write(path.parent) as new:
         (new / path.name).write_text(content, encoding="utf-8")
 
 
 def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:
-    """What the scripts of the page draw."""
+    """Return the data that the scripts of the page draw."""
     varied = differing([run.job for run in runs])
     drawn = [parallel_coordinates(own) for own in groups]
     return {
@@ -98,5 +99,5 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise UserError("a page takes Plotly: pip install plotly") from None
+        raise UserError("--html needs Plotly: pip install plotly") from None
     return str(get_plotlyjs())

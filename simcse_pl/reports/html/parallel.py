@@ -1,28 +1,28 @@
-"""Parallel coordinates of a sweep: a line a job, from the options that were swept to the scores that came out."""
+"""Parallel coordinates of a sweep: one line per job, from the options that differ to the scores."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
-from simcse_pl.reports.sweeps.series import as_number
-from simcse_pl.reports.sweeps.sweep_results import Job, differing
+from matplotlib.ticker import LogLocator
 
-_COUNTED = "search.trial"  # the number of the job, and no option of training
-_MOST_EVENLY_SPACED = 8  # values of an option; more numbers than that stand on a scale
-_WIDE = 30.0  # the largest over the smallest, of a logarithmic scale
-_SHORT_STEPS = (1, 2, 5)
+from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
+from simcse_pl.reports.sweeps.sweep_results import as_number, differing
+
+_TRIAL = "search.trial"  # the number of the job, not an option of training
+_MAX_EVENLY_SPACED = 8  # values of an option; more numbers are on a scale
+_WIDE = 30.0  # the ratio of the largest to the smallest from which a scale is logarithmic
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the coordinates.
+    """One coordinate.
 
     Args:
         label: an option or a score.
-        values: where the jobs stand on it, in their order.
-        ticks: which places have a name; where none has, the values are numbers to scale.
-        names: of the ticks.
+        values: the position of each job.
+        ticks: positions with a name; if there are none, the values are shown as numbers.
+        names: the names of the ticks.
     """
 
     label: str
@@ -33,11 +33,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class ParallelCoordinates:
-    """What is drawn of a sweep.
+    """The lines of a sweep.
 
     Args:
-        jobs: that have a score on dev, by name; the others cannot be drawn.
-        left_out: the others.
+        jobs: names of the jobs that have a score on dev.
+        left_out: names of the others.
         axes: options that differ, then scores.
     """
 
@@ -47,51 +47,39 @@ class ParallelCoordinates:
 
 
 def parallel_coordinates(groups: SeedGroups) -> ParallelCoordinates | None:
-    """The coordinates of a sweep's jobs; None where fewer than two have a score, or no option differs between them."""
-    scored = [job for job in groups.sweep.jobs if job.run and math.isfinite(job.run.best.spearman)]
-    options = [name for name in differing(scored) if name != _COUNTED]
-    if len(scored) < 2 or not options:
+    """Return the coordinates of a sweep's jobs; None with fewer than two scores or without differing options."""
+    scored = {job.name: job.run for job in groups.sweep.jobs if job.run and math.isfinite(job.run.best.spearman)}
+    jobs = [job for job in groups.sweep.jobs if job.name in scored]
+    options = [name for name in differing(jobs) if name != _TRIAL]
+    if len(jobs) < 2 or not options:
         return None
     row = groups.paper.varied if groups.paper else "row"
-    axes = [option_axis(row if name == ROW else name, [job.value(name) for job in scored]) for name in options]
-    left_out = [job.name for job in groups.sweep.jobs if job not in scored]
-    return ParallelCoordinates([job.name for job in scored], left_out, [*axes, *_score_axes(scored)])
+    axes = [option_axis(row if name == ROW else name, [job.value(name) for job in jobs]) for name in options]
+    scores = {
+        "alignment": [run.best.alignment for run in scored.values()],
+        "uniformity": [run.best.uniformity for run in scored.values()],
+        "test": [100 * run.test.spearman for run in scored.values()],
+        "dev": [100 * run.best.spearman for run in scored.values()],
+    }
+    axes += [Axis(name, values, [], []) for name, values in scores.items() if all(map(math.isfinite, values))]
+    return ParallelCoordinates([*scored], [job.name for job in groups.sweep.jobs if job.name not in scored], axes)
 
 
 def option_axis(label: str, values: Sequence[str]) -> Axis:
-    """An option: its values evenly spaced, numbers in their order before names; many numbers to scale.
-
-    The scale is logarithmic where the numbers span more than an order of magnitude and a half.
+    """Return the axis of an option: values evenly spaced, sorted numbers before names; many numbers on a scale.
 
     Args:
-        label: of the axis.
-        values: of the jobs.
+        label: name of the axis.
+        values: values of the jobs.
     """
-    found = {value: as_number(value) for value in values}
-    numbers = {value: number for value, number in found.items() if number is not None}
-    if len(found) > _MOST_EVENLY_SPACED and len(numbers) == len(found):
-        return _scale(label, [numbers[value] for value in values])
-    order = sorted(numbers, key=lambda value: numbers[value]) + [value for value in found if value not in numbers]
-    places = [float(order.index(value)) for value in values]
-    return Axis(label, places, [float(place) for place in range(len(order))], order)
-
-
-def _scale(label: str, numbers: Sequence[float]) -> Axis:
+    found = {value: number for value in values if (number := as_number(value)) is not None}
+    names = [value for value in dict.fromkeys(values) if value not in found]
+    if len(found) <= _MAX_EVENLY_SPACED or names:
+        order = sorted(found, key=lambda value: found[value]) + names
+        return Axis(label, [float(order.index(v)) for v in values], [float(k) for k in range(len(order))], order)
+    numbers = [found[value] for value in values]
     low, high = min(numbers), max(numbers)
     if low <= 0 or high < _WIDE * low:
-        return Axis(label, list(numbers), [], [])
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [step * 10.0**exponent for exponent in exponents for step in _SHORT_STEPS]
-    ticks = [tick for tick in ticks if low <= tick <= high]
+        return Axis(label, numbers, [], [])
+    ticks = [tick for tick in LogLocator(subs=(1, 2, 5)).tick_values(low, high) if low <= tick <= high]
     return Axis(label, [math.log10(n) for n in numbers], [math.log10(t) for t in ticks], [f"{t:g}" for t in ticks])
-
-
-def _score_axes(jobs: Sequence[Job]) -> list[Axis]:
-    runs = [job.run for job in jobs if job.run]
-    scores = {
-        "alignment": [run.best.alignment for run in runs],
-        "uniformity": [run.best.uniformity for run in runs],
-        "test": [100 * run.test.spearman for run in runs],
-        "dev": [100 * run.best.spearman for run in runs],
-    }
-    return [Axis(name, values, [], []) for name, values in scores.items() if all(map(math.isfinite, values))]

@@ -1,4 +1,4 @@
-"""The runs of a page: those that are given one by one, and the jobs of sweeps, each with its curves."""
+"""The runs of a page: single runs and the jobs of sweeps, with their curves."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.reports.html.curves import Curves, curves_of
-from simcse_pl.reports.sweeps.sweep_results import (
-    Job,
-    Scores,
-    Sweep,
-    TrainingRun,
-    differing,
-    is_sweep,
-    read_job,
-    read_sweeps,
-)
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, is_sweep, read_job, read_sweeps
 from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves, run_label
@@ -25,7 +16,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
 
-_NOT_ENDED = "failed, or not at its end"
+_SCORES = ("dev", "test", "before", "alignment", "uniformity", "best step", "steps")
 _DECIMALS = {"alignment": 3, "uniformity": 3, "steps": 0, "best step": 0}
 
 
@@ -34,9 +25,9 @@ class Run:
     """A training run.
 
     Args:
-        job: what it was given, and what came out.
-        sweep: the place of its sweep among those of the page; None for a run by itself.
-        curves: by their groups; none where the run has not come to its first validation.
+        job: its options and results.
+        sweep: the index of its sweep on the page; None for a single run.
+        curves: by group; empty before the first validation.
     """
 
     job: Job
@@ -45,48 +36,48 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What the page calls it."""
+        """The name on the page."""
         return self.job.name
 
     @property
     def state(self) -> str:
-        """Whether it came to its end."""
+        """Whether the run has finished."""
         if self.job.run is None:
-            return _NOT_ENDED
-        return "ended early by the search" if self.job.run.trial and self.job.run.trial.pruned else "ended"
+            return "failed or unfinished"
+        return "pruned by the search" if self.job.run.trial and self.job.run.trial.pruned else "finished"
 
     @property
     def dev(self) -> float | None:
-        """The best score on dev x 100; None where there is none."""
+        """The best score on dev x 100; None if there is none."""
         score = 100 * self.job.run.best.spearman if self.job.run else math.nan
         return score if math.isfinite(score) else None
 
 
 def read_runs(paths: Mapping[str, str | Path]) -> tuple[list[Run], list[Sweep]]:
-    """All runs of a page, those of sweeps first, and the sweeps.
+    """Return all runs of a page, those of sweeps first, and the sweeps.
 
     Args:
-        paths: folders of runs and of sweeps, by what the page calls them; with several sweeps, their jobs have the
-            sweep's label before their number.
+        paths: folders of runs and sweeps by label. With several sweeps, the sweep's label precedes
+            the number of a job.
 
     Raises:
-        UserError: a folder is neither, a sweep has no job with results, or a file is damaged.
+        UserError: a folder is neither a run nor a sweep, no job of a sweep has results, or a file is damaged.
     """
     folders = {label: Path(path) for label, path in paths.items()}
     for path in folders.values():
         if not is_sweep(path) and not (path / CURVES_FILE).is_file():
-            raise UserError(f"no {CURVES_FILE} in {path}: give the folder of a training run, or of a sweep")
+            raise UserError(f"no {CURVES_FILE} in {path}: give the folder of a training run or of a sweep")
     sweeps = read_sweeps({label: path for label, path in folders.items() if is_sweep(path)})
-    jobs: list[tuple[Job, int | None]] = [(job, place) for place, sweep in enumerate(sweeps) for job in sweep.jobs]
+    jobs: list[tuple[Job, int | None]] = [(job, index) for index, sweep in enumerate(sweeps) for job in sweep.jobs]
     jobs += [(read_job(path, label), None) for label, path in folders.items() if not is_sweep(path)]
     labels = [job.name for job, _ in jobs]
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two runs are called {twice[0]}: tell them apart with --labels, one a folder")
+        raise UserError(f"two runs have the label {twice[0]}: give different ones with --labels, one per folder")
     return [Run(job, sweep, _curves(job.folder)) for job, sweep in tracked(jobs, "reading curves")], sweeps
 
 
 def default_label(path: str) -> str:
-    """What a page calls a folder that it has been given no label for."""
+    """Return the label of a folder on a page if the user gives none."""
     return path if is_sweep(path) else run_label(Path(path))
 
 
@@ -95,7 +86,7 @@ def _curves(folder: Path) -> Mapping[str, Curves]:
 
 
 def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
-    """Model and data where they are the same in all runs, and the options that all were given alike."""
+    """Return the model, the data and the given options that are the same in all runs."""
     jobs = [run.job for run in runs]
     groups = [name for name in ("model", "data") if all(name in job.choices for job in jobs)]
     names = keys_of([dict.fromkeys(groups), *(job.options for job in jobs)])
@@ -104,32 +95,26 @@ def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def runs_table(runs: Sequence[Run]) -> Table:
-    """A row a run: the options in which it differs from others, and its scores."""
+    """Return a table with one row per run: the options in which runs differ, and scores."""
     jobs = [run.job for run in runs]
-    columns: dict[str, Sequence[object]] = {"run": [run.label for run in runs]}
-    columns |= {name: [job.value(name) for job in jobs] for name in differing(jobs)}
-    results = [job.run or TrainingRun(best=Scores(), test=Scores(), choices={}, overrides=[]) for job in jobs]
-    numbers: dict[str, list[float | int | None]] = {
-        "dev": [100 * own.best.spearman for own in results],
-        "test": [100 * own.test.spearman for own in results],
-        "before": [100 * own.before.spearman for own in results],
-        "alignment": [own.best.alignment for own in results],
-        "uniformity": [own.best.uniformity for own in results],
-        "best step": [own.best_step for own in results],
-        "steps": [own.steps for own in results],
-    }
-    columns |= {
-        name: pd.Series(own, dtype=float).replace([math.inf, -math.inf], math.nan) for name, own in numbers.items()
-    }
-    states = [run.state for run in runs]
-    if set(states) != {"ended"}:
-        columns["state"] = states
+    frame = pd.DataFrame({"run": [run.label for run in runs]})
+    for name in differing(jobs):
+        frame[name] = [job.value(name) for job in jobs]
+    frame[[*_SCORES]] = pd.DataFrame([_scores(job) for job in jobs], columns=_SCORES, dtype=float)
+    if any(run.state != "finished" for run in runs):
+        frame["state"] = [run.state for run in runs]
     validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run))
-    about = f"Spearman x 100; dev: {validations}, which the checkpoint is chosen by; before: dev before training; "
-    notes = [
-        about + "alignment and uniformity are of dev"
-        if validations
-        else "no run has come to its end, where its scores are",
-        *failure_notes({run.label: run.job.run.failed for run in runs if run.job.run}),
-    ]
-    return Table("runs", "Runs", pd.DataFrame(columns), {name: _DECIMALS.get(name, 2) for name in columns}, notes)
+    about = (
+        f"Spearman x 100; dev: {validations}, which selects the checkpoint; before: dev before training; "
+        "alignment and uniformity are measured on dev"
+    )
+    failures = failure_notes({job.name: job.run.failed for job in jobs if job.run})
+    notes = [about if validations else "no run has finished; scores are measured at the end", *failures]
+    return Table("runs", "Runs", frame, {name: _DECIMALS.get(name, 2) for name in frame}, notes)
+
+
+def _scores(job: Job) -> tuple[float | None, ...]:
+    if (run := job.run) is None:
+        return (None,) * len(_SCORES)
+    spearman = (100 * stage.spearman for stage in (run.best, run.test, run.before))
+    return (*spearman, run.best.alignment, run.best.uniformity, run.best_step, run.steps)

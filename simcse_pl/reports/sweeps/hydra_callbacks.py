@@ -1,8 +1,8 @@
-"""The Hydra callbacks that end a multirun with a table of its jobs."""
+"""Hydra callbacks that print a table of all jobs at the end of a multirun."""
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +16,63 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.tables import Table, show
 
 
 class SweepTable(Callback):
-    """Prints what was trained side by side when the last job has ended, as `simcse report` does.
+    """Print the tables of `simcse report` when the last training job has ended.
 
-    The exit status is 1 if a job has no results, or could not measure all it should.
+    The exit status is 1 if a job has no results or could not measure everything.
     """
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Say where it is, which a report and whoever goes on with it need to know."""
+        """Print the sweep's folder and how to continue the sweep."""
         folder = config.hydra.sweep.dir
-        print(
-            f"sweep in {folder}; with hydra.sweep.dir={folder} the same command goes on where this one stops",
-            flush=True,
-        )
+        print(f"sweep in {folder}; to continue it, repeat the command with hydra.sweep.dir={folder}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Read the jobs' folders, so that it does not matter in which process they ran."""
+        """Print the tables, read from the jobs' folders."""
         folder = Path(config.hydra.sweep.dir).absolute()
-        finished = any((job / RESULTS_FILE).is_file() for job in job_folders(folder))
-        with _mistakes_end_it():
-            sweeps = read_sweeps({str(folder): folder}) if finished else []
-        for sweep in sweeps:
-            for table in sweep_tables(group_by_seed(sweep)):
-                show(table.printed())
-        if sweeps:
+        sweeps = []
+        if any((job / RESULTS_FILE).is_file() for job in job_folders(folder)):
+            with _exit_on_error():
+                sweeps = read_sweeps({str(folder): folder})
+            _show([table for sweep in sweeps for table in sweep_tables(group_by_seed(sweep))])
             print(f"figure and files: simcse report {config.hydra.sweep.dir}")
-        exit_if_jobs_failed(folder)
-        if any(run.failed for sweep in sweeps for run in sweep.runs):
-            raise SystemExit(1)
+        _exit_if_jobs_failed(folder, any(run.failed for sweep in sweeps for run in sweep.runs))
 
 
 class EvaluationTables(Callback):
-    """Prints all jobs of evaluate.py side by side; the exit status is 1 if one could not measure all it should."""
+    """Print the results of all jobs of evaluate.py side by side.
+
+    The exit status is 1 if a job has no results or could not measure everything.
+    """
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Read the jobs' folders; encoders of one label are told apart by their job's number."""
+        """Print the tables; the job's number is appended to a label that occurs twice."""
         folder = Path(config.hydra.sweep.dir).absolute()
-        with _mistakes_end_it():
+        with _exit_on_error():
             found = [(job.name, read(job)) for job in job_folders(folder) if (job / RESULTS_FILE).is_file()]
-        results = [(job, result) for job, result in found if isinstance(result, Result)]
-        labels = [result.label for _, result in results]
-        named = [
-            result.model_copy(update={"label": f"{result.label} ({job})"}) if labels.count(result.label) > 1 else result
-            for job, result in results
-        ]
-        with _mistakes_end_it():
-            tables = encoder_tables(named, config.aggregation)
-        for table in tables:
-            show(table.printed())
-        exit_if_jobs_failed(folder)
-        if any(result.failed for _, result in results):
-            raise SystemExit(1)
+            results = [(job, result) for job, result in found if isinstance(result, Result)]
+            labels = [result.label for _, result in results]
+            named = [
+                result.model_copy(update={"label": f"{result.label} ({job})"})
+                if labels.count(result.label) > 1
+                else result
+                for job, result in results
+            ]
+            _show(encoder_tables(named, config.aggregation))
+        _exit_if_jobs_failed(folder, any(result.failed for _, result in results))
+
+
+def _show(tables: Sequence[Table]) -> None:
+    for table in tables:
+        show(table.printed())
 
 
 @contextlib.contextmanager
-def _mistakes_end_it() -> Iterator[None]:
-    """A line and exit status 1 for a mistake: of another exception than SystemExit Hydra makes a warning."""
+def _exit_on_error() -> Iterator[None]:
+    """Print a UserError and exit with status 1; Hydra turns other exceptions of a callback into warnings."""
     try:
         yield
     except UserError as error:
@@ -82,10 +80,11 @@ def _mistakes_end_it() -> Iterator[None]:
         raise SystemExit(1) from error
 
 
-def exit_if_jobs_failed(folder: Path) -> None:
-    """Say which jobs of a sweep have no results, and exit with status 1 if one has none."""
+def _exit_if_jobs_failed(folder: Path, incomplete: bool) -> None:
+    """Exit with status 1 if a job has no results, and print which, or if results are incomplete."""
     jobs = job_folders(folder)
     failed = [job.name for job in jobs if not (job / RESULTS_FILE).is_file()]
     if failed:
         print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
+    if failed or incomplete:
         raise SystemExit(1)

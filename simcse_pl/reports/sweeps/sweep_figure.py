@@ -1,10 +1,13 @@
-"""The figure of a sweep: scores on dev against what was varied, and the paper's beside them as hollow marks."""
+"""The figure of a sweep: scores on dev against the varied option, with the paper's as hollow markers."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -12,102 +15,163 @@ from matplotlib.ticker import NullLocator
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from simcse_pl.reports.figures.labels import wrapped
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.sweeps.seed_groups import SeedGroups
-from simcse_pl.reports.sweeps.series import Series, as_number, measured_series, paper_series, seed_series
+from simcse_pl.reports.sweeps.sweep_results import as_number
 from simcse_pl.reports.tables.score_tables import keys_of
 
+_MAX_SERIES = 8  # more cannot be told apart
 _NAME_WIDTH = 30  # characters of a line
-_LEGIBLE = 1 / 3  # of an axis: what ours and the paper's scores must each take to share it
-_READABLE_GAP = 0.05  # between ticks, of an axis
-_SAME_GAP = 1e-9  # so that rounding does not choose between the two kinds of axis
-_APART = 5.0  # points between series of one value
-_PAPERS_DASHES = (0, (1, 2))
-_DOT: dict[str, Any] = {"color": "0.6", "marker": ".", "markersize": 3, "linestyle": "none", "zorder": 1}
-_BAR: dict[str, Any] = {"linewidth": 1}
+_LEGIBLE = 1 / 3  # the fraction of an axis that our scores and the paper's must each span to share it
+_READABLE_GAP = 0.05  # between ticks, as a fraction of the axis
+_SAME_GAP = 1e-9  # so that rounding does not choose between a linear and a logarithmic axis
+_SHIFT = 5.0  # points between series at the same value
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points with the same look.
+
+    Args:
+        label: text of the legend.
+        points: one row per point: `value` of what was varied, `mean` and `std` of the scores on
+            dev x 100, and `scores`, the list of single seeds' scores.
+        number: the look, counted separately for our series and the paper's.
+        paper: whether the scores are the paper's.
+    """
+
+    label: str
+    points: pd.DataFrame
+    number: int = 0
+    paper: bool = False
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """The options of the markers."""
+        colour, marker = COLOURS[self.number % len(COLOURS)], MARKERS[self.number % len(MARKERS)]
+        face = "white" if self.paper else colour
+        return {"color": colour, "marker": marker, "markerfacecolor": face, "markersize": 5, "linewidth": 1}
+
+    @property
+    def dashes(self) -> Any:
+        """The style of the line that joins the points."""
+        return (0, (1, 2)) if self.paper else DASHES[self.number % len(DASHES)]
 
 
 @matplotlib.rc_context(STYLE)
 def sweep_figure(groups: SeedGroups) -> Figure | None:
-    """Scores on dev by what was varied: means with error bars of a standard deviation, and each seed's as a dot.
+    """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
-    Numbers are on an axis, a logarithmic one where that keeps them further apart, and names beside it, each in a place
-    of its own; without numbers, names stand one below the other. The paper's points share an axis with ours where both
-    stay legible; else they have a panel of their own. Of seeds alone each is a point, their mean a line in a band of
-    a standard deviation.
+    Numbers are on one axis, logarithmic if that spreads them better. Names stand beside it, or one
+    below the other if there are no numbers. The paper's points get a panel of their own if one
+    panel would make either illegible. If only the seed varies, each seed is a point, with the mean
+    as a line.
 
     Args:
-        groups: of a sweep.
+        groups: groups of a sweep.
 
     Returns:
-        None where nobody has a score.
+        The figure; None if no run has a score.
     """
-    if not any(groups.spreads("dev")):
+    if not groups.over_seeds("dev")["count"].any():
         return None
     if len(groups.groups) == 1 and not groups.has_rows:
-        return _seeds(groups)
-    varied, measured = measured_series(groups)
-    paper = paper_series(groups)
+        return _seeds(groups.groups[0].runs.dropna(subset="dev"))
+    varied, measured = _measured(groups)
+    paper = _papers(groups)
     panels = [measured, paper] if paper and not _legible_together(measured, paper) else [[*measured, *paper]]
     rows = groups.paper.rows if paper and groups.paper else {}
-    values = keys_of([rows, *({point.value: None} for own in measured for point in own.points)])
+    values = keys_of([rows, *(dict.fromkeys(own.points["value"]) for own in measured)])
     numbers = {as_number(value) for value in values} - {None}
     draw = _against_numbers if len(numbers) > 1 else _against_names
     return draw(panels, values, varied)
 
 
-def _seeds(groups: SeedGroups) -> Figure:
-    series = seed_series(groups)
-    figure = _against_names([[series]], keys_of({point.value: None} for point in series.points), "seed")
-    (overall,) = groups.spreads("dev")
-    if overall is not None and overall.deviation is not None:
-        axes = figure.axes[0]
-        ends = overall.mean - overall.deviation, overall.mean + overall.deviation
-        axes.axvspan(*ends, color="0.9", linewidth=0, zorder=0)
-        axes.axvline(overall.mean, color="0.4", linewidth=0.8, linestyle=DASHES[1], zorder=0)
-        axes.set_title(f"mean ± standard deviation: {overall:.2f}")
+def _measured(groups: SeedGroups) -> tuple[str, list[Series]]:
+    """Return the name of what was varied, and our scores.
+
+    The axis shows the rows of the sweep, or else the option with the most numbers as values. Other
+    options and columns make series; too many series become one.
+    """
+    options = {} if groups.has_rows else {n: {group.options[n] for group in groups.groups} for n in groups.options}
+    axis = max(options, key=lambda n: sum(as_number(v) is not None for v in options[n]), default=None)
+    series: dict[str, list[dict[str, object]]] = {}
+    for group, score in zip(groups.groups, groups.over_seeds("dev").to_dict("records"), strict=True):
+        if score["count"]:
+            other = [group.column] if groups.has_rows and len(groups.columns) > 1 else []
+            other += [f"{name}={value}" for name, value in group.options.items() if name != axis]
+            value = group.options[axis] if axis else group.row or group.label
+            point = {"value": value, **score, "scores": group.runs["dev"].dropna().tolist()}
+            series.setdefault(", ".join(["measured", *filter(None, other)]), []).append(point)
+    if len(series) > _MAX_SERIES:
+        series = {"measured": [point for points in series.values() for point in points]}
+    found = [Series(label, pd.DataFrame(points), k) for k, (label, points) in enumerate(series.items())]
+    return axis or (groups.paper.varied if groups.paper else ""), found
+
+
+def _papers(groups: SeedGroups) -> list[Series]:
+    """Return the paper's scores in the columns of the sweep, or in all columns if the sweep names none."""
+    paper = groups.paper
+    if paper is None or not groups.has_rows:
+        return []
+    series = []
+    for number, column in enumerate(groups.known_columns or paper.settings or ("dev",)):
+        points = {row: own[column] for row, own in paper.rows.items() if column in own}
+        frame = pd.DataFrame({"value": [*points], "mean": [*points.values()], "std": np.nan})
+        label = "paper" if column == "dev" else f"paper, {column}"
+        series.append(Series(label, frame.assign(scores=[[]] * len(frame)), number, paper=True))
+    return series
+
+
+def _seeds(runs: pd.DataFrame) -> Figure:
+    frame = pd.DataFrame({"value": runs["seed"], "mean": runs["dev"], "std": np.nan, "scores": [[]] * len(runs)})
+    figure = _against_names([[Series("measured", frame)]], list(runs["seed"].unique()), "seed")
+    if len(runs) > 1:
+        axes, mean, std = figure.axes[0], runs["dev"].mean(), runs["dev"].std()
+        axes.axvspan(mean - std, mean + std, color="0.9", linewidth=0, zorder=0)
+        axes.axvline(mean, color="0.4", linewidth=0.8, linestyle=DASHES[1], zorder=0)
+        axes.set_title(f"mean ± standard deviation: {mean:.2f} ± {std:.2f}")
     return figure
 
 
-def _legible_together(measured: Sequence[Series], paper: Sequence[Series]) -> bool:
-    """Whether the scores of each take enough of an axis that shows both."""
-    ours, theirs = ([point.score.mean for own in series for point in own.points] for series in (measured, paper))
-    needed = _LEGIBLE * (max(ours + theirs) - min(ours + theirs))
-    return all(max(scores) - min(scores) >= needed for scores in (ours, theirs))
+def _legible_together(*parts: Sequence[Series]) -> bool:
+    """Return whether the scores of each part span enough of a common axis."""
+    spans = [pd.concat([own.points["mean"] for own in part]).agg(["min", "max"]) for part in parts]
+    whole = max(span["max"] for span in spans) - min(span["min"] for span in spans)
+    return all(span["max"] - span["min"] >= _LEGIBLE * whole for span in spans)
 
 
 def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str) -> Figure:
-    """A panel below the other, names in a part of their own to the right of the numbers."""
-    names = [value for value in values if as_number(value) is None]
+    """Draw panels below each other, with names in a part of their own to the right of the numbers."""
+    found = [(value, number) for value in values if (number := as_number(value)) is not None]
+    numbers = dict(sorted(found, key=lambda item: item[1]))
+    names = {value: float(place) for place, value in enumerate(v for v in values if v not in numbers)}
     figure = Figure((WIDTH, 2.0 * len(panels) + 0.7), layout="constrained")
     widths = [5, *[0.4 + 0.5 * len(names)] * bool(names)]
     grid = figure.subplots(len(panels), len(widths), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
-    found = {value: number for value in values if (number := as_number(value)) is not None}
-    numbers = dict(sorted(found.items(), key=lambda item: item[1]))
     for row, series in zip(grid, panels, strict=True):
         _draw(row[0], series, numbers, joined=True)
         row[0].set_ylabel(_score_label(series))
         if names:
-            _draw(row[1], series, {name: float(place) for place, name in enumerate(names)})
+            _draw(row[1], series, names)
             row[1].spines["left"].set_visible(False)
             row[1].tick_params(axis="y", length=0)
     _number_axis(grid[-1][0], numbers)
     grid[-1][0].set_xlabel(varied)
     if names:
-        grid[-1][1].set_xticks(range(len(names)), [wrapped(name, 9) for name in names])
+        grid[-1][1].set_xticks([*names.values()], [textwrap.fill(name, 9) for name in names])
         grid[-1][1].set_xlim(-0.5, len(names) - 0.5)
     _legend(figure, panels, joined=True)
     return figure
 
 
 def _number_axis(axes: Axes, numbers: Mapping[str, float]) -> None:
-    """Logarithmic where that keeps numbers further apart; ticks at the numbers themselves where they can be read."""
+    """Choose a linear or a logarithmic axis, and put ticks at the numbers themselves if they can be read."""
     values = np.unique(list(numbers.values()))
-    gap, logarithmic = _closest(values), False
+    gap, scale = _closest(values), "linear"
     if values[0] > 0 and _closest(np.log(values)) > gap + _SAME_GAP:
-        gap, logarithmic = _closest(np.log(values)), True
-    axes.set_xscale("log" if logarithmic else "linear")
+        gap, scale = _closest(np.log(values)), "log"
+    axes.set_xscale(scale)
     axes.autoscale_view()
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
@@ -116,13 +180,13 @@ def _number_axis(axes: Axes, numbers: Mapping[str, float]) -> None:
 
 
 def _closest(values: NDArray[np.float64]) -> float:
-    """The smallest gap between sorted numbers, of what they span."""
+    """Return the smallest gap between sorted numbers as a fraction of their range."""
     return float(np.diff(values).min() / (values[-1] - values[0]))
 
 
 def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str) -> Figure:
-    """A panel beside the other, a name a line."""
-    labels = [wrapped(value, _NAME_WIDTH) for value in values]
+    """Draw panels side by side, with one line per name."""
+    labels = [textwrap.fill(value, _NAME_WIDTH) for value in values]
     most = max(len(series) for series in panels)
     heights = [max(0.22, 0.13 * (label.count("\n") + 1), 0.03 + 0.09 * most) for label in labels]
     figure = Figure((WIDTH, max(1.0, sum(heights)) + 0.9), layout="constrained")
@@ -141,40 +205,26 @@ def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], va
 def _draw(
     axes: Axes, series: Sequence[Series], places: Mapping[str, float], joined: bool = False, downwards: bool = False
 ) -> None:
-    """Some series at the places of their values, across or downwards; what has one value stands side by side."""
+    """Draw series at the places of their values, across or downwards, shifted so that they do not cover each other."""
     for turn, own in enumerate(series):
-        points = sorted((p for p in own.points if p.value in places), key=lambda point: places[point.value])
-        where = np.array([places[point.value] for point in points])
-        means = np.array([point.score.mean for point in points])
-        bars = np.array([point.score.deviation or np.nan for point in points])
-        seeds = np.array([(places[p.value], run) for p in points for run in p.runs if len(p.runs) > 1]).reshape(-1, 2)
-        aside = _APART / 72 * (turn - (len(series) - 1) / 2)
-        inches = axes.figure.dpi_scale_trans
-        side = ScaledTranslation(*((0.0, -aside, inches) if downwards else (aside, 0.0, inches)))
-        line = _line(own) if joined and len(set(where)) == len(where) else "none"
-        look: dict[str, Any] = {**_look(own), "linestyle": line, "transform": axes.transData + side}
+        points = own.points.assign(place=own.points["value"].map(places)).dropna(subset="place").sort_values("place")
+        seeds = points[points["scores"].map(len) > 1].explode("scores")
+        lined = joined and points["place"].is_unique
+        look = {**own.look, "linestyle": own.dashes if lined else "none"}
+        dot: dict[str, Any] = {"color": "0.6", "marker": ".", "markersize": 3, "linestyle": "none", "zorder": 1}
+        place, mean, std = (points[name].to_numpy(float) for name in ("place", "mean", "std"))
+        dots = seeds["place"].to_numpy(float), seeds["scores"].to_numpy(float)
         if downwards:
-            axes.errorbar(means, where, xerr=bars, **look)
-            axes.plot(seeds[:, 1], seeds[:, 0], transform=look["transform"], **_DOT)
+            bars = axes.errorbar(mean, place, xerr=std, **look)
+            drawn = axes.plot(*dots[::-1], **dot)
         else:
-            axes.errorbar(where, means, yerr=bars, **look)
-            axes.plot(seeds[:, 0], seeds[:, 1], transform=look["transform"], **_DOT)
-        ends = [np.stack([where, means + sign * np.nan_to_num(bars)], axis=-1) for sign in (-1, 1)]
-        axes.update_datalim(
-            np.concatenate([seeds, *ends])[:, :: -1 if downwards else 1]
-        )  # what is moved does not count
-        axes.autoscale_view()
-
-
-def _look(series: Series) -> dict[str, Any]:
-    colour = COLOURS[series.number % len(COLOURS)]
-    marker = MARKERS[series.number % len(MARKERS)]
-    filled = "white" if series.paper else colour
-    return {"color": colour, "marker": marker, "markerfacecolor": filled, "markersize": 5, **_BAR}
-
-
-def _line(series: Series) -> Any:
-    return _PAPERS_DASHES if series.paper else DASHES[series.number % len(DASHES)]
+            bars = axes.errorbar(place, mean, yerr=std, **look)
+            drawn = axes.plot(*dots, **dot)
+        shift = _SHIFT / 72 * (turn - (len(series) - 1) / 2)
+        x, y = (0.0, -shift) if downwards else (shift, 0.0)
+        offset = ScaledTranslation(x, y, axes.figure.dpi_scale_trans)
+        for artist in [*bars.get_children(), *drawn]:
+            artist.set_transform(axes.transData + offset)
 
 
 def _score_label(series: Sequence[Series]) -> str:
@@ -183,8 +233,6 @@ def _score_label(series: Sequence[Series]) -> str:
 
 def _legend(figure: Figure, panels: Sequence[Sequence[Series]], joined: bool = False) -> None:
     shown = [series for panel in panels for series in panel]
-    handles = [
-        Line2D([], [], label=own.label, linestyle=_line(own) if joined else "none", **_look(own)) for own in shown
-    ]
+    keys = [Line2D([], [], label=own.label, linestyle=own.dashes if joined else "none", **own.look) for own in shown]
     if len(shown) > 1:
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        figure.legend(handles=keys, loc="outside lower center", ncols=2)

@@ -1,19 +1,18 @@
-"""Sweeps of train.py: what their jobs left in their folders, and which jobs make one sweep."""
+"""Results of sweeps of train.py, read from the folders of their jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, field_validator
 
-import simcse_pl.sweeps.resolvers  # noqa: F401  that the config of a sweep refers to
+import simcse_pl.sweeps.resolvers  # noqa: F401  the configs of sweeps refer to them
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import validated
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
@@ -21,15 +20,13 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
-_MOST_JOBS = 10_000  # that are looked for: a range of a few characters names any number
-
 
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
 class Scores(_Shape):
-    """Of an encoder on a split; not a number, null in the file, where training came apart."""
+    """Scores of an encoder on one split; NaN (null in the file) if training diverged."""
 
     spearman: float = math.nan
     alignment: float = math.nan
@@ -37,12 +34,12 @@ class Scores(_Shape):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _null_is_no_number(cls, value: Any) -> Any:
+    def _null_is_nan(cls, value: Any) -> Any:
         return math.nan if value is None else value
 
 
 class Place(_Shape):
-    """Where a job stands in its sweep: in which of the paper's tables, and in which row and column of it."""
+    """The place of a job in a sweep: a table of the paper, or another name, with a row and a column of it."""
 
     table: str | None = None
     row: str | int | float | None = None
@@ -51,14 +48,14 @@ class Place(_Shape):
 
 
 class Trial(_Shape):
-    """What a search proposed for a job, and whether it ended it early."""
+    """The values that a search proposed for a job, and whether it pruned the job."""
 
     values: Mapping[str, str | int | float | bool | None]
     pruned: bool = False
 
 
 class TrainingRun(_Shape):
-    """What train.py writes as results.json."""
+    """The results.json of train.py."""
 
     best: Scores
     test: Scores
@@ -79,15 +76,15 @@ class TrainingRun(_Shape):
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a sweep.
+    """One job of a sweep, or a single run.
 
     Args:
-        name: of its folder.
-        folder: that it wrote to.
-        options: that it was given, or a search chose for it, by name; the seed is among them.
-        choices: of each of Hydra's groups.
-        seed: None where nothing says which.
-        run: what came out; None where the job failed or has not ended.
+        name: the name in tables.
+        folder: the output folder.
+        options: options by name that were given, or that a search chose; they include the seed.
+        choices: the choice in each of Hydra's config groups.
+        seed: None if unknown.
+        run: the results; None if the job failed or has not finished.
     """
 
     name: str
@@ -99,11 +96,11 @@ class Job:
 
     @property
     def place(self) -> Place:
-        """Where it stands in its sweep; nowhere without results."""
+        """The place in the sweep; empty without results."""
         return (self.run and self.run.sweep) or Place()
 
     def value(self, option: str) -> str:
-        """What an option was set to."""
+        """Return the value of an option."""
         return self.options.get(option) or self.choices.get(option) or "default"
 
 
@@ -112,11 +109,11 @@ class Sweep:
     """Jobs that are compared with each other.
 
     Args:
-        label: the folder, or what the user calls it.
-        table: the table of the paper that it repeats, by its name in paper.yaml, or a name of its own; None for none.
-        size: `mini` or `paper`; None for none.
-        jobs: in their order, one with results at least.
-        missing: the folders that Hydra has planned and that are not there.
+        label: the folder, or the label that the user gave.
+        table: the table of the paper that the sweep repeats, by its name in paper.yaml, or another name.
+        size: `mini`, `paper` or None.
+        jobs: in the order of their numbers; at least one has results.
+        missing: jobs that Hydra planned and that have no folder.
     """
 
     label: str
@@ -127,88 +124,90 @@ class Sweep:
 
     @property
     def runs(self) -> list[TrainingRun]:
-        """Of the jobs that have results."""
+        """The results of the jobs that have some."""
         return [job.run for job in self.jobs if job.run]
 
 
 def differing(jobs: Sequence[Job]) -> list[str]:
-    """The options that are not the same in all jobs, in the order in which they were first given."""
-    names = keys_of(job.options for job in jobs)
-    return [name for name in names if len({job.value(name) for job in jobs}) > 1]
+    """Return the options that differ between jobs, in the order in which they first appear."""
+    return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
+
+
+def as_number(value: str) -> float | None:
+    """Return the finite number that a text stands for; None if it stands for no number."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def is_sweep(path: str | Path) -> bool:
-    """Whether a folder holds jobs, each in a folder named by its number, and is not a run itself."""
+    """Return whether a folder has numbered job folders and is not a run itself."""
     path = Path(path)
     own = (path / name for name in (RESULTS_FILE, CURVES_FILE))
     return path.is_dir() and not any(file.is_file() for file in own) and bool(job_folders(path))
 
 
 def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """The sweeps in Hydra's multirun folders: one a folder, but those of one name and one size are one sweep.
+    """Read Hydra's multirun folders; jobs with the same table and size are one sweep, whatever their folder.
 
     Args:
-        folders: by label. With more than one, a job's name has its folder's label before it.
+        folders: paths by label. With several, the label of its folder precedes a job's name.
 
     Raises:
-        UserError: a folder has no job with results, or a file is damaged or is not train.py's.
+        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
     sweeps: dict[tuple[str | None, ...], Sweep] = {}
     for label, path in folders.items():
         folder = Path(path)
         prefix = f"{label}/" if len(folders) > 1 else ""
         jobs = [read_job(job, prefix + job.name) for job in job_folders(folder)]
-        finished = [job for job in jobs if job.run]
-        if not finished:
-            raise UserError(f"no job of {folder} has a {RESULTS_FILE}: all have failed, or none has ended yet")
-        own = []
+        first = next((job.place for job in jobs if job.run), None)
+        if first is None:
+            raise UserError(f"{folder}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            # a job without results belongs where another does that was given the same sweep
-            like = (other for other in finished if other.options.get("sweep") == job.options.get("sweep"))
-            place = (job if job.run else next(like, finished[0])).place
+            place = job.place if job.run else first
             key = (place.table, place.size) if place.table else (label,)
-            sweep = sweeps.setdefault(key, Sweep(label, place.table, place.size, [], []))
-            sweep.jobs.append(job)
-            if sweep not in own:
-                own.append(sweep)
-        for sweep in own:
-            sweep.missing.extend(prefix + name for name in _missing(folder))
+            sweeps.setdefault(key, Sweep(label, place.table, place.size, [], [])).jobs.append(job)
+        own = sweeps[(first.table, first.size) if first.table else (label,)]
+        own.missing.extend(prefix + name for name in _missing(folder))
     return list(sweeps.values())
 
 
 def read_job(folder: Path, name: str) -> Job:
-    """One job, or a run that is none of a sweep's.
+    """Read one job, or a single run.
 
     Raises:
-        UserError: a file is damaged or is not train.py's.
+        UserError: a file is damaged or was not written by train.py.
     """
-    run = _run(folder / RESULTS_FILE)
-    record = _hydras_record(folder / "config") if run is None else run.model_dump()
-    options = dict(map(_option, record["overrides"]))
-    if run and run.trial:
+    run = _read_run(folder / RESULTS_FILE)
+    if run is None:
+        return _unfinished(folder, name)
+    options = dict(map(_option, run.overrides))
+    if run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
-    return Job(name, folder, options, record["choices"], record["seed"], run)
+    return Job(name, folder, options, run.choices, run.seed, run)
 
 
-def _run(file: Path) -> TrainingRun | None:
+def _read_run(file: Path) -> TrainingRun | None:
     if not file.is_file():
         return None
     report = read_json(file)
     if isinstance(report, dict) and "label" in report:
-        raise UserError(f"{file} is of evaluate.py, not of train.py: give the folders of its jobs, one by one")
+        raise UserError(f"{file} was written by evaluate.py: give the folders of its jobs one by one")
     return validated(TrainingRun, report, file, "train.py")
 
 
-def _hydras_record(folder: Path) -> dict[str, Any]:
-    """Options, choices of groups and seed, from what Hydra writes before a job starts."""
-    overrides, hydra, config = (read_yaml(folder / f"{name}.yaml") for name in ("overrides", "hydra", "config"))
+def _unfinished(folder: Path, name: str) -> Job:
+    """Read what Hydra writes before a job starts."""
+    overrides, hydra, config = (
+        read_yaml(folder / "config" / f"{name}.yaml") for name in ("overrides", "hydra", "config")
+    )
+    given: Any = OmegaConf.to_container(overrides) or []
     choices = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
     seed = OmegaConf.select(config, "seed")
-    return {
-        "overrides": OmegaConf.to_container(overrides) or [],
-        "choices": dict(choices),
-        "seed": seed if isinstance(seed, int) else None,
-    }
+    return Job(name, folder, dict(map(_option, given)), dict(choices), seed if isinstance(seed, int) else None, None)
 
 
 def _option(override: str) -> tuple[str, str]:
@@ -217,27 +216,20 @@ def _option(override: str) -> tuple[str, str]:
 
 
 def _missing(folder: Path) -> list[str]:
-    """The jobs that were planned, numbered from 0 on, and have no folder."""
+    """Return the jobs without a folder; those after the last folder are known for Hydra's own sweeper only."""
     present = {int(job.name) for job in job_folders(folder)}
     planned = max(max(present) + 1, _planned(read_yaml(folder / "multirun.yaml")))
-    return [str(number) for number in range(min(planned, _MOST_JOBS)) if number not in present]
+    return [str(number) for number in range(planned) if number not in present]
 
 
-def _planned(multirun: Any) -> int:
-    """How many combinations Hydra's own sweeper makes of what it was given; 0 where that cannot be told."""
+def _planned(multirun: DictConfig) -> int:
+    """Return the number of jobs that Hydra's own sweeper plans; 0 if it cannot be computed."""
     try:
-        hydra = OmegaConf.select(multirun, "hydra") or OmegaConf.create()
-        if not OmegaConf.select(hydra, "sweeper._target_", default="").endswith(".BasicSweeper"):
+        if not OmegaConf.select(multirun, "hydra.sweeper._target_", default="").endswith(".BasicSweeper"):
             return 0
-        given = [f"{name}={values}" for name, values in (hydra.sweeper.params or {}).items()]
-        overrides = OverridesParser.create().parse_overrides([*given, *hydra.overrides.task])
-        last = {own.get_key_element(): own for own in overrides}.values()  # a later one of the same name goes before
-        values = (islice(own.sweep_string_iterator(), _MOST_JOBS) for own in last if own.is_discrete_sweep())
-        return math.prod(sum(1 for _ in own) for own in values)
-    except (
-        HydraException,
-        OmegaConfBaseException,
-        AttributeError,
-        TypeError,
-    ):  # of a glob, which only Hydra can expand
+        given = [f"{name}={values}" for name, values in (multirun.hydra.sweeper.params or {}).items()]
+        overrides = OverridesParser.create().parse_overrides([*given, *multirun.hydra.overrides.task])
+        last = {own.get_key_element(): own for own in overrides}.values()  # a later value replaces an earlier one
+        return math.prod(sum(1 for _ in own.sweep_string_iterator()) for own in last if own.is_discrete_sweep())
+    except (HydraException, OmegaConfBaseException):  # a glob, or a reference to a resolver of the user's
         return 0

@@ -1,14 +1,14 @@
-"""Tables of how encoders' embeddings lie in their space: geometry, and what is nearest to what."""
+"""Tables of embedding geometry and of nearest neighbours."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
+from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Geometry, Result
 from simcse_pl.utils.tables import Table
 
-# Each measure's name in a results file, in the table, and the decimals that are shown.
+# The name in results.json, the name in the table, and the number of decimals.
 _Measures = Sequence[tuple[str, str, int]]
 _GEOMETRY: _Measures = (
     ("alignment", "alignment", 3),
@@ -23,16 +23,16 @@ _SPECTRUM: _Measures = (
     ("trace", "trace", 0),
     ("nonnegative", "share >= 0", 3),
 )
-_NOTE = "top k: share of variance in the first k principal components; share >= 0: of the entries of WW^T"
+_NOTE = "top k: fraction of variance in the first k principal components; share >= 0: fraction of entries of WW^T"
 
 
 def geometry_table(results: Sequence[Result]) -> Table | None:
-    """Return alignment, uniformity and isotropy, an encoder a row; None where nothing was measured."""
+    """Return alignment, uniformity and isotropy, one row per encoder; None without results."""
     return _table("geometry", "Geometry", results, _GEOMETRY, [])
 
 
 def spectrum_table(results: Sequence[Result]) -> Table | None:
-    """Return shares of variance and section 5 of the paper, an encoder a row; None where nothing was measured."""
+    """Return variance by principal component and the measures of section 5 of the paper; None without results."""
     ks = keys_of(result.geometry.top_variance for result in results if result.geometry is not None)
     return _table("spectrum", "Spectrum", results, _SPECTRUM, [_NOTE], ks)
 
@@ -41,7 +41,6 @@ def _table(
     name: str, title: str, results: Sequence[Result], measures: _Measures, notes: list[str], ks: Sequence[str] = ()
 ) -> Table | None:
     measured = {result.label: result.geometry for result in results if result.geometry is not None}
-    failures = {r.label: {"geometry": r.failed["geometry"]} for r in results if "geometry" in r.failed}
     if not measured:
         return None
     geometries = list(measured.values())
@@ -51,11 +50,11 @@ def _table(
     frame = pd.DataFrame(columns, dtype=float)
     frame.insert(0, "encoder", list(measured))
     where, differences = _common({label: _data(geometry) for label, geometry in measured.items()})
-    return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences, *failure_notes(failures)])
+    return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences])
 
 
 def retrieval_table(results: Sequence[Result]) -> Table | None:
-    """Queries, and beneath each what every encoder finds nearest, as the paper's Table 8; None where there is none."""
+    """Return queries and the nearest sentences of every encoder, as in Table 8 of the paper; None without results."""
     searched = {result.label: result.retrieval for result in results if result.retrieval is not None}
     found = {label: {query.query: query.neighbours for query in own.queries} for label, own in searched.items()}
     columns: dict[str, list[str | None]] = {"": [], **{label: [] for label in found}}
@@ -77,7 +76,7 @@ def _data(geometry: Geometry) -> str:
 
 
 def _common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:
-    """What is the same for all encoders goes into the title; what differs, into a note each."""
+    """Return the text for the title if it is the same for all encoders, and otherwise a note per encoder."""
     if len(set(texts.values())) == 1:
         return word + next(iter(texts.values())), []
     return "", [f"{label}{word}{text}" for label, text in texts.items()]

@@ -1,4 +1,4 @@
-"""What a training run ends with. Correlations are in [-1, 1] in its results, and x 100 here."""
+"""The table and the paths that train.py prints at the end. Correlations are shown x 100."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ from simcse_pl.utils.tables import Table
 
 
 def run_table(results: Mapping[str, Any]) -> Table:
-    """Return the scores on dev and test, before training and of the best checkpoint, with an arrow to better ones.
+    """Return the scores on dev and test, before training and of the best checkpoint.
 
     Args:
-        results: what train.py writes as results.json.
+        results: the content of the run's results.json.
     """
     stages = [results[stage] for stage in ("before", "best", "test_before", "test")]
     columns = {
@@ -30,7 +30,7 @@ def run_table(results: Mapping[str, Any]) -> Table:
 
 
 def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:
-    """Where everything of a run is, in lines that are never broken; `dashboards` are not in its folder."""
+    """Return the paths of a run's files, and of `dashboards`, in lines that are never wrapped."""
     places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
     where = [f"{what:<13}{folder / path}" for what, path in places.items()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]

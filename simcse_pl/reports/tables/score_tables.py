@@ -1,4 +1,4 @@
-"""Scores of encoders, side by side with the paper's where it has the row. Everything is shown x 100."""
+"""Tables of encoders' scores x 100, with the paper's rows where they are known."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -27,7 +27,7 @@ Scores = Mapping[str, Mapping[str, float]]  # by label, then by task
 def sts_scores(
     results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
 ) -> dict[str, dict[str, float]]:
-    """STS scores x 100, by label, then by task; a task of another split than test has that behind its name."""
+    """Return STS scores x 100 by label and task; the name of another split than test is appended to the task."""
 
     def correlations(scores: StsScores) -> Correlations:
         return (scores.regressor or Correlations()) if regressor else getattr(scores, aggregation)  # type: ignore[no-any-return]
@@ -39,15 +39,19 @@ def sts_scores(
 def sts_table(
     results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
 ) -> Table | None:
-    """An encoder a row and a task a column, as the paper's Tables 5 and B.3; None where nothing was measured.
+    """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
 
-    Appendix B of the paper shows how much results depend on what is chosen here, so the title names it all.
+    Scores depend strongly on these choices (appendix B), so the title names them.
 
     Args:
-        results: of any number of encoders.
-        aggregation: `all` (pairs of all subsets at once), `mean` or `wmean` (over subsets, weighted by size).
+        results: results of any number of encoders.
+        aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
+            weighted by size).
         metric: `spearman` or `pearson`.
-        regressor: the scores of a regressor trained on top, which STS-B and SICK-R have.
+        regressor: use the scores of a regressor trained on top, which STS-B and SICK-R have.
+
+    Returns:
+        The table; None without scores.
 
     Raises:
         UserError: a result names a row that the paper does not have.
@@ -68,7 +72,7 @@ def sts_table(
 
 
 def subset_table(results: Sequence[Result]) -> Table | None:
-    """A subset of STS12 to STS16 a row, and beneath what each aggregation makes of them; an encoder a column."""
+    """Return Spearman by subset of STS12 to STS16, with the aggregations below, one column per encoder."""
     rows: dict[tuple[str, str], dict[str, float | None]] = {}
     pairs: dict[tuple[str, str], int | None] = {}
     for result in results:
@@ -91,9 +95,9 @@ def subset_table(results: Sequence[Result]) -> Table | None:
 
 
 def transfer_table(results: Sequence[Result]) -> Table | None:
-    """An encoder a row and a task a column, as the paper's Table E.1; None where nothing was measured.
+    """Return transfer scores with one row per encoder and one column per task, as in Table E.1; None without scores.
 
-    A column says which classifier of SentEval a row was measured with, as scores differ by some points between the two.
+    A column names SentEval's classifier, because scores of the two differ by some points.
 
     Raises:
         UserError: a result names a row that the paper does not have.
@@ -112,35 +116,36 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
     frame.insert(1, "classifier", [classifiers.get(label) for label in frame["encoder"]])
     protocols = {task.task: task.protocol for result in results for task in result.transfer if task.protocol}
-    told = [
+    by_protocol = [
         f"{', '.join(task for task, own in protocols.items() if own == protocol)}: {protocol}"
         for protocol in dict.fromkeys(protocols.values())
     ]
     rows = [{task.task: task.rows for task in result.transfer} for result in results]
-    notes = [*told, *_sizes("rows", rows, frame), *failure_notes(failures)]
+    notes = [*by_protocol, *_sizes("rows", rows, frame), *failure_notes(failures)]
     return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
 
 
 def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:
-    """The keys of all groups, in the order in which they first appear."""
+    """Return the keys of all groups in the order in which they first appear."""
     return list(dict.fromkeys(key for group in groups for key in group))
 
 
 def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:
-    """Those of `tasks` that every encoder has which has any: what an average can be compared over.
+    """Return the tasks that are common to all encoders with any of `tasks`.
 
     Args:
-        scores: of each encoder, by task.
+        scores: one mapping per encoder, by task.
+        tasks: the tasks to consider.
     """
     measured = [own for own in scores if any(task in own for task in tasks)]
     return [task for task in tasks if measured and all(task in own for own in measured)]
 
 
 def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """A line for each task that could not be measured: why, and of which encoders.
+    """Return a line for each task that could not be measured, with the reason and the encoders.
 
     Args:
-        failures: why, by label, then by task.
+        failures: reasons by label and task.
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for label, own in failures.items():
@@ -155,9 +160,9 @@ def _frame(
     failures: Mapping[str, Mapping[str, str]],
     tasks: tuple[str, ...],
 ) -> pd.DataFrame | None:
-    """Encoders that have scores or failures, the paper's row beneath its encoder's, and averages.
+    """Return encoders that have scores or failures, with the paper's row below its encoder, and averages.
 
-    `Avg` is over all seven tasks; where no encoder has all seven, `Avg of k` is over those that all encoders have.
+    `Avg` is over all seven tasks, `Avg of k` over the k tasks that all encoders have.
     """
     shown = [label for label in scores if scores[label] or failures.get(label)]
     measured = keys_of(scores[label] for label in shown)
@@ -167,7 +172,7 @@ def _frame(
     for label in shown:
         rows[label] = scores[label]
         if (row := paper.get(label)) and not row.figures.keys().isdisjoint(scores[label]):
-            rows.pop(row.label, None)  # of several encoders that it stands for, it stands beneath the last
+            rows.pop(row.label, None)  # with several encoders, it is below the last
             rows[row.label] = row.figures
     if not rows:
         return None
@@ -193,7 +198,7 @@ def _failures(results: Sequence[Result], tasks: tuple[str, ...]) -> dict[str, di
 
 
 def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataFrame) -> list[str]:
-    """How much data each task had, and the original beside it: incomplete data is no longer the paper's task."""
+    """Return a note with the size of each task, and the original size if it differs."""
     parts = []
     for task in frame:
         counts = list(dict.fromkeys(str(own[task]) for own in sizes if own.get(task) is not None))

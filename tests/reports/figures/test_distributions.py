@@ -5,7 +5,7 @@ import numpy as np
 from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 
 
-def test_spectra_are_lines_over_their_index_of_different_dashes(make_result):
+def test_spectra_are_lines_of_different_dashes(make_result):
     results = [make_result(f"encoder {k}", seed=k) for k in range(8)]
     axes = spectra(results).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xdata(), np.arange(1, 33))
@@ -23,19 +23,19 @@ def test_the_legend_names_every_encoder(make_result):
     assert names == ["a_long/name:of an_encoder that is broken into lines", "b"]
 
 
-def test_values_that_are_nothing_leave_a_logarithmic_axis_alone(make_result):
+def test_tiny_singular_values_are_not_drawn(make_result):
     axes = spectra([make_result(geometry={"spectrum": [1.0, 0.5, 1e-9, 0.0]})]).axes[0]
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [1, 0.5, np.nan, np.nan])
     assert axes.get_ylim()[0] > 0.1
 
 
 def ridges(axes):
-    """Of each band its histogram, as counts in the panel's scale."""
+    """Return the histogram of each band, in the scale of the panel."""
     drawn = [patch.get_data() for patch in axes.patches]
     return [(data.values - data.baseline, data.edges) for data in drawn]
 
 
-def test_similarities_have_a_panel_an_encoder_and_a_histogram_a_band(make_result):
+def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band(make_result):
     similarities = {"0-1": [0.0, 0.1, 0.1, 1.0000001], "1-2": [], "4-5": [0.91]}
     results = [
         make_result("a", geometry={"similarities": similarities}),
@@ -54,14 +54,14 @@ def test_similarities_have_a_panel_an_encoder_and_a_histogram_a_band(make_result
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0–1", "1–2", "4–5", "2–3", "3–4"]
 
 
-def test_the_axes_are_named_and_reach_from_the_lowest_similarity_to_one(make_result):
+def test_the_axis_spans_from_the_lowest_similarity_to_one(make_result):
     figure = similarity_densities([make_result("a", geometry={"similarities": {"0-1": [-0.33, 0.5]}})])
     assert figure.get_supxlabel() == "cosine similarity"
     assert figure.get_supylabel() == "human score"
     np.testing.assert_allclose(figure.axes[0].get_xlim(), (-0.4, 1))
 
 
-def test_every_column_of_panels_has_numbers_beneath(make_result):
+def test_the_lowest_panel_of_every_column_has_tick_labels(make_result):
     figure = similarity_densities([make_result(f"encoder {k}", seed=k) for k in range(5)])
     assert len(figure.axes) == 5
     figure.draw_without_rendering()
@@ -69,7 +69,7 @@ def test_every_column_of_panels_has_numbers_beneath(make_result):
     assert numbered == [False, False, True, True, True]
 
 
-def test_nothing_measured_is_no_figure(make_result):
+def test_without_results_there_is_no_figure(make_result):
     assert spectra([make_result(geometry=None), make_result("b", geometry={})]) is None
     assert similarity_densities([make_result(geometry={"similarities": {"0-1": []}})]) is None
     assert spectra([]) is None

@@ -1,4 +1,4 @@
-"""Figures as files: valid, the same every time, with words that stay words."""
+"""Figures as files: valid, deterministic, with text as text."""
 
 import io
 import xml.etree.ElementTree
@@ -48,7 +48,7 @@ def test_the_bytes_are_the_same_every_time(draw):
     assert dict(matplotlib.rcParams) == before
 
 
-def test_colours_go_from_the_lowest_to_the_highest_and_one_value_is_in_the_middle():
+def test_colours_span_the_values_and_one_value_is_in_the_middle():
     figure = Figure()
     figure.add_subplot()
     with matplotlib.rc_context(STYLE):

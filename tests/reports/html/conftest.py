@@ -13,12 +13,12 @@ _PATIENCE = 60  # seconds
 
 
 def loss(step, offset=0.0):
-    """After so many steps."""
+    """Return a noisy loss."""
     return round(1 / (1 + step / 50) + 0.3 * math.sin(step * 12.9898) + offset, 6)
 
 
 def validation(step, offset=0.0):
-    """After so many steps: what stands at the same place in all of a run's charts of validation."""
+    """Return the metrics of a validation."""
     return {
         "val/spearman": 0.6 + 0.2 * (1 - math.exp(-step / 100)) + offset,
         "val/alignment": 0.3 - 0.1 * (1 - math.exp(-step / 80)) + offset,
@@ -28,7 +28,7 @@ def validation(step, offset=0.0):
 
 @pytest.fixture
 def write_curves():
-    """Write the curves of a run by the logger that writes them in training, into a folder."""
+    """Write the curves of a run with the logger of training."""
 
     def write(folder, steps=60, val_every=20, offset=0.0):
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def write_curves():
 
 @pytest.fixture
 def write_large_sweep(write_sweep, job, write_curves):
-    """A sweep of 30 jobs that ended and of one that failed, over numbers and names; in order of their score on dev."""
+    """Write a sweep of 30 finished jobs, in the order of their scores on dev, and a failed one."""
 
     def write(steps=60):
         options = [
@@ -80,40 +80,40 @@ class Page:
         self.settle()
 
     def run(self, script, *arguments):
-        """What a script of the page's own world returns."""
+        """Run a script in the page and return its value."""
         return self.browser.execute_script(script, *arguments)
 
     def settle(self):
-        """Wait until all that was asked to be drawn is drawn."""
+        """Wait until everything is drawn."""
         self.until(lambda: self.run("return typeof draw === 'function' && !waiting"))
         self.browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
 
     def until(self, condition):
-        """Wait until it is true."""
+        """Wait until a condition is true."""
         end = time.monotonic() + _PATIENCE
         while not condition():
-            assert time.monotonic() < end, "the page does not come to it"
+            assert time.monotonic() < end, "timeout"
             time.sleep(0.05)
 
     def click(self, selector):
-        """Click the first element of a kind."""
-        click = "new MouseEvent('click', {bubbles: true})"  # what is drawn has no click() of its own
+        """Click the first element that a selector matches."""
+        click = "new MouseEvent('click', {bubbles: true})"  # SVG elements have no click()
         self.run(f"document.querySelector(arguments[0]).dispatchEvent({click})", selector)
         self.settle()
 
     def charts(self):
-        """By metric, the runs that each chart of curves has lines of."""
+        """Return the runs that each chart shows, by metric."""
         script = (
             "return [...document.querySelectorAll('.curves')].map(c => [c.dataset.metric, c.data.map(t => t.meta[0])])"
         )
         return {metric: sorted(set(places)) for metric, places in self.run(script)}
 
     def ranges(self):
-        """The range of steps that each chart of curves shows."""
+        """Return the range of steps of each chart."""
         return self.run("return [...document.querySelectorAll('.curves')].map(c => c._fullLayout.xaxis.range)")
 
     def read_logs(self):
-        """Errors of scripts, and what was asked of a network, since the last time."""
+        """Return script errors and network requests since the last call."""
         console = [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
         events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
         asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
@@ -122,7 +122,7 @@ class Page:
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Write the page of some folders and open it; in the end no script had an error and nothing asked the network."""
+    """Write the page of some folders and open it; check for script errors and network requests at the end."""
     pages = []
 
     def open_(*folders, labels=None, sentences=None):

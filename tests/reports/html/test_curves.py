@@ -1,4 +1,4 @@
-"""Curves as a page draws them."""
+"""Curves as the page draws them."""
 
 import io
 
@@ -13,7 +13,7 @@ def of(text):
     return curves_of(pd.read_csv(io.StringIO(text)).astype(float))
 
 
-def test_what_is_logged_together_is_one_group_and_steps_are_those_that_were_done(write_curves, tmp_path):
+def test_curves_are_grouped_by_prefix_with_optimizer_steps(write_curves, tmp_path):
     found = curves_of(read_curves(write_curves(tmp_path / "run", steps=6, val_every=3)))
     assert list(found) == ["speed", "train", "val"]
     assert found["val"].steps == [0, 3, 6]  # the first is before training
@@ -22,13 +22,7 @@ def test_what_is_logged_together_is_one_group_and_steps_are_those_that_were_done
     assert found["val"].metrics["val/uniformity"] == pytest.approx([-1.5, -1.51639, -1.53225])
 
 
-def test_what_is_measured_at_validations_begins_before_training():
-    found = of("step,val/spearman,geometry/trace,train/loss\n0,0.5,660,\n1,,,1.5\n4,0.6,660,\n")
-    assert found["geometry"].steps == found["val"].steps == [0, 4]
-    assert found["train"].steps == [1]
-
-
-def test_a_loss_that_is_no_number_is_a_gap_at_its_step_and_not_left_out():
+def test_a_nan_loss_is_a_gap_at_its_step():
     found = of("step,train/loss,train/lr,val/spearman\n0,,,0.5\n1,1.5,0.1,\n2,nan,0.1,\n3,inf,0.1,\n4,0.5,0.1,\n")
     assert found["train"].steps == [1, 2, 3, 4]
     assert found["train"].metrics["train/loss"] == [1.5, None, None, 0.5]
@@ -40,13 +34,13 @@ def test_numbers_have_six_digits():
     assert found["train"].metrics["train/loss"] == [0.123457, 123457000.0, 1e-30]
 
 
-def test_a_file_of_nothing_but_names_or_without_steps_has_no_curves():
+def test_a_file_without_rows_or_steps_has_no_curves():
     assert of("step,train/loss\n") == {}
     assert of("a,b\n1,2\n") == {}
     assert of("step,train/loss\n,2\n") == {}
 
 
-def test_charts_stand_in_the_order_of_their_importance_and_one_point_is_drawn():
+def test_charts_are_in_the_order_of_importance():
     one = of("step,train/b,train/loss,train/a,test/spearman,own,val/uniformity\n0,1,1,1,,1,1\n1,1,1,1,,1,1\n2,,,,1,,\n")
     two = of("step,val/spearman,val/x,val/nan,geometry/trace\n0,1,1,nan,1\n1,1,,nan,1\n")
     groups = metric_groups([one, two, {}])

@@ -41,7 +41,7 @@ def double_click(page, selector):
     ActionChains(page.browser).double_click(page.browser.find_element(By.CSS_SELECTOR, selector)).perform()
 
 
-def test_a_run_of_thousands_of_steps_is_drawn_whole_and_smoothed(open_page, write_curves, tmp_path):
+def test_thousands_of_steps_are_drawn_and_smoothed(open_page, write_curves, tmp_path):
     page = open_page(write_curves(tmp_path / "long", steps=5000, val_every=500))
     (steps, measured, faint), (_, drawn, full) = traces(page, "train/loss")
     assert steps == list(range(1, 5001))
@@ -60,7 +60,7 @@ def test_a_run_of_thousands_of_steps_is_drawn_whole_and_smoothed(open_page, writ
     assert len(traces(page, "train/loss")) == 1
 
 
-def test_a_drag_over_one_chart_zooms_all_and_the_whole_range_comes_back(open_page, write_curves, tmp_path):
+def test_zooming_one_chart_zooms_all_and_can_be_reset(open_page, write_curves, tmp_path):
     page = open_page(write_curves(tmp_path / "long", steps=3000, val_every=100))
     whole = page.ranges()
     assert whole == [pytest.approx([-60, 3060])] * 6
@@ -89,7 +89,7 @@ def test_a_drag_over_one_chart_zooms_all_and_the_whole_range_comes_back(open_pag
     assert all(range_ == [100, 200] for range_ in page.ranges())
 
 
-def test_runs_are_compared_and_one_that_is_hidden_is_hidden_everywhere(open_page, write_curves, tmp_path):
+def test_a_hidden_run_is_hidden_in_all_charts(open_page, write_curves, tmp_path):
     folders = [write_curves(tmp_path / name, offset=k / 10) for k, name in enumerate(("one", "two", "three"))]
     page = open_page(*folders, labels=["one", "two", "three"])
     assert {*page.charts()} == {
@@ -118,7 +118,7 @@ def coloured_pixels(png):
     return int((pixels.max(axis=-1) - pixels.min(axis=-1) > 40).sum())
 
 
-def test_a_sweep_of_30_runs_has_30_lines_and_a_range_of_an_axis_chooses_runs(open_page, write_large_sweep):
+def test_a_range_on_an_axis_of_a_sweep_selects_runs(open_page, write_large_sweep):
     from selenium.webdriver.common.by import By
 
     page = open_page(write_large_sweep())
@@ -127,8 +127,10 @@ def test_a_sweep_of_30_runs_has_30_lines_and_a_range_of_an_axis_chooses_runs(ope
     assert [len(own) for own in axes.values()] == [30] * 7
     assert axes["dev"] == pytest.approx([60 + place / 2 for place in range(30)])
     assert page.run("return document.querySelector('.parallel').querySelectorAll('.parcoords .y-axis').length") == 7
-    assert "not drawn: 30" in page.run("return document.body.textContent")
-    assert "failed, or not at their end: 30" in page.run("return document.body.textContent")
+    assert "not drawn, without a score: 30" in page.run("return document.body.textContent")
+    assert "failed or unfinished: 30" in page.run("return document.body.textContent")
+    script = "return [...document.querySelectorAll('table')].map(t => [...t.rows].map(r => r.cells.length))"
+    assert all(len(set(cells)) == 1 for cells in page.run(script))
     chart = page.browser.find_element(By.CSS_SELECTOR, ".parallel")
     page.run("arguments[0].scrollIntoView({block: 'center'})", chart)
     drawn = coloured_pixels(chart.screenshot_as_png)
@@ -147,7 +149,7 @@ def test_a_sweep_of_30_runs_has_30_lines_and_a_range_of_an_axis_chooses_runs(ope
     assert page.run("return document.querySelectorAll('#runs tr.hidden').length") == 31 - len(expected)
 
 
-def test_colours_tell_the_score_or_the_value_of_an_option(open_page, write_large_sweep):
+def test_colours_show_the_score_or_the_value_of_an_option(open_page, write_large_sweep):
     page = open_page(write_large_sweep())
     swatches = "return [...document.querySelectorAll('.swatch')].map(s => s.style.background)"
     by_score = page.run(swatches)
@@ -163,7 +165,7 @@ def test_colours_tell_the_score_or_the_value_of_an_option(open_page, write_large
     assert page.run(painted) == by_pooling[1]
 
 
-def test_a_table_is_sorted_by_the_column_that_is_clicked_and_what_is_missing_is_last(open_page, write_large_sweep):
+def test_a_click_on_a_column_sorts_the_table_with_missing_values_last(open_page, write_large_sweep):
     page = open_page(write_large_sweep())
     column = (
         "return [...document.querySelectorAll('#runs tbody tr')].map(r => r.cells[arguments[0]].textContent.trim())"
@@ -182,11 +184,11 @@ def test_a_table_is_sorted_by_the_column_that_is_clicked_and_what_is_missing_is_
     assert sort("model.dropout") == dropouts[::-1]
     assert sort("run")[:3] == ["0", "1", "2"]
     assert page.run("return document.querySelectorAll('[aria-sort]').length") == 1
-    page.click("tr[data-run='29'] .only")  # a row is its run's wherever it stands
+    page.click("tr[data-run='29'] .only")  # also after sorting
     assert page.charts()["train/loss"] == [29]
 
 
-def test_many_points_are_thinned_to_the_extremes_of_what_is_seen(open_page, write_curves, tmp_path):
+def test_long_curves_are_thinned_to_extremes_of_the_visible_range(open_page, write_curves, tmp_path):
     page = open_page(write_curves(tmp_path / "run"))
     rng = np.random.default_rng(0)
     values = rng.normal(size=10000).round(4).tolist()
@@ -210,7 +212,7 @@ def test_gaps_of_a_smoothed_curve_stay_gaps(open_page, write_curves, tmp_path):
 ATTACK = "</script><img src=x onerror=\"document.title='taken'\"><b>bold</b>&lt;i&gt;%{x}"
 
 
-def test_what_users_have_named_is_shown_as_it_is_and_never_run(browser, write_sweep, job, write_curves, tmp_path):
+def test_names_are_escaped_and_never_run(browser, write_sweep, job, write_curves, tmp_path):
     folder = write_sweep("s", *(job(0.7 + k / 10, options={"a": f"{ATTACK}{k}", "b": k}) for k in range(2)))
     runs, sweeps = read_runs({ATTACK: folder, f"{ATTACK} alone": write_curves(tmp_path / "run")})
     found = Neighbourhood(ATTACK, 9, ATTACK, [Query(ATTACK, [Neighbour(ATTACK, 0.5)], [Neighbour(ATTACK, 0.5)])])
@@ -245,7 +247,7 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(open_page, write_larg
     assert max(page.run("return [...document.querySelectorAll('.curves')].map(c => c._fullLayout.width)")) <= 390
 
 
-def test_runs_without_curves_scores_or_coordinates_are_a_page_too(open_page, write_sweep, job):
+def test_a_page_without_curves_scores_or_coordinates(open_page, write_sweep, job):
     page = open_page(write_sweep("s", job(float("nan")), job()))
     text = page.run("return document.body.textContent")
     assert "No run has curves yet." in text

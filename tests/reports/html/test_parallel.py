@@ -1,11 +1,11 @@
-"""Parallel coordinates: what stands where on which axis."""
+"""The axes of parallel coordinates."""
 
 import pytest
 
 from simcse_pl.reports.html.parallel import option_axis, parallel_coordinates
 
 
-def test_options_that_differ_come_before_scores_and_a_line_is_a_job(write_sweep, job, group):
+def test_options_that_differ_come_before_scores(write_sweep, job, group):
     options = [{"model.dropout": d, "model.pooling": p, "log_every": 1} for d in (0.1, 0.05) for p in ("mean", "cls")]
     jobs = [job(0.5 + k / 10, test=0.4, options=own, seed=k % 2) for k, own in enumerate(options)]
     found = parallel_coordinates(group(write_sweep("s", *jobs)))
@@ -19,7 +19,7 @@ def test_options_that_differ_come_before_scores_and_a_line_is_a_job(write_sweep,
     assert axes["uniformity"].values == pytest.approx([-1.5, -1.8, -2.1, -2.4])
 
 
-def test_jobs_without_a_score_are_left_out_by_name_and_a_score_that_one_lacks_has_no_axis(write_sweep, job, group):
+def test_jobs_without_a_score_are_left_out_and_incomplete_scores_have_no_axis(write_sweep, job, group):
     jobs = [job(0.7, options={"a": 1}), job(options={"a": 2}), job(float("nan"), options={"a": 3})]
     found = parallel_coordinates(group(write_sweep("s", *jobs, job(0.8, test=float("nan"), options={"a": 4}))))
     assert (found.jobs, found.left_out) == (["0", "3"], ["1", "2"])
@@ -27,7 +27,7 @@ def test_jobs_without_a_score_are_left_out_by_name_and_a_score_that_one_lacks_ha
     assert found.axes[0].names == ["1", "4"]
 
 
-def test_rows_of_a_table_are_called_what_it_varies_and_the_number_of_a_trial_is_no_option(write_sweep, job, group):
+def test_rows_are_named_by_what_the_table_varies_and_trial_numbers_are_no_axis(write_sweep, job, group):
     rows = write_sweep("rows", *(job(0.7, row=row) for row in ("fixed 0.1", 0.1)), table="table_3_dropout")
     assert parallel_coordinates(group(rows)).axes[0].label == "dropout"
     trials = [{"values": {"optimizer.lr": lr}, "pruned": False} for lr in (1e-5, 2e-5)]
@@ -35,19 +35,19 @@ def test_rows_of_a_table_are_called_what_it_varies_and_the_number_of_a_trial_is_
     assert parallel_coordinates(group(write_sweep("search", *jobs))).axes[0].label == "optimizer.lr"
 
 
-def test_fewer_than_two_scores_or_jobs_that_are_alike_have_no_coordinates(write_sweep, job, group):
+def test_fewer_than_two_scores_or_equal_options_have_no_coordinates(write_sweep, job, group):
     assert parallel_coordinates(group(write_sweep("one", job(0.7, options={"a": 1}), job(options={"a": 2})))) is None
     assert parallel_coordinates(group(write_sweep("alike", job(0.7), job(0.8)))) is None
 
 
-def test_numbers_are_in_their_order_before_names_and_evenly_spaced():
+def test_sorted_numbers_are_before_names_and_evenly_spaced():
     axis = option_axis("x", ["0.1", "fixed 0.1", "0.02", "1e-3", "default", "0.1"])
     assert axis.names == ["1e-3", "0.02", "0.1", "fixed 0.1", "default"]
     assert axis.values == [2, 3, 1, 0, 4, 2]
     assert axis.ticks == [0, 1, 2, 3, 4]
 
 
-def test_many_numbers_are_to_scale_and_a_wide_span_is_logarithmic():
+def test_many_numbers_are_on_a_scale_logarithmic_if_wide():
     narrow = option_axis("x", [str(k / 10) for k in range(1, 11)])
     assert narrow.values == pytest.approx([k / 10 for k in range(1, 11)]) and narrow.ticks == []
     wide = option_axis("x", [f"{10**-k * 1.5}" for k in range(9)])

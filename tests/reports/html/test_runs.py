@@ -1,4 +1,4 @@
-"""The runs of a page, and the table of them."""
+"""The runs of a page and their table."""
 
 import json
 
@@ -8,9 +8,7 @@ from simcse_pl.reports.html.runs import default_label, options_in_common, read_r
 from simcse_pl.utils.errors import UserError
 
 
-def test_jobs_of_sweeps_and_runs_by_themselves_have_their_curves_and_their_sweeps_place(
-    write_sweep, job, write_curves, tmp_path
-):
+def test_jobs_and_single_runs_have_their_curves_and_sweep(write_sweep, job, write_curves, tmp_path):
     first = write_sweep("first", job(0.7), job(0.8))
     second = write_sweep("second", job(0.6))
     write_curves(first / "1")
@@ -26,7 +24,7 @@ def test_jobs_of_sweeps_and_runs_by_themselves_have_their_curves_and_their_sweep
     assert [run.dev for run in runs] == [pytest.approx(70), pytest.approx(80), pytest.approx(60), None]
 
 
-def test_the_table_has_the_options_that_differ_and_the_scores(write_sweep, job):
+def test_the_table_has_differing_options_and_scores(write_sweep, job):
     jobs = [job(0.7, test=0.6, options={"a": a, "b": 2}, best_step=40) for a in (1, "x")]
     runs, _ = read_runs({"s": write_sweep("s", *jobs)})
     table = runs_table(runs)
@@ -35,29 +33,29 @@ def test_the_table_has_the_options_that_differ_and_the_scores(write_sweep, job):
         "run": "1", "a": "x", "steps": "60", "best step": "40", "before": "60.00", "dev": "70.00", "test": "60.00",
         "alignment": "0.270", "uniformity": "-2.100",
     }  # fmt: skip
-    assert "dev: STS-B dev, which the checkpoint is chosen by" in table.notes[0]
+    assert "dev: STS-B dev, which selects the checkpoint" in table.notes[0]
     assert options_in_common(runs) == {"model": "minilm", "data": "wiki", "b": "2", "seed": "0"}
 
 
-def test_what_failed_has_not_ended_was_ended_or_could_not_measure_is_told(write_sweep, job, write_curves):
+def test_the_table_has_the_state_of_each_run(write_sweep, job, write_curves):
     pruned = job(0.6, trial={"values": {"a": 1}, "pruned": True})
     broken = job(float("nan"), failed={"MR": "no file"})
     folder = write_sweep("s", job(0.7), job(), pruned, broken)
     runs, _ = read_runs({"s": folder})
     table = runs_table(runs)
     assert table.shown()["state"].tolist() == [
-        "ended", "failed, or not at its end", "ended early by the search", "ended",
+        "finished", "failed or unfinished", "pruned by the search", "finished",
     ]  # fmt: skip
     assert table.shown()["dev"].tolist() == ["70.00", "–", "60.00", "–"]
     assert [run.dev for run in runs][3] is None
     assert "failed: MR: no file (3)" in table.notes
 
 
-def test_a_run_that_goes_on_has_curves_and_no_scores(write_curves, tmp_path):
+def test_an_unfinished_run_has_no_scores(write_curves, tmp_path):
     (run,), _ = read_runs({"mine": write_curves(tmp_path / "run")})
     table = runs_table([run])
-    assert (table.shown().loc[0, "state"], table.shown().loc[0, "dev"]) == ("failed, or not at its end", "–")
-    assert table.notes == ["no run has come to its end, where its scores are"]
+    assert (table.shown().loc[0, "state"], table.shown().loc[0, "dev"]) == ("failed or unfinished", "–")
+    assert table.notes == ["no run has finished; scores are measured at the end"]
     assert options_in_common([run]) == {}
 
 
@@ -66,7 +64,7 @@ def test_labels_are_the_folders(write_sweep, job, write_curves, tmp_path):
     assert default_label(str(write_curves(tmp_path / "run"))) == f"{tmp_path.name}/run"
 
 
-def test_mistakes_are_one_line(write_sweep, job, write_curves, write_results, make_report, tmp_path):
+def test_errors_are_one_line(write_sweep, job, write_curves, write_results, make_report, tmp_path):
     run = write_curves(tmp_path / "run")
     sweep = write_sweep("s", job(0.7))
     cut = write_curves(tmp_path / "cut")
@@ -76,13 +74,13 @@ def test_mistakes_are_one_line(write_sweep, job, write_curves, write_results, ma
     other = write_curves(tmp_path / "other")
     (other / "results.json").write_text(json.dumps(make_report("x")))
     mistakes = {
-        "no metrics.csv in .*nowhere: give the folder of a training run, or of a sweep": {"a": tmp_path / "nowhere"},
+        "no metrics.csv in .*nowhere: give the folder of a training run or of a sweep": {"a": tmp_path / "nowhere"},
         "no metrics.csv in .*evaluated": {"a": write_results("evaluated", make_report("x"))},
-        "two runs are called 0: tell them apart with --labels": {"s": sweep, "0": run},
+        "two runs have the label 0: give different ones with --labels": {"s": sweep, "0": run},
         "cut/results.json is damaged": {"a": cut},
         "text/metrics.csv is damaged: could not convert": {"a": text},
-        "is of evaluate.py, not of train.py": {"a": other},
-        "no job of ": {"a": write_sweep("failed", job())},
+        "was written by evaluate.py": {"a": other},
+        "no job has a results.json": {"a": write_sweep("failed", job())},
     }
     for message, paths in mistakes.items():
         with pytest.raises(UserError, match=message) as error:

@@ -1,20 +1,15 @@
 """The figure of a sweep: its points, read back from the axes."""
 
-import io
-import xml.etree.ElementTree
-
 import numpy as np
 import pytest
-from PIL import Image
 
-from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 
 TEMPERATURES = {"dot product": 0.80, 0.001: 0.81, 0.01: 0.82, 0.05: 0.86, 0.1: 0.79, 1: 0.66}
 
 
 def curve(axes, number=0):
-    """The points of a series, and its bars' ends along the axis of scores, where it has any."""
+    """Return the points of a series, and the ends of its error bars."""
     container = axes.containers[number]
     points = np.stack(container.lines[0].get_data(), axis=-1)
     segments = container.lines[2][0].get_segments() if container.lines[2] else []
@@ -26,7 +21,7 @@ def hollow(axes, number=0):
 
 
 def dots(axes):
-    """The scores of single seeds."""
+    """Return the scores of single seeds."""
     lines = [line for line in axes.lines if line.get_marker() == "."]
     return np.concatenate([np.stack(line.get_data(), axis=-1) for line in lines])
 
@@ -41,7 +36,7 @@ def temperatures(write_sweep, job, group):
     return sweep_figure(group(write_sweep("s", *jobs, table="table_d1_temperature", size="mini")))
 
 
-def test_numbers_are_on_a_logarithmic_axis_and_a_name_beside_them(temperatures):
+def test_numbers_are_on_a_logarithmic_axis_and_names_beside_it(temperatures):
     numbers, names = temperatures.axes
     assert numbers.get_xscale() == "log"
     assert numbers.get_xlabel() == "temperature"
@@ -56,7 +51,7 @@ def test_numbers_are_on_a_logarithmic_axis_and_a_name_beside_them(temperatures):
     assert [label.get_text() for label in numbers.get_xticklabels()] == ["0.001", "0.01", "0.05", "0.1", "1"]
 
 
-def test_the_papers_points_are_hollow_and_beside_ours_where_both_are_legible(temperatures):
+def test_the_papers_points_are_hollow_and_share_a_legible_axis_with_ours(temperatures):
     numbers, names = temperatures.axes
     points, _ = curve(numbers, 1)
     np.testing.assert_allclose(points, [[0.001, 84.9], [0.01, 85.4], [0.05, 86.2], [0.1, 82], [1, 64]])
@@ -80,7 +75,7 @@ def test_everything_is_within_the_axes(temperatures):
             assert np.all((low < x) & (x < high) & (bottom < y) & (y < top))
 
 
-def test_scores_on_another_level_than_the_papers_have_a_panel_of_their_own(write_sweep, job, group):
+def test_scores_far_from_the_papers_have_a_panel_of_their_own(write_sweep, job, group):
     jobs = [job(dev, row=row) for row, dev in ((0.0, 0.70), (0.1, 0.71), (0.5, 0.69), ("fixed 0.1", 0.7))]
     figure = sweep_figure(group(write_sweep("s", *jobs, table="table_3_dropout")))
     numbers, names, their_numbers, their_names = figure.axes
@@ -97,7 +92,7 @@ def test_scores_on_another_level_than_the_papers_have_a_panel_of_their_own(write
     assert not any(len(bar) for bar in curve(numbers)[1])
 
 
-def test_names_are_one_below_the_other_in_the_papers_order(write_sweep, job, group):
+def test_names_are_below_each_other_in_the_papers_order(write_sweep, job, group):
     jobs = [
         job(dev + s / 100, seed=s, row=row)
         for row, dev in (("none", 0.84), ("contradiction 1.0", 0.86))
@@ -122,7 +117,7 @@ def test_names_are_one_below_the_other_in_the_papers_order(write_sweep, job, gro
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("dev (Spearman x 100)", "hard negatives")
 
 
-def test_names_on_another_level_are_in_a_panel_beside(write_sweep, job, group):
+def test_names_far_from_the_papers_scores_have_a_panel_beside(write_sweep, job, group):
     jobs = [job(dev, row=row) for row, dev in (("none", 0.60), ("contradiction 1.0", 0.62))]
     ours, theirs = sweep_figure(group(write_sweep("s", *jobs, table="table_7_hard_negative"))).axes
     np.testing.assert_allclose(curve(ours)[0], [[60, 0], [62, 2]])
@@ -130,7 +125,7 @@ def test_names_on_another_level_are_in_a_panel_beside(write_sweep, job, group):
     assert hollow(theirs) and theirs.get_xlabel() == "paper, dev (Spearman x 100)"
 
 
-def test_a_grid_is_a_line_for_each_of_the_other_options_values(write_sweep, job, group):
+def test_a_grid_is_a_line_per_value_of_the_other_option(write_sweep, job, group):
     jobs = [
         job(0.7 + size / 10000 + k / 100, options={"data.batch_size": size, "optimizer.lr": rate})
         for k, rate in enumerate(("1e-5", "3e-5"))
@@ -147,26 +142,26 @@ def test_a_grid_is_a_line_for_each_of_the_other_options_values(write_sweep, job,
     assert legend(figure) == ["measured, optimizer.lr=1e-5", "measured, optimizer.lr=3e-5"]
 
 
-def test_values_that_are_evenly_spaced_are_on_a_linear_axis(write_sweep, job, group):
+def test_evenly_spaced_values_are_on_a_linear_axis(write_sweep, job, group):
     jobs = [job(0.7, options={"optimizer.lr": rate}) for rate in ("1e-5", "3e-5", "5e-5")]
     (axes,) = sweep_figure(group(write_sweep("s", *jobs))).axes
     assert axes.get_xscale() == "linear"
 
 
-def test_ticks_that_would_cover_each_other_are_not_set(write_sweep, job, group):
+def test_ticks_too_close_to_read_are_not_set(write_sweep, job, group):
     jobs = [job(0.7, options={"a": value}) for value in (0, 0.001, 5, 10)]
     (axes,) = sweep_figure(group(write_sweep("s", *jobs))).axes
     assert "0.001" not in [label.get_text() for label in axes.get_xticklabels()]
 
 
-def test_points_at_one_place_are_not_joined(write_sweep, job, group):
+def test_too_many_series_are_one_without_a_line(write_sweep, job, group):
     jobs = [job(0.7 + n / 100, options={"a": n % 3, "b": f"x{n}"}) for n in range(9)]
     (axes,) = sweep_figure(group(write_sweep("s", *jobs))).axes
     assert axes.containers[0].lines[0].get_linestyle() == "None"
     assert len(curve(axes)[0]) == 9
 
 
-def test_of_seeds_alone_each_is_a_point_by_their_mean(write_sweep, job, group):
+def test_if_only_the_seed_varies_each_seed_is_a_point_with_the_mean_as_a_line(write_sweep, job, group):
     scores = [0.70, 0.73, 0.71]
     figure = sweep_figure(group(write_sweep("s", *(job(dev, seed=n) for n, dev in enumerate(scores)))))
     (axes,) = figure.axes
@@ -189,16 +184,37 @@ def test_one_run_and_one_row_are_drawn(write_sweep, job, group):
     assert len(sweep_figure(group(same)).axes) == 1
 
 
-def test_without_any_score_there_is_no_figure(write_sweep, job, group):
+def test_without_scores_there_is_no_figure(write_sweep, job, group):
     assert sweep_figure(group(write_sweep("s", job(float("nan"))))) is None
 
 
-def test_the_files_are_valid_the_same_every_time_and_legible_without_colours(temperatures):
-    files = figure_files("sweep", temperatures)
-    assert files == figure_files("sweep", temperatures)
-    image = Image.open(io.BytesIO(files["sweep.png"]))
-    width, height = temperatures.get_size_inches()
-    assert image.size == (pytest.approx(200 * width, abs=1), pytest.approx(200 * height, abs=1))
-    texts = " ".join(xml.etree.ElementTree.fromstring(files["sweep.svg"]).itertext())
-    for text in ("temperature", "measured", "paper", "product", "0.05"):
-        assert text in texts
+def test_columns_and_other_options_are_series_and_the_paper_has_its_columns(write_sweep, job, group):
+    jobs = [
+        job(0.7, row="next sentence", column=column, options={"encoders": number, "model": model})
+        for column, number in (("two encoders", 2), ("one encoder", 1))
+        for model in ("bert", "roberta")
+    ]
+    assert legend(sweep_figure(group(write_sweep("s", *jobs, table="table_2_objective")))) == [
+        "measured, one encoder, model=bert", "measured, one encoder, model=roberta",
+        "measured, two encoders, model=bert", "measured, two encoders, model=roberta",
+        "paper, one encoder", "paper, two encoders",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"), [("supervised", ["supervised"]), (None, ["unsupervised", "supervised"])]
+)
+def test_the_papers_column_is_that_of_the_sweep_or_all(column, expected, write_sweep, job, group):
+    figure = sweep_figure(group(write_sweep("s", job(0.7, row="x", column=column), table="table_6_pooling")))
+    assert legend(figure) == ["measured", *(f"paper, {name}" for name in expected)]
+
+
+def test_the_option_with_the_most_numbers_is_on_the_axis(write_sweep, job, group):
+    jobs = [
+        job(0.7 + n / 1000, options={"model.head": head, "data.batch_size": size})
+        for n, (head, size) in enumerate((head, size) for head in ("mlp", "none", "x") for size in (64, 128))
+    ]
+    figure = sweep_figure(group(write_sweep("s", *jobs, table="table_a1_hyperparameters")))
+    assert figure.axes[0].get_xlabel() == "data.batch_size"
+    assert legend(figure) == [f"measured, model.head={head}" for head in ("mlp", "none", "x")]
+    np.testing.assert_allclose(curve(figure.axes[0], 2)[0], [[64, 70.4], [128, 70.5]])

@@ -1,16 +1,19 @@
-"""The table of a sweep, read back cell by cell."""
+"""The tables of a sweep, read back cell by cell, and their notes."""
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
 
-from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.reports.sweeps.sweep_tables import sweep_notes, sweep_tables
 
 
 def shown(table):
-    """Heading and rows as a reader sees them."""
+    """Return heading and rows as a reader sees them."""
     lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return [cells[0], *cells[2:]]
@@ -58,7 +61,7 @@ def test_one_seed_has_no_deviation(write_sweep, job, group):
     assert [row["dev std"] for row in data(table)] == ["", ""]
 
 
-def test_two_columns_of_the_paper_are_two_rows_each_with_its_own_figure_and_its_own_best(write_sweep, job, group):
+def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep, job, group):
     jobs = [
         job(dev, row=row, column=setting, options={"setting": setting})
         for setting, scores in (("unsupervised", (0.6, 0.5)), ("supervised", (0.7, 0.8)))
@@ -84,7 +87,7 @@ def test_two_columns_of_the_paper_are_two_rows_each_with_its_own_figure_and_its_
         ("three", {"paper, one encoder": "67.1", "paper, two encoders": "68.9"}),
     ],
 )
-def test_the_papers_column_is_that_which_the_sweep_names_else_all(column_, figures, write_sweep, job, group):
+def test_the_papers_column_is_that_of_the_sweep_or_all(column_, figures, write_sweep, job, group):
     folder = write_sweep("s", job(0.7, row="next sentence", column=column_), table="table_2_objective")
     (table,) = sweep_tables(group(folder))
     heading, *rows = shown(table)
@@ -93,7 +96,7 @@ def test_the_papers_column_is_that_which_the_sweep_names_else_all(column_, figur
     assert "setting" not in heading
 
 
-def test_transfer_stands_beside_the_papers_and_counts_its_own_seeds(write_sweep, job, group):
+def test_transfer_is_beside_the_papers_with_its_own_number_of_seeds(write_sweep, job, group):
     jobs = [
         job(0.7, seed=0, row=0.1, transfer_dev={"MR": 0.8, "CR": 0.9}),
         job(0.8, seed=1, row=0.1),
@@ -107,7 +110,7 @@ def test_transfer_stands_beside_the_papers_and_counts_its_own_seeds(write_sweep,
     assert column(table, "paper, transfer")["0.1"] == "86.2"
 
 
-def test_without_a_table_every_option_that_differs_is_a_column(write_sweep, job, group):
+def test_every_option_that_differs_is_a_column_and_an_incomplete_grid_is_no_grid(write_sweep, job, group):
     jobs = [
         job(0.7, seed=seed, options={"data.batch_size": size, "optimizer.lr": rate, "logger": "csv"})
         for size, rate in ((64, "1e-5"), (64, "3e-5"), (128, "1e-5"))
@@ -123,7 +126,7 @@ def test_without_a_table_every_option_that_differs_is_a_column(write_sweep, job,
     assert len(tables) == 1  # one combination is missing: no grid
 
 
-def test_two_options_in_every_combination_are_a_grid_as_well(write_sweep, job, group):
+def test_two_options_in_all_combinations_also_make_a_grid(write_sweep, job, group):
     jobs = [
         job(0.7 + size / 10000 + rate * 100, options={"data.batch_size": size, "optimizer.lr": rate})
         for size in (64, 128)
@@ -141,24 +144,172 @@ def test_two_options_in_every_combination_are_a_grid_as_well(write_sweep, job, g
     assert float(data(grid)[1]["optimizer.lr=3e-05"]) == pytest.approx(71.58)
 
 
-def test_one_option_of_two_with_one_value_is_no_grid(write_sweep, job, group):
+def test_there_is_no_grid_for_one_value_or_for_rows(write_sweep, job, group):
     one = write_sweep("one", *(job(0.7, options={"a": n, "b": n}) for n in range(2)))
     assert len(sweep_tables(group(one))) == 1
     rows = write_sweep("rows", *(job(0.7, row=r, options={"a": a, "b": b}) for r in "xy" for a in "01" for b in "01"))
     assert len(sweep_tables(group(rows))) == 1
 
 
-def test_seeds_alone_are_one_row_and_none_is_best(write_sweep, job, group):
+def test_a_single_row_is_not_marked_as_best(write_sweep, job, group):
     (table,) = sweep_tables(group(write_sweep("s", *(job(0.7 + n / 100, seed=n) for n in range(3)))))
     assert shown(table)[1][:2] == ["all jobs", "71.00 ± 1.00 (3)"]
 
 
-def test_a_group_of_failed_jobs_has_dashes(write_sweep, job, group):
-    (table,) = sweep_tables(group(write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2}))))
-    assert shown(table)[2] == ["2", "–", "–", "–", "–"]
-    assert data(table)[1]["dev n"] == "0"
-
-
-def test_runs_without_any_number_on_dev_have_a_table(write_sweep, job, group):
+def test_runs_without_scores_on_dev_have_a_table(write_sweep, job, group):
     (table,) = sweep_tables(group(write_sweep("s", job(float("nan"), test=0.5))))
     assert shown(table) == [["runs", "dev", "test"], ["all jobs", "–", "50.00 (1)"]]
+
+
+def test_files_have_all_digits_in_three_columns_and_readers_one_cell(write_sweep, job, group):
+    scores = [0.70123456789, 0.725, 0.680001]
+    jobs = [job(dev, seed=seed, options={"a": "x"}) for seed, dev in enumerate(scores)] + [job(options={"a": "y & z"})]
+    (table,) = sweep_tables(group(write_sweep("s", *jobs)))
+    content = json.loads(table.json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["rows"]
+    first = content[0]
+    expected = [100 * np.mean(scores), 100 * np.std(scores, ddof=1), 3]
+    assert [first["dev"], first["dev std"], first["dev n"]] == pytest.approx(expected, rel=1e-14)
+    assert [content[1][name] for name in ("dev", "dev std", "dev n")] == [None, None, 0]
+    assert data(table)[1]["dev"] == ""
+    assert r"\begin{tabular}{lrrrr}" in table.latex() and r"x & 70.21 ± 2.25 (3) &" in table.latex()
+    assert r"y \& z & – &" in table.latex()
+
+
+def found(notes, start):
+    return [note for note in notes if note.startswith(start)]
+
+
+def test_notes_of_a_complete_sweep_say_what_was_run(write_sweep, job, group):
+    jobs = [job(0.7, seed=seed, row=row) for row in (0.1, 0.2) for seed in (2, 1)]
+    assert sweep_notes(group(write_sweep("s", *jobs, table="table_3_dropout"))) == [
+        "dev: STS-B dev, which selects the checkpoint; alignment and uniformity are measured on dev; "
+        "mean ± sample standard deviation (seeds); *: best on dev",
+        "model minilm; data wiki; steps 60; seeds 1, 2; dev before training 60.00",
+        "paper: BERT-base, unsupervised, on STS-B dev",
+    ]
+
+
+def test_notes_name_all_models_data_and_steps(write_sweep, job, group):
+    before = {"spearman": 0.4567, "alignment": 0.1, "uniformity": -1.0}
+    jobs = [
+        job(0.7, options={"model": "bert"}, choices={"model": "bert"}),
+        job(0.7, options={"model": "minilm"}, choices={"data": "nli"}, before=before, steps=40),
+    ]
+    expected = "model bert or minilm; data wiki or nli; steps 60 or 40; seed 0; dev before training 45.67 to 60.00"
+    assert sweep_notes(group(write_sweep("s", *jobs)))[1] == expected
+
+
+def test_the_range_over_seeds_is_a_note(write_sweep, job, group):
+    jobs = [job(dev, seed=seed) for seed, dev in {3: 0.71, 5: 0.69, 8: 0.705, 9: float("nan")}.items()]
+    assert "dev from 69.00 (seed 5) to 71.00 (seed 3)" in sweep_notes(group(write_sweep("s", *jobs)))
+    assert not found(sweep_notes(group(write_sweep("one", job(0.7)))), "dev from")
+
+
+def test_transfer_tasks_are_named_and_counted(write_sweep, job, group):
+    few = write_sweep("few", job(0.7, transfer_dev={"CR": 0.8, "MR": 0.7}))
+    expected = "transfer: mean accuracy x 100 on dev of MR, CR (2 of 7 tasks), scikit-learn classifier"
+    assert expected in sweep_notes(group(few))
+    accuracies = dict.fromkeys(("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), 0.8)
+    (note,) = found(sweep_notes(group(write_sweep("all", job(0.7, transfer_dev=accuracies)))), "transfer")
+    assert note.endswith("MR, CR, SUBJ, MPQA, SST, TREC, MRPC, scikit-learn classifier")
+
+
+@pytest.mark.parametrize(
+    ("table", "column_", "row", "expected"),
+    [
+        ("table_6_pooling", "supervised", "x", ["paper: BERT-base, supervised, on STS-B dev"]),
+        ("table_2_objective", "two encoders", "x", ["paper: BERT-base, unsupervised, two encoders, on STS-B dev"]),
+        (
+            "table_6_pooling",
+            None,
+            "x",
+            [
+                "paper: BERT-base, on STS-B dev",
+                "warning: sweep.column is not set; the table's columns: unsupervised, supervised",
+            ],
+        ),
+        (
+            "table_2_objective",
+            "three",
+            "x",
+            [
+                "paper: BERT-base, unsupervised, on STS-B dev",
+                "warning: sweep.column=three; the table's columns: one encoder, two encoders",
+            ],
+        ),
+        (
+            "table_3_dropout",
+            None,
+            None,
+            ["warning: sweep.row is not set in any job, so the paper's numbers are not shown"],
+        ),
+        (
+            "table_a1_hyperparameters",
+            None,
+            None,
+            [
+                "the paper's choice of batch size and learning rate: unsupervised BERT-base 64 and 3e-05, "
+                "unsupervised BERT-large 64 and 1e-05, unsupervised RoBERTa-base 512 and 1e-05, "
+                "unsupervised RoBERTa-large 512 and 3e-05, supervised base 512 and 5e-05, "
+                "supervised large 512 and 1e-05"
+            ],
+        ),
+        (
+            "table_9_nothing",
+            None,
+            "x",
+            [
+                "warning: unknown table table_9_nothing; tables of the paper: table_1_augmentation, "
+                "table_2_objective, table_3_dropout, table_4_supervised_data, table_6_pooling, table_7_hard_negative, "
+                "table_d1_temperature, table_d2_mlm, table_a1_hyperparameters"
+            ],
+        ),
+        ("batch_size", None, None, []),
+    ],
+)
+def test_notes_name_the_papers_setting_and_wrong_rows_and_columns(
+    table, column_, row, expected, write_sweep, job, group
+):
+    assert sweep_notes(group(write_sweep("s", job(0.7, row=row, column=column_), table=table)))[2:] == expected
+
+
+def test_one_seed_per_row_is_a_warning(write_sweep, job, group):
+    notes = sweep_notes(group(write_sweep("s", *(job(0.7, options={"a": a}) for a in (1, 2)))))
+    expected = "warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2"
+    assert found(notes, "warning") == [expected]
+    assert not found(sweep_notes(group(write_sweep("one", job(0.7)))), "warning")
+
+
+def test_a_seed_that_counts_twice_is_a_warning(write_sweep, job):
+    folders = {
+        name: write_sweep(name, *(job(0.7, seed=seed, row=0.1) for seed in seeds), table="table_3_dropout")
+        for name, seeds in (("a", (0, 1)), ("b", (1, 2)))
+    }
+    (sweep,) = read_sweeps(folders)
+    expected = ["warning: 0.1: seed 1 counts more than once (a/1, b/0)"]
+    assert found(sweep_notes(group_by_seed(sweep)), "warning") == expected
+
+
+def test_different_validation_data_is_a_warning(write_sweep, job, group):
+    jobs = [job(0.7, seed=n, validation=name) for n, name in enumerate(("sample dev", "STS-B dev", "sample dev"))]
+    notes = sweep_notes(group(write_sweep("s", *jobs)))
+    assert notes[0].startswith("dev: sample dev or STS-B dev, which")
+    assert found(notes, "warning") == ["warning: validated on different data: sample dev (0, 2); STS-B dev (1)"]
+
+
+def test_notes_name_jobs_that_failed_diverged_were_pruned_or_did_not_start(write_sweep, job, group):
+    jobs = [
+        job(0.7, seed=0, options={"a": 1, "b": 5}, failed={"TREC": "no file TREC.label"}),
+        job(seed=1, options={"a": 1, "b": 5}),
+        None,
+        job(float("nan"), seed=0, options={"a": 2, "b": 5}),
+        job(0.8, seed=1, options={"a": 2, "b": 5}, trial={"values": {}, "pruned": True}),
+        job(0.8, seed=1, options={"a": 2, "b": 5}, failed={"TREC": "no file TREC.label"}),
+    ]
+    assert sweep_notes(group(write_sweep("s", *jobs)))[-5:] == [
+        "failed: TREC: no file TREC.label (0; 5)",
+        "failed or unfinished: 1 (a=1 seed=1)",
+        "no score on dev: 3 (a=2 seed=0)",
+        "not started: 2",
+        "pruned by the search: 4",
+    ]

@@ -1,4 +1,4 @@
-"""What stands in the tables of geometry and retrieval."""
+"""The tables of geometry and retrieval."""
 
 import pytest
 from rich.console import Console
@@ -6,7 +6,7 @@ from rich.console import Console
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
 
 
-def test_geometry_has_a_measure_a_column(make_result):
+def test_each_measure_is_a_column(make_result):
     results = [make_result("a"), make_result("b", seed=2), make_result("none", geometry=None)]
     table, spectrum = geometry_table(results), spectrum_table(results)
     assert table.frame["encoder"].tolist() == spectrum.frame["encoder"].tolist() == ["a", "b"]
@@ -43,19 +43,14 @@ def test_the_tables_fit_100_columns(make_result):
             assert number in captured.get()  # never broken
 
 
-def test_what_was_not_measured_is_a_dash(make_result):
+def test_missing_measures_are_nan_and_different_data_is_a_note(make_result):
     table = geometry_table([make_result("a"), make_result("b", geometry={"alignment": 0.5})])
     assert table.frame.loc[1].isna().sum() == len(list(table.frame)) - 2
     assert "a on STS-B test: 2758 sentences, 338 positives" in table.notes
     assert table.title == "Geometry"
 
 
-def test_failed_geometry_is_told(make_result):
-    table = geometry_table([make_result("a"), make_result("b", geometry=None, failed={"geometry": "no STS-B"})])
-    assert table.notes[-1] == "failed: geometry: no STS-B (b)"
-
-
-def test_retrieval_has_queries_and_beneath_each_the_nearest_side_by_side(make_result):
+def test_retrieval_has_the_nearest_sentences_below_each_query(make_result):
     table = retrieval_table([make_result("a"), make_result("b")])
     assert list(table.frame) == ["", "a", "b"]
     assert table.frame[""].tolist() == ["query", "#1", "#2", "#3"] * 2
@@ -74,7 +69,7 @@ def test_different_queries_and_depths_leave_gaps(make_result):
     assert "–" in table.markdown()
 
 
-def test_nothing_measured_is_no_table(make_result):
+def test_without_results_there_is_no_table(make_result):
     assert geometry_table([make_result(geometry=None)]) is None
     assert retrieval_table([make_result(retrieval=None)]) is None
     assert retrieval_table([make_result(retrieval={"queries": []})]) is None

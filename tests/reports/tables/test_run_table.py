@@ -1,4 +1,4 @@
-"""The table of a training run, read back from the terminal."""
+"""The table of a training run, as printed."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def results():
     }
 
 
-def test_run_table_shows_before_best_test_and_where(results, tmp_path):
+def test_the_table_and_the_paths_of_a_run(results, tmp_path):
     text = printed(run_table(results).printed()) + printed(run_places(tmp_path, ["https://wandb.ai/run"]))
     for expected in (
         "STS-B",
@@ -43,13 +43,13 @@ def test_run_table_shows_before_best_test_and_where(results, tmp_path):
         "0.250",
         "-2.000",
         f"{tmp_path}/encoder",
-        "–",  # a number that does not exist
+        "–",  # NaN
         "W&B          https://wandb.ai/run",
     ):
         assert expected in text
 
 
-def test_no_path_is_broken_where_there_is_no_terminal(tmp_path):
+def test_paths_are_not_wrapped_without_a_terminal(tmp_path):
     folder = tmp_path / ("long" * 20)
     code = "from simcse_pl.reports.tables.run_table import *\nfrom simcse_pl.utils.tables import show\n"
     code += f"show(run_places(Path({str(folder)!r})))"

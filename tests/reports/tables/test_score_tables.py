@@ -1,4 +1,4 @@
-"""What stands in the tables of scores."""
+"""The tables of scores."""
 
 from statistics import fmean
 
@@ -8,7 +8,6 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import as_result
-from simcse_pl.utils.errors import UserError
 
 
 def rows(table):
@@ -34,14 +33,14 @@ def test_sts_has_the_tasks_in_the_papers_order_and_their_average(make_result):
         ({"metric": "pearson"}, 0.4, "Pearson x 100, all pairs of a task at once, no regressor", "sts_pearson"),
     ],
 )
-def test_the_setting_decides_the_numbers_and_is_in_the_title(make_result, settings, score, words, name):
+def test_the_title_names_the_aggregation_and_the_metric(make_result, settings, score, words, name):
     table = sts_table([make_result("one")], **settings)
     assert table.frame["STS12"].tolist() == pytest.approx([100 * score])
     assert words in table.title
     assert table.name == name
 
 
-def test_the_regressor_has_a_table_of_its_own(make_result):
+def test_the_regressor_has_its_own_table(make_result):
     table = sts_table([make_result("one")], metric="pearson", regressor=True)
     assert list(table.frame) == ["encoder", "STS-B", "SICK-R", "Avg of 2"]
     assert rows(table)["one"]["STS-B"] == pytest.approx(100 * (0.5 + 0.15 + 0.06))
@@ -50,7 +49,7 @@ def test_the_regressor_has_a_table_of_its_own(make_result):
     assert sts_table([make_result("one", sts=("STS12",))], regressor=True) is None
 
 
-def test_the_papers_row_stands_beneath_its_encoders(make_result, bert):
+def test_the_papers_row_is_below_its_encoder(make_result, bert):
     table = sts_table([make_result("mine", **bert), make_result("other", seed=1)])
     labels = ["mine", "paper, Table 5: BERT-base (first-last avg.) (unsupervised)", "other"]
     assert table.frame["encoder"].tolist() == labels
@@ -59,13 +58,13 @@ def test_the_papers_row_stands_beneath_its_encoders(make_result, bert):
     assert len(sts_table([make_result("mine", **bert)], "mean").frame) == 1
 
 
-def test_one_row_of_the_paper_stands_for_several_encoders_once_beneath_the_last(make_result, bert):
+def test_one_row_of_the_paper_is_below_the_last_of_its_encoders(make_result, bert):
     frame = sts_table([make_result("a", **bert), make_result("b", seed=1, **bert)]).frame
     assert [label[:5] for label in frame["encoder"]] == ["a", "b", "paper"]
 
 
 @pytest.mark.parametrize("settings", [{"metric": "pearson"}, {"regressor": True}])
-def test_the_papers_row_is_only_where_the_setting_is_the_papers(make_result, bert, settings):
+def test_other_metrics_are_not_compared_with_the_paper(make_result, bert, settings):
     assert sts_table([make_result("mine", **bert)], **settings).frame["encoder"].tolist() == ["mine"]
 
 
@@ -80,7 +79,7 @@ def test_the_dev_split_is_named_and_not_compared_with_the_papers_test(make_resul
     assert both.frame.isna().sum().to_dict() == {"encoder": 0, "STS-B": 1, "STS-B dev": 1, "SICK-R dev": 1}
 
 
-def test_averages_over_fewer_tasks_say_how_many_and_compare_like_with_like(make_result, bert):
+def test_averages_over_common_tasks_say_how_many(make_result, bert):
     few = make_result("few", sts=("STS12", "STS13", "STS-B"), **bert)
     table = sts_table([few])
     assert list(table.frame) == ["encoder", "STS12", "STS13", "STS-B", "Avg of 3"]
@@ -92,7 +91,7 @@ def test_averages_over_fewer_tasks_say_how_many_and_compare_like_with_like(make_
     assert list(sts_table([make_result("one", sts=("STS-B",))]).frame) == ["encoder", "STS-B"]
 
 
-def test_failed_tasks_are_dashes_and_told(make_result):
+def test_failed_tasks_are_dashes_with_a_note(make_result):
     failed = {"STS15": "senteval_dir: no folder", "TREC": "cut short"}
     results = [make_result(label, sts=("STS12", "STS13"), failed=failed) for label in ("a", "b")]
     table = sts_table(results)
@@ -103,7 +102,7 @@ def test_failed_tasks_are_dashes_and_told(make_result):
     assert nothing.frame.iloc[0].isna().to_dict() == {"encoder": False, "STS15": True}
 
 
-def test_incomplete_data_is_told_beside_the_papers(make_report):
+def test_incomplete_data_is_a_note_with_the_original_size(make_report):
     report = make_report("one", sts=("STS12", "STS-B"))
     report["sts"][0]["pairs"] = 2358
     assert sts_table([as_result(report, "r")]).notes == ["pairs: STS12 2358 (the original: 3108), STS-B 1379"]
@@ -117,14 +116,14 @@ def test_null_scores_are_left_out(make_report):
     assert "Avg of 6" in table.frame
 
 
-def test_the_sample_is_a_task_without_an_average_or_a_row_of_the_paper(make_report, bert):
+def test_the_sample_has_no_average_and_no_row_of_the_paper(make_report, bert):
     sample = [{"task": "sample", "split": "test", "pairs": 330, "all": {"spearman": 0.7}}]
     table = sts_table([as_result(make_report("mine", **bert) | {"sts": sample}, "r")])
     assert rows(table) == {"mine": {"sample": 70.0}}
     assert table.notes == ["pairs: sample 330"]
 
 
-def test_subsets_stand_above_what_the_aggregations_make_of_them(make_result):
+def test_subsets_are_above_their_aggregations(make_result):
     table = subset_table([make_result("a"), make_result("b", seed=1, sts=("STS13",))])
     assert list(table.frame) == ["task", "subset", "pairs", "a", "b"]
     assert table.frame["task"].tolist() == ["STS12"] * 5 + ["STS13"] * 5
@@ -137,7 +136,7 @@ def test_subsets_stand_above_what_the_aggregations_make_of_them(make_result):
     assert subset_table([make_result("a", sts=("STS-B",))]) is None
 
 
-def test_transfer_has_accuracies_and_f1_beside_its_task(make_result):
+def test_transfer_has_accuracies_and_f1(make_result):
     table = transfer_table([make_result("one", transfer=TRANSFER_TASKS)])
     assert list(table.frame) == ["encoder", "classifier", *TRANSFER_TASKS, "MRPC F1", "Avg"]
     scores = rows(table)["one"]
@@ -157,7 +156,7 @@ def test_the_papers_transfer_row_has_no_f1(make_result, bert):
     )
 
 
-def test_the_transfer_table_says_which_classifier_each_row_is_of(make_report, bert):
+def test_the_transfer_table_names_the_classifier_of_each_row(make_report, bert):
     mean = bert | {"settings": bert["settings"] | {"pooling": "mean"}}
     first, second = (make_report(label, transfer=("MR",), **mean) for label in ("first", "second"))
     first["transfer"][0]["classifier"] = "scikit-learn"
@@ -170,15 +169,10 @@ def test_the_transfer_table_says_which_classifier_each_row_is_of(make_report, be
     }
 
 
-def test_nothing_measured_is_no_table(make_result):
+def test_without_results_there_is_no_table(make_result):
     assert sts_table([make_result(sts=())]) is None
     assert transfer_table([make_result(transfer=())]) is None
     assert sts_table([]) is None
-
-
-def test_a_wrong_name_of_a_row_is_told(make_result):
-    with pytest.raises(UserError, match="paper.table=table_6"):
-        sts_table([make_result(paper={"table": "table_6", "row": "x"})])
 
 
 def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
@@ -188,7 +182,7 @@ def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
     assert "MR" in frame and "MRPC F1" not in frame
 
 
-def test_shared_tasks_are_those_of_everybody_who_has_any():
+def test_shared_tasks_are_common_to_all_encoders_with_any():
     tasks = ("STS12", "STS13", "STS-B")
     one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
     assert shared_tasks([one, two], tasks) == ["STS-B"]

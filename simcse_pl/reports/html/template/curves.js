@@ -1,6 +1,6 @@
 // Curves by step, and the path through alignment and uniformity.
 
-/** An exponential moving average that begins at the first value; where there is no number it goes on after it. */
+/** Return an exponential moving average without bias towards 0; null stays null and is skipped. */
 function smoothed(values, weight) {
   let sum = 0;
   let mass = 0;
@@ -12,30 +12,22 @@ function smoothed(values, weight) {
   });
 }
 
-/** Which points to draw: those in the range and one beyond each end, at most so many. */
+/** Return the indices to draw: the range and one point beyond each end, thinned to the extremes of each stretch. */
 function points(steps, values, most) {
-  let [first, last] = [0, steps.length - 1];
-  if (chosen.range) {
-    while (first < last && steps[first + 1] < chosen.range[0]) first++;
-    while (last > first && steps[last - 1] > chosen.range[1]) last--;
+  const [low, high] = chosen.range ?? [-Infinity, Infinity];
+  const beyond = steps.findIndex((step) => step > high);
+  const first = Math.max(0, steps.findLastIndex((step) => step < low));
+  const last = beyond < 0 ? steps.length - 1 : beyond;
+  const stretch = Math.max(1, Math.ceil((2 * (last - first + 1)) / most));
+  const kept = new Set([first]);
+  for (let start = first; start <= last; start += stretch) {
+    const own = Array.from({ length: Math.min(stretch, last - start + 1) }, (_, i) => start + i);
+    const real = own.filter((i) => values[i] !== null);
+    const extreme = (better) => real.reduce((best, i) => (better(values[i], values[best]) ? i : best), real[0]);
+    const gap = own.find((i) => values[i] === null);
+    for (const i of [extreme((a, b) => a < b), extreme((a, b) => a > b), gap]) if (i !== undefined) kept.add(i);
   }
-  const count = last - first + 1;
-  if (count <= most) return Array.from({ length: count }, (_, i) => first + i);
-  const stretches = Math.max(1, Math.floor(most / 2));
-  const kept = new Set([first, last]);
-  for (let stretch = 0; stretch < stretches; stretch++) {
-    const [from, to] = [stretch, stretch + 1].map((k) => first + Math.floor((k * count) / stretches));
-    let [lowest, highest] = [from, from];
-    for (let i = from; i < to; i++) {
-      if (values[i] === null) kept.add(i);
-      else {
-        if (values[lowest] === null || values[i] < values[lowest]) lowest = i;
-        if (values[highest] === null || values[i] > values[highest]) highest = i;
-      }
-    }
-    kept.add(lowest).add(highest);
-  }
-  return [...kept].sort((a, b) => a - b);
+  return [...kept.add(last)].sort((a, b) => a - b);
 }
 
 function curveTraces(chart, palette) {
@@ -47,10 +39,10 @@ function curveTraces(chart, palette) {
     const measured = curves.metrics[chart.dataset.metric];
     const layers = smooth ? [[measured, 0.18], [smoothed(measured, chosen.smoothing), 1]] : [[measured, 1]];
     for (const [values, opacity] of layers) {
-      const kept = points(curves.steps, values, MOST_POINTS / own.length);
+      const kept = points(curves.steps, values, MAX_POINTS / own.length);
       traces.push({
         type: "scatter",
-        mode: kept.length > 1 && kept.length * own.length > MOST_MARKERS ? "lines" : "lines+markers",
+        mode: kept.length > 1 && kept.length * own.length > MAX_MARKERS ? "lines" : "lines+markers",
         x: kept.map((i) => curves.steps[i]),
         y: kept.map((i) => values[i]),
         opacity,
@@ -70,7 +62,7 @@ const layout = (more) => ({
   showlegend: false,
   hovermode: "closest",
   dragmode: DRAG,
-  uirevision: "kept", // the button that is pressed
+  uirevision: "kept", // keeps the pressed button
   hoverlabel: { bgcolor: "#fff", bordercolor: LINE, font: { ...FONT, size: 12 }, align: "left" },
   modebar: { bgcolor: "rgba(255,255,255,0.8)", color: NO_COLOUR, activecolor: INK },
   ...more,
@@ -84,8 +76,8 @@ function drawCurves(palette) {
       curveTraces(chart, palette),
       layout({
         margin: { l: 52, r: 12, t: 34, b: 30 },
-        xaxis: { range: [...(chosen.range ?? WHOLE)], gridcolor: LINE, zeroline: false, uirevision: String(chosen.range) + chosen.zooms },
-        yaxis: { autorange: true, gridcolor: LINE, zeroline: false, nticks: 6, uirevision: chosen.zooms },
+        xaxis: { range: [...(chosen.range ?? WHOLE)], gridcolor: LINE, zeroline: false, uirevision: String(chosen.range) + chosen.resets },
+        yaxis: { autorange: true, gridcolor: LINE, zeroline: false, nticks: 6, uirevision: chosen.resets },
       }),
       CONFIG,
     );
@@ -93,7 +85,7 @@ function drawCurves(palette) {
   }
 }
 
-/** What is zoomed in one chart is zoomed in all. */
+/** Zoom all charts to the range of one. */
 function follow(change) {
   const range = change["xaxis.range"] ?? ("xaxis.range[0]" in change ? [change["xaxis.range[0]"], change["xaxis.range[1]"]] : null);
   if (range) chosen.range = [...range];
@@ -103,7 +95,7 @@ function follow(change) {
 
 function showWhole() {
   chosen.range = null;
-  chosen.zooms++;
+  chosen.resets++;
 }
 
 function drawPath(palette) {

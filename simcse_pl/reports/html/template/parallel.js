@@ -9,7 +9,7 @@ function drawParallel(palette) {
     const before = new Map((chart.data?.[0].dimensions ?? []).map((own) => [own.name, own]));
     const order = before.size ? [...before.keys()] : axes.map((axis) => axis.label);
     const fresh = !chart.data;
-    if (fresh) chart.style.minWidth = `${9 * axes.length}rem`; // it scrolls where a screen is narrower
+    if (fresh) chart.style.minWidth = `${9 * axes.length}rem`; // narrower screens scroll
     const colour = lines.map((i) => palette[place.get(jobs[i])]);
     const trace = {
       type: "parcoords",
@@ -29,7 +29,7 @@ function drawParallel(palette) {
         color: lines.map((_, k) => k),
         cmin: 0,
         cmax: Math.max(1, lines.length - 1),
-        // a colour a line, those of the other charts
+        // one colour per line, as in the other charts
         colorscale: lines.length > 1 ? colour.map((own, k) => [k / (lines.length - 1), own]) : [[0, colour[0] ?? INK], [1, colour[0] ?? INK]],
       },
       labelfont: { ...FONT, size: 12 },
@@ -42,7 +42,7 @@ function drawParallel(palette) {
   }
 }
 
-/** Show of a sweep the runs alone that lie in the ranges that are marked on its axes. */
+/** Show only the runs of a sweep inside the ranges marked on its axes. */
 function brush(chart, sweep) {
   const { jobs, axes } = page.parallel[sweep];
   const marked = chart.data[0].dimensions.filter((own) => own.constraintrange?.length);

@@ -1,21 +1,21 @@
-// What is shown, what the reader has chosen of it, and how it looks.
+// The data, the reader's choices, and the look of all charts.
 "use strict";
 
 const page = JSON.parse(document.getElementById("data").textContent);
 const runs = page.runs;
 
-// What the reader has chosen; everything is drawn from it.
+// Everything is drawn from these choices.
 const chosen = {
   checked: new Set(runs.keys()),
-  brushed: new Map(), // of a sweep, the runs that its coordinates leave
+  brushed: new Map(), // by sweep, the runs inside the ranges marked on its axes
   range: null, // of steps
-  zooms: 0, // counts the times that all zooming was undone
+  resets: 0, // how often the zoom was reset
   smoothing: runs.some((run) => (run.curves.train?.steps.length ?? 0) > 200) ? 0.6 : 0,
   colour: runs.length > page.colours.length && runs.some((run) => run.dev !== null) ? "dev" : "run",
 };
 
-const MOST_POINTS = 20000; // of a chart; beyond, curves are thinned to the extremes of short stretches
-const MOST_MARKERS = 300; // of a chart; they take the browser longer than lines
+const MAX_POINTS = 20000; // per chart; longer curves show the lowest and highest value of each stretch
+const MAX_MARKERS = 300; // per chart; markers are slower to draw than lines
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const NO_COLOUR = "#9aa2ab";
 const INK = "#1f2328";
@@ -23,15 +23,15 @@ const LINE = "#e4e8ec";
 const CONFIG = {
   responsive: true,
   displaylogo: false,
-  doubleClick: "autosize", // and not the range that was drawn first, which is that of the last zoom
+  doubleClick: "autosize", // not "reset", which goes to the range of the last zoom
   modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]],
 };
 const LAST = Math.max(1, ...runs.flatMap((run) => Object.values(run.curves).map((curves) => curves.steps.at(-1))));
-const WHOLE = [-0.02 * LAST, 1.02 * LAST]; // of steps, in all charts, whatever runs are shown
+const WHOLE = [-0.02 * LAST, 1.02 * LAST]; // the range of steps, the same in all charts
 const FONT = { family: getComputedStyle(document.body).fontFamily, size: 11, color: INK };
 const DRAG = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
 
-// Plotly takes some tags in its texts as such.
+// Plotly interprets some HTML tags in texts.
 const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 const about = (run) => {
@@ -50,15 +50,9 @@ const shown = () => [...runs.keys()].filter(isShown);
 
 const numbers = (values) => (values.every((value) => value.trim() !== "" && isFinite(value)) ? values.map(Number) : null);
 
-function shade(share) {
-  const at = share * (page.shades.length - 1);
-  const low = Math.min(Math.floor(at), page.shades.length - 2);
-  const part = (colour, i) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16);
-  const mixed = [0, 1, 2].map((i) => part(page.shades[low], i) * (1 - at + low) + part(page.shades[low + 1], i) * (at - low));
-  return `rgb(${mixed.map(Math.round).join(",")})`;
-}
+const shade = (fraction) => page.shades[Math.round(fraction * (page.shades.length - 1))];
 
-/** The colour of each run: its own, or by its score on dev, or by the value of an option. */
+/** Return the colour of each run: its own, or by its score on dev, or by the value of an option. */
 function colours() {
   if (chosen.colour === "run") return runs.map((_, place) => page.colours[place % page.colours.length]);
   if (chosen.colour === "dev") {

@@ -10,11 +10,12 @@ function drawRows(palette) {
   const count = shown().length;
   document.getElementById("count").textContent = `${count} of ${runs.length} ${runs.length > 1 ? "runs" : "run"} shown`;
   document.getElementById("whole").disabled = chosen.range === null;
+  document.querySelector("#tools output").textContent = chosen.smoothing.toFixed(2);
 }
 
 let waiting = false;
 
-/** Draw everything once before the browser's next frame, however often it is asked to. */
+/** Draw everything once before the browser's next frame, however often this is called. */
 function draw() {
   if (waiting) return;
   waiting = true;
@@ -30,7 +31,7 @@ function draw() {
 
 const byText = new Intl.Collator("en", { numeric: true });
 
-/** Sort a table by a column: numbers by their value, before words; what is not there comes last. */
+/** Sort a table by a column: numbers by value, before words; missing values come last. */
 function sort(header) {
   const table = header.closest("table");
   const column = [...header.parentElement.children].indexOf(header);
@@ -54,44 +55,21 @@ function sort(header) {
 
 function listen() {
   const element = (id) => document.getElementById(id);
+  const on = (target, event, act) => target.addEventListener(event, (own) => (act(own.target), draw()));
   for (const header of document.querySelectorAll("th")) header.addEventListener("click", () => sort(header));
   for (const row of document.querySelectorAll("#runs tbody tr")) {
     const place = Number(row.dataset.run);
-    row.querySelector("input").addEventListener("change", (event) => {
-      chosen.checked[event.target.checked ? "add" : "delete"](place);
-      draw();
-    });
-    row.querySelector(".only").addEventListener("click", () => {
-      chosen.checked = new Set([place]);
-      draw();
-    });
+    on(row.querySelector("input"), "change", (box) => chosen.checked[box.checked ? "add" : "delete"](place));
+    on(row.querySelector(".only"), "click", () => (chosen.checked = new Set([place])));
   }
-  element("all").addEventListener("click", () => {
-    chosen.checked = new Set(runs.keys());
-    draw();
-  });
-  element("none").addEventListener("click", () => {
-    chosen.checked.clear();
-    draw();
-  });
-  element("whole").addEventListener("click", () => {
-    showWhole();
-    draw();
-  });
+  on(element("all"), "click", () => (chosen.checked = new Set(runs.keys())));
+  on(element("none"), "click", () => chosen.checked.clear());
+  on(element("whole"), "click", showWhole);
+  on(element("smoothing"), "input", (slider) => (chosen.smoothing = Number(slider.value)));
   element("smoothing").value = chosen.smoothing;
-  const weight = () => (element("smoothing").nextElementSibling.textContent = chosen.smoothing.toFixed(2));
-  weight();
-  element("smoothing").addEventListener("input", (event) => {
-    chosen.smoothing = Number(event.target.value);
-    weight();
-    draw();
-  });
   const choices = [["run", "run"], ["dev", "score on dev"], ...page.options.map((name) => [`=${name}`, name])];
   element("colour").append(...choices.map(([value, name]) => new Option(name, value, false, value === chosen.colour)));
-  element("colour").addEventListener("change", (event) => {
-    chosen.colour = event.target.value;
-    draw();
-  });
+  on(element("colour"), "change", (select) => (chosen.colour = select.value));
 }
 
 listen();
