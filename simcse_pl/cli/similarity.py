@@ -6,7 +6,7 @@ import sys
 from simcse_pl.cli.common import STANDARD, add_encoder, encoder_of, in_parts, json_line
 from simcse_pl.data.readers.row_reader import iterate_rows, with_warning
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import cosine_similarity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,5 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = encoder_of(arguments)
     for part in in_parts((row for row, _ in with_warning(rows)), "pairs compared"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*part, strict=True))
-        similarities = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
-        for pair, similarity in zip(part, similarities.tolist(), strict=True):
+        for pair, similarity in zip(part, cosine_similarity(first, second).tolist(), strict=True):
             sys.stdout.write(json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
