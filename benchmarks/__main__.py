@@ -1,9 +1,9 @@
-"""The benchmarks in a size for 2 cores, without masked_head, and their page.
+"""Run the benchmarks with settings for 2 cores, and write docs/benchmarks.md.
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
-Without --senteval-dir STS is the project's own sample, and without --triplets so are the triplets. It takes about
-15 minutes; let nothing else run meanwhile.
+Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
+meanwhile. `masked_head` and `transfer` are not included.
 """
 
 import os
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.comparison import parser
+from benchmarks.common import parser
 from simcse_pl.data import sample
 
 _PAGE = Path("docs/benchmarks.md")
@@ -21,30 +21,30 @@ _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
 Measured by `python -m benchmarks` on {machine}.
-Above each table is the command that makes only that table. The methods of a table take turns in
-one process. `times the first` is the median over rounds of the ratio within a round, because
-machines are noisy. GFLOP/s counts the operations that the sentences need, without padding.
+Each table is below the command that produces it. The methods of a table take turns in one process.
+`times the first` is the median over rounds of the ratio within a round, because machines are noisy.
+GFLOP/s counts the operations that the sentences need, without padding.
 """
 
 
 def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[str], list[str]]]:
-    """The arguments of every benchmark, and the names of the tables that it writes."""
+    """Return the arguments of each benchmark, and the names of its tables."""
     bundle = ["--senteval-dir", senteval_dir, "--tasks", "STS-B"] if senteval_dir else []
-    short = ["train", "--rounds", "2", "--steps"]
-    rows = ["--triplets", triplets or sample.path("nli.csv")]
+    train = ["train", "--rounds", "2", "--steps"]
     return [
-        ([*short, "3"], ["train_sentences"]),
-        ([*short, "2", *rows], ["train_triplets"]),
+        ([*train, "3"], ["train_sentences"]),
+        ([*train, "2", "--triplets", triplets or sample.path("nli.csv")], ["train_triplets"]),
         (["encode", "--rounds", "2", "--sentences", "512"], ["encode"]),
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
-        (["search"], ["index", "search_one", "search"]),
-        (["data"], ["data", "data_first_step"]),
+        (["search"], ["search_one", "search"]),
+        (["data"], ["data"]),
+        (["first_step"], ["first_step"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]
 
 
 def page(out: Path, run: list[tuple[list[str], list[str]]]) -> str:
-    """The tables in Markdown, each under its command and above its figure."""
+    """Return the tables in Markdown, each with its command and its figure."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "a CPU")
     parts = [_HEAD.format(machine=f"{os.cpu_count()} cores of {cpu}")]
@@ -58,18 +58,17 @@ def page(out: Path, run: list[tuple[list[str], list[str]]]) -> str:
 
 
 def main() -> None:
-    """The command line."""
-    command_line = parser(__doc__)
+    """Run the command line."""
+    command_line = parser(__doc__, rounds=False)
     command_line.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"))
-    command_line.add_argument("--triplets", help="a file of rows of three sentences (`simcse prepare nli` makes one)")
+    command_line.add_argument("--triplets", help="file of triplets (`simcse prepare nli` writes one)")
     arguments = command_line.parse_args()
     run = commands(arguments.senteval_dir, arguments.triplets)
-    for benchmark, _ in run:
-        name, *options = benchmark
+    for (name, *options), tables in run:
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *options, "--out", str(arguments.out)]
         subprocess.run(command, check=True)
-    for table in (table for _, tables in run for table in tables):
-        shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
+        for table in tables:
+            shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
     _PAGE.write_text(page(arguments.out, run), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Reads what an offline run of W&B left, by the format of its file alone: LevelDB's log, in it protocol buffers."""
+"""Reader of the files of offline W&B runs: protocol buffers in the format of LevelDB's log."""
 
 import json
 import struct
@@ -12,7 +12,7 @@ from wandb.proto import wandb_internal_pb2
 
 
 def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:
-    """Blocks of 32 KiB, after a header of 7 bytes."""
+    """Yield the records; the file has blocks of 32 KiB after a header of 7 bytes."""
     data, position, parts = path.read_bytes(), 7, b""
     while position + 7 <= len(data):
         left = 32768 - position % 32768
@@ -22,7 +22,7 @@ def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # whole, or the last part
+        if kind in (1, 4):  # a whole record, or its last part
             record = wandb_internal_pb2.Record()
             record.ParseFromString(parts)
             parts = b""
@@ -31,7 +31,7 @@ def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:
 
 @dataclass
 class OfflineRun:
-    """What W&B would show of it; `started` is its first record, `exit` its status, None where it was killed."""
+    """Contents of a run; `started` is its first record, `exit` its exit status or None if it was killed."""
 
     folder: Path
     started: Any = None
@@ -44,22 +44,24 @@ class OfflineRun:
     exit: int | None = None
 
     def curve(self, name: str) -> list[float]:
-        """The points of a metric, in their order."""
+        """Return the points of a metric in order."""
         return [row[name] for row in self.history if name in row]
 
     def table(self, name: str) -> dict[str, Any]:
-        """The last table of a name: `columns` and `data`."""
+        """Return `columns` and `data` of the last table with a name."""
         return json.loads((self.folder / "files" / self.curve(name)[-1]["path"]).read_text())
 
     def image(self, name: str) -> Path:
-        """The file of the last image of a name."""
+        """Return the file of the last image with a name."""
         return self.folder / "files" / self.curve(name)[-1]["path"]
 
 
 def offline_runs(folder: Path, killed: int = 0) -> list[OfflineRun]:
-    """All parts of the runs in a folder, in the order in which they were started; so many of them have no end.
+    """Return all parts of the runs in a folder in the order of their starts, when W&B's process has written them.
 
-    The files are written by a process of W&B's own, which is waited for.
+    Args:
+        folder: the folder.
+        killed: number of parts that were killed and have no end.
     """
     for _ in range(100):
         runs = [_read(path) for path in sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))]

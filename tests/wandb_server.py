@@ -1,4 +1,4 @@
-"""As much of a W&B server as `wandb sync` talks to; it keeps what it is sent."""
+"""A W&B server with the requests that `wandb sync` needs; it stores the runs that it receives."""
 
 import gzip
 import json
@@ -74,7 +74,7 @@ def _answered(runs: dict[str, Any], request: dict[str, Any]) -> Any:
 
 @contextmanager
 def wandb_server() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Its address, and what it knows of each run by its id: `history` and `summary`."""
+    """Yield the address of a server, and `history` and `summary` of each run by its id."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Requests)
     server.runs = defaultdict(lambda: {"history": [], "summary": {}, "known": False})  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()

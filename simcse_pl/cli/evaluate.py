@@ -78,7 +78,7 @@ def read_suite(config: DictConfig) -> Suite:
         raise UserError(f"{asked}, but retrieval.corpus is not set: set it to the file to search")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
-    suite.search = instantiate(config.retrieval) if config.retrieval.corpus else None
+    suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
     return suite
 
 

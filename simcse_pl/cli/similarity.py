@@ -6,7 +6,7 @@ import sys
 from simcse_pl.cli.common import STANDARD, add_encoder, chunks_with_progress, json_line, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import cosine_similarity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,5 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = load_simcse(arguments)
     for chunk in chunks_with_progress((row for row, _ in rows), "pairs compared"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
-        similarities = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
-        for pair, similarity in zip(chunk, similarities.tolist(), strict=True):
+        for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
             sys.stdout.write(json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))

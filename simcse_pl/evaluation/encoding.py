@@ -1,4 +1,4 @@
-"""Ways for an `encode` to be called: on columns, once a sentence, and followed by a fitted post-processing."""
+"""Ways to call an `encode` function: by column, with a cache, and followed by a post-processing."""
 
 import logging
 import random
@@ -19,14 +19,11 @@ log = logging.getLogger(__name__)
 
 
 def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
-    """The vectors of some columns of sentences.
+    """Return the vectors [n, dim] of each column of sentences.
 
     Args:
-        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once, in sorted order.
-        columns: of any lengths.
-
-    Returns:
-        [n, dim] of each column, in its order.
+        encode: function from sentences to vectors [n, dim]. It is called once, with the sorted distinct sentences.
+        columns: may differ in length.
     """
     distinct = sorted(set().union(*columns))
     row = {sentence: i for i, sentence in enumerate(distinct)}
@@ -35,50 +32,47 @@ def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
 
 
 def pair_features(first: Tensor, second: Tensor) -> Tensor:
-    """SentEval's features of a pair, |u - v| and u * v: from [n, dim] each to [n, 2 dim]."""
+    """Return SentEval's features of pairs, |u - v| and u * v: [n, 2 dim] for two tensors [n, dim]."""
     return torch.cat([(first - second).abs(), first * second], dim=1)
 
 
 class EncodeOnce:
-    """An `encode` that knows some sentences: they go through the encoder once, however many tasks they stand in.
+    """An `encode` function that caches the vectors of some sentences, because several tasks share sentences.
 
     Args:
-        encode: sentences to vectors [n, dim].
-        sentences: to encode now and to remember; others are encoded whenever they are asked for.
+        encode: function from sentences to vectors [n, dim].
+        sentences: encoded now and cached. Other sentences are encoded at each call.
 
     Raises:
-        UserError: a vector that is not finite.
+        UserError: a vector is not finite.
     """
 
     def __init__(self, encode: Encode, sentences: list[str]) -> None:
         self._encode = encode
         self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        self._vectors = self._encoded(list(self._row)) if self._row else None
+        self._vectors = self._encode_checked(list(self._row)) if self._row else torch.empty(0)
 
     def __call__(self, sentences: list[str]) -> Tensor:
-        """Vectors [n, dim]."""
-        if self._vectors is None or not all(sentence in self._row for sentence in sentences):
-            return self._encoded(sentences)
-        return self._vectors[[self._row[sentence] for sentence in sentences]]
+        """Return vectors [n, dim]."""
+        if self._row and self._row.keys() >= set(sentences):
+            return self._vectors[[self._row[sentence] for sentence in sentences]]
+        return self._encode_checked(sentences)
 
-    def _encoded(self, sentences: list[str]) -> Tensor:
+    def _encode_checked(self, sentences: list[str]) -> Tensor:
         vectors = self._encode(sentences)
-        odd = (~vectors.isfinite()).any(dim=1).nonzero()
-        if len(odd):
-            raise UserError(
-                f"the encoder's vector of {sentences[int(odd[0])]!r} is not finite: is its training broken?"
-            )
+        bad = (~vectors.isfinite()).any(dim=1).nonzero()
+        if len(bad):
+            raise UserError(f"the encoder's vector of {sentences[int(bad[0])]!r} is not finite")
         return vectors
 
 
 class Postprocessed:
-    """An `encode` followed by a post-processing, in the order of `SentenceEncoder.encode`.
+    """An `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
 
     Args:
-        encode: sentences to vectors [n, dim], which it does not normalize.
-        postprocess: if it is not fitted yet, it is fitted anew in every call, on the sentences of that call: a task's
-            own ("target").
-        device: where it is fitted.
+        encode: function from sentences to vectors [n, dim] that are not normalized.
+        postprocess: if it is not fitted, each call fits it on the sentences of the call, which are those of one task.
+        device: device of the fit.
         normalize: scale the vectors to length 1 after the post-processing.
     """
 
@@ -87,14 +81,14 @@ class Postprocessed:
     ) -> None:
         self._encode = encode
         self._postprocess = postprocess
-        self._fit_on_target = not postprocess.fitted
+        self._fit_each_call = not postprocess.fitted
         self._device = device
         self._normalize = normalize
 
     def __call__(self, sentences: list[str]) -> Tensor:
-        """Vectors [n, k] on the CPU."""
+        """Return vectors [n, k] on the CPU."""
         vectors = self._encode(sentences).to(self._device)
-        if self._fit_on_target:
+        if self._fit_each_call:
             self._postprocess.fit(vectors)
         vectors = self._postprocess.transform(vectors).cpu()
         return unit_vectors(vectors) if self._normalize else vectors
@@ -106,16 +100,16 @@ def sentences_to_fit_on(
     limit: int | None = None,
     seed: int = 42,
 ) -> list[str]:
-    """The distinct sentences of a file, or some of them.
+    """Return the distinct sentences of a file, or a random sample of them.
 
     Args:
         source: see data.readers.read_rows.
-        columns: of the file, one or several, by name or by position from 0; all where None.
-        limit: at most so many, drawn at random.
-        seed: of what is drawn.
+        columns: one or several columns by name or by position from 0; None for all.
+        limit: size of the sample; None for all sentences.
+        seed: seed of the sample.
 
     Raises:
-        UserError: no such file or column, a bad row, a limit that leaves too few, or a seed out of range.
+        UserError: the file or a column does not exist, a row is invalid, `limit` is below 2, or the seed is invalid.
     """
     if limit is not None and limit < 2:
         raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
@@ -125,5 +119,5 @@ def sentences_to_fit_on(
     sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
     if limit is not None and limit < len(sentences):
         sentences = random.Random(seed).sample(sentences, limit)
-    log.info("the post-processing is fitted on %d sentences of %s", len(sentences), source)
+    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
     return sentences

@@ -1,11 +1,10 @@
-"""The shape of an embedding space, measured on scored pairs: sections 2 and 5 of the paper, Appendices F and G."""
+"""Geometry of an embedding space, measured on scored pairs (sections 2 and 5 of the paper, Appendices F and G)."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, ScoredPair, StsTask
+from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.metrics import (
     EigenvalueBound,
@@ -18,7 +17,7 @@ from simcse_pl.evaluation.metrics import (
     uniformity,
 )
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import cosine_similarity
 
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
 _TOP = (1, 3, 10, 100)
@@ -26,19 +25,19 @@ _TOP = (1, 3, 10, 100)
 
 @dataclass(frozen=True)
 class GeometryResult(EigenvalueBound):
-    """What `evaluate_geometry` measures, section 5's bound on the largest eigenvalue (EigenvalueBound) among it.
+    """Result of `evaluate_geometry`.
 
     Args:
-        data: the pairs it is measured on.
-        sentences: how many embeddings there are: both sides of every pair, a sentence as often as it stands there.
-        positives: how many pairs alignment is measured on.
-        alignment, uniformity: equations 2 and 3; of embeddings of length 1, as all but the two last are.
-        mean_cosine: of two different embeddings, over all pairs of them: the anisotropy of Ethayarajh 2019.
-        spectrum: singular values over the largest, descending (Appendix F).
-        effective_rank: of the spectrum.
-        similarities: the cosine of every pair, by the band of its human score (Appendix G).
-        top_variance: the share of variance in the first principal components, by how many.
-        isoscore: of Rudman et al. 2022.
+        data: name of the pairs.
+        sentences: number of embeddings: two per pair, repeated sentences included.
+        positives: number of pairs that alignment is measured on.
+        alignment, uniformity: equations 2 and 3.
+        mean_cosine: mean over all pairs of different rows: the anisotropy of Ethayarajh (2019).
+        spectrum: singular values divided by the largest, descending (Appendix F).
+        effective_rank: effective rank of the spectrum.
+        similarities: cosine of every pair, by band of its human score (Appendix G).
+        top_variance: fraction of variance in the first k principal components, by k.
+        isoscore: IsoScore of Rudman et al. (2022).
     """
 
     data: str
@@ -55,40 +54,33 @@ class GeometryResult(EigenvalueBound):
 
 
 def evaluate_geometry(encode: Encode, task: StsTask) -> GeometryResult:
-    """Alignment, uniformity, isotropy and the distribution of cosines on a task's pairs (the paper: all of STS-B).
+    """Measure alignment, uniformity, isotropy and the distribution of cosines on the pairs of a task.
 
     Args:
-        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.
-        task: human scores from 0 to 5.
+        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
+        task: pairs with human scores from 0 to 5. The paper uses all splits of STS-B.
     """
     pairs = task.pairs
     first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
-    scores = torch.tensor([pair.score for pair in pairs])
-    alike = scores > POSITIVE_SCORE_THRESHOLD
+    positive = torch.tensor([pair.score > POSITIVE_SCORE_THRESHOLD for pair in pairs])
     x = torch.cat([first, second])
     spectrum = singular_spectrum(x)
     variances = principal_variances(x)
     gram = gram_bound(x)
-    cosines = (unit_vectors(first.double()) * unit_vectors(second.double())).sum(dim=-1)
+    similarities: dict[str, list[float]] = {band: [] for band in BANDS}
+    for cosine, pair in zip(cosine_similarity(first, second).tolist(), pairs, strict=True):
+        similarities[BANDS[min(int(pair.score), 4)]].append(cosine)  # a score of 5 belongs to the last band
     return GeometryResult(
         data=f"{task.name} {task.split}",
         sentences=len(x),
-        positives=int(alike.sum()),
-        alignment=float(alignment(first[alike], second[alike])),
+        positives=int(positive.sum()),
+        alignment=float(alignment(first[positive], second[positive])),
         uniformity=float(uniformity(x)),
         mean_cosine=(gram.gram_sum - gram.trace) / (len(x) * (len(x) - 1)),
         spectrum=spectrum.tolist(),
         effective_rank=float(effective_rank(spectrum)),
         **vars(gram),
-        similarities=_by_band(cosines, pairs),
+        similarities=similarities,
         top_variance={str(k): float(variances[:k].sum() / variances.sum()) for k in _TOP if k <= len(variances)},
         isoscore=float(isoscore(variances)),
     )
-
-
-def _by_band(cosines: Tensor, pairs: list[ScoredPair]) -> dict[str, list[float]]:
-    """Bands hold their lower end; 5 belongs to the last."""
-    bands: dict[str, list[float]] = {band: [] for band in BANDS}
-    for cosine, pair in zip(cosines.tolist(), pairs, strict=True):
-        bands[BANDS[min(int(pair.score), len(BANDS) - 1)]].append(cosine)
-    return bands

@@ -1,7 +1,7 @@
-"""SentEval's PyTorch classifier: a linear layer, trained by Adam and stopped early by its accuracy on held-out rows.
+"""SentEval's PyTorch classifier: a linear layer trained with Adam, with early stopping on held-out rows.
 
-Its settings are those of SimCSE's evaluation script. Many classifiers are trained at once: every fold of a
-cross-validation with every weight decay.
+The settings are those of SimCSE's evaluation script. The classifiers of all folds and weight decays of a
+cross-validation are trained together.
 """
 
 from collections.abc import Sequence
@@ -12,49 +12,49 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
+WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 _SEED = 1111
-_BATCH = 64
-_EPOCHS_A_ROUND = 4
-_ROUNDS = 51  # until more than 200 epochs are done
-_PATIENCE = 5  # rounds without a better accuracy, in all, before the one that ends training
+_BATCH_SIZE = 64
+_EPOCHS_PER_ROUND = 4
+_ROUNDS = 51  # SentEval begins rounds up to and including epoch 200
+_PATIENCE = 5  # rounds without improvement, not necessarily consecutive, before the one that ends training
 _HELD_OUT = 0.05
 _LEARNING_RATE, _BETA_1, _BETA_2, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The data of one fit.
+    """The rows and regularization values of one fit.
 
     Args:
-        rows: to fit on.
-        stop_by: the rows that measure when to stop; where None, 5 % of `rows`, drawn at random and not fitted on.
-        strengths: of the penalty, a classifier each: weight decays.
+        rows: positions of the rows to fit on.
+        stop_by: rows for early stopping; None for a random 5 % of `rows`, which are then not fitted on.
+        grid: regularization values, one classifier each: weight decays, or values of C for scikit-learn's classifier.
     """
 
     rows: np.ndarray
     stop_by: np.ndarray | None
-    strengths: Sequence[float]
+    grid: Sequence[float]
 
 
 @torch.no_grad()
 def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -> np.ndarray:
-    """Train the classifiers of all problems, and predict every row with each of them.
+    """Train the classifiers of all problems, and predict all rows with each.
 
-    SentEval seeds every fit anew, so fits on equally many rows begin with the same weights and draw the same order of
-    batches. They are trained together.
+    SentEval seeds each fit with the same seed. Fits on the same number of rows therefore have the same initial weights
+    and the same order of batches, and are trained together.
 
     Args:
         features: [n, dim].
-        labels: [n], classes from 0.
-        problems: each with the same number of weight decays.
+        labels: [n], classes numbered from 0.
+        problems: all with the same number of weight decays.
 
     Returns:
         The predicted classes, [problems, decays, n].
     """
-    x = F.pad(features.float(), (0, 1), value=1.0)  # the bias is one more weight: it decays too
+    x = F.pad(features.float(), (0, 1), value=1.0)  # weight decay applies to the bias too
     targets = F.one_hot(labels).to(x)
-    predicted = np.empty((len(problems), len(problems[0].strengths), len(x)), dtype=np.int64)
+    predicted = np.empty((len(problems), len(problems[0].grid), len(x)), dtype=np.int64)
     sizes = [(len(problem.rows), problem.stop_by is None) for problem in problems]
     for size in dict.fromkeys(sizes):
         together = [i for i, own in enumerate(sizes) if own == size]
@@ -63,7 +63,7 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
 
 
 def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> np.ndarray:
-    """Do the same for problems with equally many rows."""
+    """Do the same for problems with the same number of rows."""
     random = np.random.RandomState(_SEED)
     rows = torch.from_numpy(np.stack([problem.rows for problem in problems])).to(x.device)
     stop_by = torch.zeros(len(x), len(problems), 1, dtype=torch.bool)
@@ -74,14 +74,14 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> np.
     else:
         for i, problem in enumerate(problems):
             stop_by[problem.stop_by, i] = True
-    fits = _Fits(x, targets, rows, torch.tensor([problem.strengths for problem in problems]))
+    fits = _Fits(x, targets, rows, torch.tensor([problem.grid for problem in problems]))
     stop_by = stop_by.to(x.device)
     best = fits.weights.clone()
-    most = torch.full(fits.weights.shape[:2], -1, device=x.device)  # rows classified correctly
+    most = torch.full(fits.weights.shape[:2], -1, device=x.device)  # correct rows at the best round
     misses, training = torch.zeros_like(most), torch.ones_like(most, dtype=torch.bool)
     for _ in range(_ROUNDS):
-        for _ in range(_EPOCHS_A_ROUND):
-            for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(_BATCH):
+        for _ in range(_EPOCHS_PER_ROUND):
+            for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(_BATCH_SIZE):
                 fits.step(batch)
         correct = (_classes(x, fits.weights) == targets.argmax(dim=1)[:, None, None]) & stop_by[:, fits.active]
         count = torch.full_like(most, -1)
@@ -101,15 +101,15 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> np.
 
 
 def _classes(x: Tensor, weights: Tensor) -> Tensor:
-    """Predict every row: [n, problems, decays]."""
+    """Return the predicted classes, [n, problems, decays]."""
     return (x @ weights.flatten(0, 2).T).view(len(x), *weights.shape[:3]).argmax(dim=-1)
 
 
 class _Fits:
-    """The weights that are trained, [problems, decays, classes, dim + 1], and the state of Adam.
+    """Weights [problems, decays, classes, dim + 1] in training, and the state of Adam.
 
     Attributes:
-        active: the places, among all problems, of those that are still trained.
+        active: positions of the problems that are still trained.
     """
 
     def __init__(self, x: Tensor, targets: Tensor, rows: Tensor, decays: Tensor) -> None:
@@ -125,7 +125,7 @@ class _Fits:
         self.active = torch.arange(len(rows), device=x.device)
 
     def step(self, batch: Tensor) -> None:
-        """Take a step of Adam on the batch's mean cross entropy, with the decay added to the gradient."""
+        """Take one step of Adam on the mean cross-entropy of a batch; weight decay is added to the gradient."""
         rows = self.rows[:, batch]
         x = self.x[rows]
         logits = (x @ self.weights.flatten(1, 2).mT).unflatten(-1, self.weights.shape[1:3])
@@ -138,7 +138,7 @@ class _Fits:
         self.weights.addcdiv_(self.mean, scale, value=-_LEARNING_RATE / (1 - _BETA_1**self.steps))
 
     def keep(self, problems: Tensor) -> None:
-        """Go on with some of the problems only."""
+        """Keep only some of the problems, given as a boolean mask."""
         if not problems.all():
             for name in ("rows", "weights", "decays", "mean", "square", "active"):
                 setattr(self, name, getattr(self, name)[problems])

@@ -1,4 +1,4 @@
-"""SentEval's regressor for STS-B and SICK-R, which the paper leaves out and others put on top (Appendix B)."""
+"""SentEval's regressor for STS-B and SICK-R, which the paper does not use (Appendix B)."""
 
 import copy
 
@@ -13,22 +13,23 @@ from simcse_pl.evaluation.sts import Correlation, correlation
 from simcse_pl.models.protocols import Encode
 
 CLASSES = 5
-_BATCH = 64
-_EPOCHS_A_ROUND = 50
-_MOST_EPOCHS = 1000  # after which SentEval still begins a round: 21 in all
-_PATIENCE = 4  # rounds without a better score on dev, in all
+_BATCH_SIZE = 64
+_EPOCHS_PER_ROUND = 50
+_ROUNDS = 21  # SentEval begins rounds up to and including epoch 1000
+_PATIENCE = 4  # rounds without improvement on dev, not necessarily consecutive
 
 
 def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int = 1111) -> Correlation:
-    """Correlations of the scores that a regressor, trained on the task's own train split, gives the test pairs.
+    """Train a regressor on the task's train split, and return the correlations of its scores on the test split.
 
-    A softmax over the scores 1 to 5 from |u - v| and u * v, trained by Adam on the squared error to a score's two
-    neighbouring classes (Tai, Socher and Manning 2015), and stopped by Pearson's correlation on dev, as SentEval does.
+    The regressor is a softmax over the scores 1 to 5 with the features |u - v| and u * v. As in SentEval, Adam
+    minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and training stops by
+    Pearson's correlation on dev.
 
     Args:
-        encode: sentences to vectors [n, dim]; it is called once, with each distinct sentence once.
+        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
         tasks: the splits `train`, `dev` and `test`.
-        seed: of the weights and the order of batches.
+        seed: seed of the weights and of the order of batches.
     """
     sides = [[getattr(pair, side) for pair in task.pairs] for task in tasks.values() for side in ("first", "second")]
     vectors = [own.float() for own in encode_columns(encode, *sides)]
@@ -41,9 +42,9 @@ def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int
 
 
 def _class_weights(scores: np.ndarray) -> Tensor:
-    """A score's share of the classes around it: 3.2 is 0.8 of class 3 and 0.2 of class 4. [n, 5].
+    """Return target probabilities [n, 5]: a score of 3.2 is 0.8 of class 3 and 0.2 of class 4.
 
-    Below 1 there is no lower class, and its share is lost, as in SentEval: 0 is no class at all.
+    There is no class 0, so the probabilities of a score below 1 sum to less than 1, as in SentEval.
     """
     distance = np.abs(scores[:, None] - np.arange(1, CLASSES + 1))
     return torch.from_numpy(np.clip(1 - distance, 0, None)).float()
@@ -53,9 +54,9 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
     model = nn.Linear(x.shape[1], CLASSES)
     optimizer = torch.optim.Adam(model.parameters())
     best, best_score, rounds_without = model, -1.0, 0
-    for _ in range(0, _MOST_EPOCHS + 1, _EPOCHS_A_ROUND):
-        for _ in range(_EPOCHS_A_ROUND):
-            for rows in torch.randperm(len(x)).split(_BATCH):
+    for _ in range(_ROUNDS):
+        for _ in range(_EPOCHS_PER_ROUND):
+            for rows in torch.randperm(len(x)).split(_BATCH_SIZE):
                 loss = F.mse_loss(model(x[rows]).softmax(dim=-1), targets[rows])
                 optimizer.zero_grad()
                 loss.backward()
@@ -72,6 +73,6 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
 
 @torch.no_grad()
 def _scores(model: nn.Linear, x: Tensor) -> np.ndarray:
-    """The expected score, in [1, 5]."""
+    """Return the expected scores, in [1, 5]."""
     scores: np.ndarray = (model(x).softmax(dim=-1) @ torch.arange(1.0, CLASSES + 1)).double().numpy()
     return scores

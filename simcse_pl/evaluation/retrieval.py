@@ -1,4 +1,4 @@
-"""Retrieval as in the paper's Table 8: the sentences of a corpus that are nearest to a query."""
+"""Retrieval as in Table 8 of the paper: the sentences of a corpus nearest to a query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from simcse_pl.utils.errors import UserError
 
 
 @dataclass(frozen=True)
-class Retrieved:
-    """A query and its nearest neighbours (sentence, similarity), the nearest first."""
+class QueryResult:
+    """A query and its neighbours (`sentence`, `similarity`), nearest first."""
 
     query: str
     neighbours: list[dict[str, Any]]
@@ -21,32 +21,32 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class RetrievalResult:
-    """What was found in a corpus.
+    """Result of a `RetrievalTask`.
 
     Args:
-        corpus: what the corpus is called.
-        sentences: how many distinct ones it has.
-        queries: one after the other, as asked.
+        corpus: name of the corpus.
+        sentences: number of distinct sentences in it.
+        queries: in the order of the task.
     """
 
     corpus: str
     sentences: int
-    queries: list[Retrieved]
+    queries: list[QueryResult]
 
 
-class Search:
-    """Queries to a corpus, read and checked before an encoder is there to run them.
+class RetrievalTask:
+    """Queries and a corpus; they are read and checked before an encoder is loaded.
 
     Args:
-        corpus: a file of sentences (see data.readers.read_rows).
-        queries: the sentences to search for, or a file of them.
-        column: of the corpus, where it has several: its name, or its position from 0.
-        count: the most neighbours of a query.
-        folder: keeps the index; where it is there already, only the queries are encoded.
+        corpus: file of sentences (see data.readers.read_rows).
+        queries: sentences to search for, or a file of them.
+        column: column of the corpus by name or by position from 0, if it has several.
+        top_k: maximum number of neighbours per query.
+        folder: folder to save the index in. If it holds the index already, only the queries are encoded.
 
     Raises:
-        UserError: a file that is missing or damaged, no queries, or a value out of range; when called, a folder that
-            holds another index than is asked for.
+        UserError: a file does not exist or is damaged, there are no queries, or a value is out of range. When called:
+            the folder holds an index of another corpus or encoder.
     """
 
     def __init__(
@@ -54,34 +54,29 @@ class Search:
         corpus: str | Path,
         queries: Sequence[str] | str,
         column: int | str | None = None,
-        count: int = 3,
+        top_k: int = 3,
         folder: str | Path | None = None,
     ) -> None:
-        if count < 1:
-            raise UserError(f"retrieval.count={count}: it must be at least 1")
-        if folder and Path(folder).exists() and not Path(folder).is_dir():
+        if top_k < 1:
+            raise UserError(f"retrieval.top_k={top_k}: it must be at least 1")
+        if folder and Path(folder).is_file():
             raise UserError(f"retrieval.folder={folder}: it is a file; name a folder to keep the index in")
         self._name = str(corpus)
         self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
         self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
-        self._count = count
+        self._top_k = top_k
         self._folder = folder
 
     def __call__(self, encode: Encode) -> RetrievalResult:
-        """The neighbours of every query.
-
-        Args:
-            encode: sentences to vectors [n, dim].
-        """
-        index = self._index(encode)
-        found = index.search(self._queries, self._count, leave_out_equal=True)
+        """Return the neighbours of every query; `encode` is a function from sentences to vectors [n, dim]."""
+        found = self._index(encode).search(self._queries, self._top_k, leave_out_equal=True)
         queries = [
-            Retrieved(query, [one._asdict() for one in neighbours])
+            QueryResult(query, [neighbour._asdict() for neighbour in neighbours])
             for query, neighbours in zip(self._queries, found, strict=True)
         ]
-        return RetrievalResult(self._name, len(index), queries)
+        return RetrievalResult(self._name, len(self._corpus), queries)
 
     def _index(self, encode: Encode) -> SentenceIndex:
         if self._folder and (Path(self._folder) / SETTINGS_FILE).is_file():

@@ -1,11 +1,11 @@
-"""All that is measured of an encoder in one go: which tasks, their data, and what came out."""
+"""Evaluation of an encoder on a set of tasks: read their data, then measure all of them."""
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from simcse_pl.data.senteval.sts_sets import (
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
-from simcse_pl.evaluation.retrieval import RetrievalResult, Search
+from simcse_pl.evaluation.retrieval import RetrievalResult, RetrievalTask
 from simcse_pl.evaluation.sts import StsResult, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
 from simcse_pl.models.protocols import Encode
@@ -32,42 +32,41 @@ from simcse_pl.utils.progress import tracked
 log = logging.getLogger(__name__)
 
 GEOMETRY, RETRIEVAL = "geometry", "retrieval"
-WHOLE = "all"  # splits of STS-B, for geometry
+WHOLE = "all"  # of the splits of STS-B, for geometry
 
 
 @dataclass
 class Suite:
-    """The data of the tasks that were asked for.
+    """The data of a set of tasks.
 
     Args:
-        sts, transfer: the tasks that could be read.
-        relatedness: `train`, `dev` and `test` of the STS tasks that a regressor is asked for, by their names.
-        geometry: the pairs that geometry is measured on; None where it was not asked for.
-        search: the queries of retrieval and their corpus; None where it was not asked for.
-        failed: the tasks that could not be read (`STS-B regressor`, too), and why.
-        classifier: of the transfer tasks (see transfer.evaluate_transfer).
+        sts, transfer: STS and transfer tasks.
+        regression: splits `train`, `dev` and `test` of the STS tasks to measure with a regressor, by task.
+        geometry: pairs to measure geometry on; None to omit it.
+        retrieval: queries and their corpus; None to omit them.
+        failed: error messages of tasks that could not be read, by task (also `STS-B regressor`).
+        classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
     """
 
     sts: list[StsTask] = field(default_factory=list)
     transfer: list[TransferTask] = field(default_factory=list)
-    relatedness: dict[str, dict[str, StsTask]] = field(default_factory=dict)
+    regression: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
-    search: Search | None = None
+    retrieval: RetrievalTask | None = None
     failed: dict[str, str] = field(default_factory=dict)
     classifier: str = SCIKIT_LEARN
 
     def sentences(self) -> list[str]:
-        """The distinct sentences of all tasks; a corpus to search is none of them."""
-        related = [task for splits in self.relatedness.values() for task in splits.values()]
-        scored = [*self.sts, *related, *([self.geometry] if self.geometry else [])]
-        of_pairs = {sentence for task in scored for sentence in task.sentences}
+        """Return the distinct sentences of all tasks except retrieval."""
+        pairs = [*self.sts, *(task for splits in self.regression.values() for task in splits.values())]
+        pairs += [self.geometry] if self.geometry else []
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
-        return sorted(of_pairs.union(*(example.sentences for example in examples)))
+        return sorted(set().union(*(task.sentences for task in pairs), *(example.sentences for example in examples)))
 
 
 @dataclass
 class SuiteResults:
-    """What came out, protocol by protocol; `failed` are the tasks that were not measured, and why."""
+    """Results by protocol; `failed` has the error messages of the tasks that were not measured."""
 
     sts: list[StsResult] = field(default_factory=list)
     transfer: list[TransferResult] = field(default_factory=list)
@@ -84,35 +83,36 @@ def load_suite(
     classifier: str = SCIKIT_LEARN,
     geometry_split: str = WHOLE,
 ) -> Suite:
-    """Read the data of the tasks that are asked for; one that cannot be read keeps no other from being read.
+    """Read the data of tasks. If one task cannot be read, the others still are.
 
     Args:
-        names: one or several of `sts`, `transfer` and `geometry`, or tasks by name. Of the first two, tasks that the
-            bundle does not have are left out with a line in the log; one asked for by its own name has failed then.
-        senteval_dir: a SentEval bundle; where None, the project's own sample stands in for STS.
-        split: `test`, or `dev`, which STS-B and SICK-R have.
-        regressor: for STS-B and SICK-R, read what SentEval's regressor is trained on, too.
-        classifier: of the transfer tasks (see transfer.evaluate_transfer).
-        geometry_split: of STS-B, for geometry: `dev`, `test`, or `all` for train, dev and test, as the paper's authors.
+        names: one or several of `sts`, `transfer`, `geometry`, and names of tasks. Tasks of the groups `sts` and
+            `transfer` that the bundle does not have are omitted with a warning. A task given by its own name must be
+            there.
+        senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
+        split: `test`, or `dev`, which only STS-B and SICK-R have.
+        regressor: also read the splits that SentEval's regressor needs for STS-B and SICK-R.
+        classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
+        geometry_split: split of STS-B for geometry: `dev`, `test`, or `all` for train, dev and test as in the paper.
 
     Raises:
-        UserError: an unknown task, split or classifier, no such folder, or no task that could be read; a task of a
-            bundle, or the regressor, where there is no bundle; a regressor without a task that has one.
+        UserError: an option is invalid, the bundle does not exist or has none of the tasks, or an option needs a
+            bundle and `senteval_dir` is None.
     """
-    groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
-    known = (*groups, GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, Sequence):
         raise UserError(f"tasks={names}: give one, or a list such as [sts,MR]")
+    known = ("sts", "transfer", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
     for name in names:
         if name not in known:
             raise UserError(f"tasks: no task {name}; choose among {', '.join(known)}")
-    if split not in SPLITS:
-        raise UserError(f"split={split}: choose one of {', '.join(SPLITS)}")
-    if geometry_split not in (WHOLE, *SPLITS):
-        raise UserError(f"geometry.split={geometry_split}: choose one of {', '.join((WHOLE, *SPLITS))}")
-    if classifier not in CLASSIFIERS:
-        raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
+    for option, value, choices in (
+        ("split", split, SPLITS),
+        ("geometry.split", geometry_split, (WHOLE, *SPLITS)),
+        ("transfer.classifier", classifier, CLASSIFIERS),
+    ):
+        if value not in choices:
+            raise UserError(f"{option}={value}: choose one of {', '.join(choices)}")
     if regressor and split != "test":
         raise UserError("regressor=true: it is trained with the dev split, so it needs split=test")
     if regressor and not {"sts", *STS_TASKS_WITH_DEV}.intersection(names):
@@ -121,17 +121,30 @@ def load_suite(
         return _sample_suite(names, split, regressor, geometry_split)
     if not Path(senteval_dir).is_dir():
         raise UserError(f"senteval_dir: no folder {senteval_dir}")
+
     suite = Suite(classifier=classifier)
+    groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
         try:
-            _read(suite, task, senteval_dir, geometry_split if task == GEOMETRY else split)
+            if task == GEOMETRY:
+                load = partial(load_sts_task, senteval_dir, "STS-B")
+                suite.geometry = _geometry_pairs(load, ("train", *SPLITS), geometry_split)
+            elif task in TRANSFER_TASKS:
+                suite.transfer.append(load_transfer_task(senteval_dir, task))
+            else:
+                suite.sts.append(load_sts_task(senteval_dir, task, split))
         except UserError as error:
             if isinstance(error, NotInBundleError) and task not in names:
                 log.warning("%s is left out: %s", task, first_line(error))
             else:
                 suite.failed[task] = first_line(error)
-    if regressor:
-        _read_relatedness(suite, senteval_dir)
+    for test in suite.sts if regressor else []:
+        if test.name in STS_TASKS_WITH_DEV:
+            try:
+                train, dev = (load_sts_task(senteval_dir, test.name, split) for split in ("train", "dev"))
+                suite.regression[test.name] = {"train": train, "dev": dev, "test": test}
+            except UserError as error:
+                suite.failed[f"{test.name} regressor"] = first_line(error)
     if names and not suite.sentences():
         reasons = "; ".join(f"{task}: {why}" for task, why in suite.failed.items())
         raise UserError(f"senteval_dir: {senteval_dir} has none of the tasks{reasons and f' ({reasons})'}")
@@ -139,88 +152,58 @@ def load_suite(
 
 
 def _sample_suite(names: Sequence[str], split: str, regressor: bool, geometry_split: str) -> Suite:
-    others = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
-    if regressor:
-        others.append("regressor=true")
-    if others:
-        raise UserError(f"{others[0]} needs a SentEval bundle, and senteval_dir is not set")
+    needs_bundle = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
+    needs_bundle += ["regressor=true"] if regressor else []
+    if needs_bundle:
+        raise UserError(f"{needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")
     if names:
         log.info("senteval_dir is not set: measuring on the project's own sample")
     return Suite(
         sts=[load_sample(split)] if "sts" in names else [],
-        geometry=_pairs_of_geometry(load_sample, SPLITS, geometry_split) if GEOMETRY in names else None,
+        geometry=_geometry_pairs(load_sample, SPLITS, geometry_split) if GEOMETRY in names else None,
     )
 
 
-def _pairs_of_geometry(load: Callable[[str], StsTask], splits: Sequence[str], split: str) -> StsTask:
+def _geometry_pairs(load: Callable[[str], StsTask], splits: Sequence[str], split: str) -> StsTask:
     return joined([load(own) for own in splits]) if split == WHOLE else load(split)
-
-
-def _read(suite: Suite, task: str, senteval_dir: str | Path, split: str) -> None:
-    if task == GEOMETRY:
-        load = partial(load_sts_task, senteval_dir, "STS-B")
-        suite.geometry = _pairs_of_geometry(load, ("train", *SPLITS), split)
-    elif task in TRANSFER_TASKS:
-        suite.transfer.append(load_transfer_task(senteval_dir, task))
-    else:
-        suite.sts.append(load_sts_task(senteval_dir, task, split))
-
-
-def _read_relatedness(suite: Suite, senteval_dir: str | Path) -> None:
-    for test in suite.sts:
-        if test.name in STS_TASKS_WITH_DEV:
-            try:
-                train, dev = (load_sts_task(senteval_dir, test.name, split) for split in ("train", "dev"))
-            except UserError as error:
-                suite.failed[_regressor(test.name)] = first_line(error)
-            else:
-                suite.relatedness[test.name] = {"train": train, "dev": dev, "test": test}
-
-
-def _regressor(task: str) -> str:
-    return f"{task} regressor"
 
 
 def evaluate_suite(
     encode: Encode, suite: Suite, device: str | torch.device = "cpu", progress: bool = False
 ) -> SuiteResults:
-    """Measure everything in a suite; a task that cannot be measured keeps no other from being measured.
+    """Measure all tasks of a suite. If one task fails with a UserError, the others are still measured.
 
     Args:
-        encode: sentences to vectors [n, dim]; it is called once a task (and once more for a regressor or geometry),
-            with the task's own distinct sentences.
+        encode: function from sentences to vectors [n, dim]. It is called once per task (and once per regressor, and
+            for geometry), with the distinct sentences of the task.
         suite: see load_suite.
-        device: where classifiers are fitted.
+        device: device of the classifiers.
         progress: show a progress bar on standard error.
     """
-    results = SuiteResults(failed=dict(suite.failed))
-
-    def sts(task: StsTask) -> None:
-        results.sts.append(evaluate_sts(encode, task))
-
-    def regressor(name: str, splits: dict[str, StsTask]) -> None:
-        scores = evaluate_with_regressor(encode, splits)
-        results.sts = [dataclasses.replace(own, regressor=scores) if own.task == name else own for own in results.sts]
-
-    def transfer(task: TransferTask) -> None:
-        results.transfer.append(evaluate_transfer(encode, task, device, suite.classifier))
-
-    def geometry(task: StsTask) -> None:
-        results.geometry = evaluate_geometry(encode, task)
-
-    def retrieval(search: Search) -> None:
-        results.retrieval = search(encode)
-
-    jobs = [
-        *((task.name, partial(sts, task)) for task in suite.sts),
-        *((_regressor(name), partial(regressor, name, splits)) for name, splits in suite.relatedness.items()),
-        *((task.name, partial(transfer, task)) for task in suite.transfer),
-        *([(GEOMETRY, partial(geometry, suite.geometry))] if suite.geometry else []),
-        *([(RETRIEVAL, partial(retrieval, suite.search))] if suite.search else []),
-    ]
-    for name, measure in tracked(jobs, "measuring", shown=progress):
+    jobs: dict[str, Any] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
+    for name, splits in suite.regression.items():
+        jobs[f"{name} regressor"] = partial(evaluate_with_regressor, encode, splits)
+    for task in suite.transfer:
+        jobs[task.name] = partial(evaluate_transfer, encode, task, device, suite.classifier)
+    if suite.geometry:
+        jobs[GEOMETRY] = partial(evaluate_geometry, encode, suite.geometry)
+    if suite.retrieval:
+        jobs[RETRIEVAL] = partial(suite.retrieval, encode)
+    measured: dict[str, Any] = {}
+    failed = dict(suite.failed)
+    for name, measure in tracked(jobs.items(), "measuring", shown=progress):
         try:
-            measure()
+            measured[name] = measure()
         except UserError as error:
-            results.failed[name] = first_line(error)
-    return results
+            failed[name] = first_line(error)
+    return SuiteResults(
+        sts=[
+            replace(measured[task.name], regressor=measured.get(f"{task.name} regressor"))
+            for task in suite.sts
+            if task.name in measured
+        ],
+        transfer=[measured[task.name] for task in suite.transfer if task.name in measured],
+        geometry=measured.get(GEOMETRY),
+        retrieval=measured.get(RETRIEVAL),
+        failed=failed,
+    )

@@ -31,3 +31,11 @@ def unit_vectors(x: Tensor) -> Tensor:
     x = at_least_float32(x)
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / lengths.masked_fill(lengths == 0, torch.inf)
+
+
+def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """Return the cosine similarity of each pair of rows, [n] in float64, for two tensors [n, dim].
+
+    The similarity with a zero vector is 0.
+    """
+    return (unit_vectors(as_float64(first)) * unit_vectors(as_float64(second))).sum(dim=-1)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
-from simcse_pl.evaluation.retrieval import Search
+from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -99,7 +99,7 @@ def measured(encode, suite, postprocess=None):
     """What evaluate.py's parts give in this process."""
     once = EncodeOnce(encode, suite.sentences())
     results = asdict(evaluate_suite(Postprocessed(once, postprocess) if postprocess else once, suite))
-    return {name: own for name, own in results.items() if name != "retrieval" or suite.search}
+    return {name: own for name, own in results.items() if name != "retrieval" or suite.retrieval}
 
 
 def flat(value, name=""):
@@ -160,7 +160,7 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
     results = results_of(folder)
     assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
-    assert_same(results, {"retrieval": asdict(Search(sentences, QUERIES, column="left")(encoder.encode))})
+    assert_same(results, {"retrieval": asdict(RetrievalTask(sentences, QUERIES, column="left")(encoder.encode))})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
     assert results["settings"] == {
         **{"pooling": "cls", "num_layers": 1, "max_length": None, "normalize": None, "word_counts": None},
@@ -202,7 +202,7 @@ def test_what_is_damaged_is_told_and_all_else_measured(evaluate, bundle, word_ve
     assert [error.partition(": ")[2].partition(": ")[0] for error in errors[:3]] == ["STS13", "STS14", "MR"]
     assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is cut short" in errors[0]
     assert errors[1] == f"error: STS14: no STS.input files in {damaged}/STS/STS14-en-test"
-    assert "10 folds need classes of 10 examples or more each" in errors[2]
+    assert "10 folds need at least 10 examples of each class" in errors[2]
     assert errors[3:] == ["error: not measured: STS13, STS14, MR; everything else was measured"]
     assert {f"error: {task}: {why}" for task, why in results["failed"].items()} == set(errors[:3])
 
@@ -233,12 +233,12 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, bundle,
     done, first = evaluate(*common, *fit, *search, folder="first")
     encoder = load_encoder(str(make_model("bert")), pooling="mean")
     fitted_on = sentences_to_fit_on(sentences, ["left", "right"], limit=12)
-    assert len(fitted_on) == 12 and f"fitted on 12 sentences of {sentences}" in done.stdout
+    assert len(fitted_on) == 12 and f"on 12 sentences of {sentences}" in done.stdout
     whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
     torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
     results = results_of(first)
     assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
-    found = Search(sentences, QUERIES, column="left")(Postprocessed(encoder.encode, whitening))
+    found = RetrievalTask(sentences, QUERIES, column="left")(Postprocessed(encoder.encode, whitening))
     assert_same(results, {"retrieval": asdict(found)})
     fit = {"fit_columns": ["left", "right"], "fit_limit": 12, "nli": NLI, "fit_seed": 42}
     assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": str(sentences), "dim": 5, **fit}
@@ -296,7 +296,7 @@ def test_what_retrieval_cannot_do_costs_no_other_score(mistake_in, word_vectors,
     folder = tmp_path / "index"
     (tmp_path / "text.txt").write_text("a man\na dog\nthe moon\n")
     (tmp_path / "other.txt").write_text("a dog\n")
-    Search(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
+    RetrievalTask(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
     search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
     stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
     why = f"retrieval.folder: {folder} holds an index of another corpus"

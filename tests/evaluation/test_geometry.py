@@ -1,4 +1,4 @@
-"""The geometry of made-up embeddings, against numpy in float64."""
+"""The geometry of random embeddings; test_metrics.py checks each measure against numpy."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
+from simcse_pl.evaluation import metrics
 from simcse_pl.evaluation.geometry import BANDS, evaluate_geometry
 
 SCORES = [0.0, 0.5, 1.0, 1.9, 2.5, 3.0, 3.7, 4.0, 4.2, 4.8, 5.0, 5.0]
@@ -18,75 +19,36 @@ def encode(sentences):
     return torch.stack(rows) * torch.tensor([3.0, 1, 1, 1, 1, 0.2]) + 0.5
 
 
-def matrix():
-    """Both sides of every pair, one under the other, and their rows of length 1."""
-    x = encode([str(i) for i in range(12)] + [str(i + 1) for i in range(12)]).double().numpy()
-    return x, x / np.linalg.norm(x, axis=1, keepdims=True)
+def test_geometry():
+    first, second = encode([str(i) for i in range(12)]), encode([str(i + 1) for i in range(12)])
+    x = torch.cat([first, second])
+    w = x.double().numpy() / np.linalg.norm(x.double().numpy(), axis=1, keepdims=True)
+    result = evaluate_geometry(encode, TASK)
+    assert (result.data, result.sentences, result.positives) == ("STS-B test", 24, 4)  # scores above 4, not 4 itself
+    assert result.alignment == pytest.approx(metrics.alignment(first[8:], second[8:]).item())
+    assert result.uniformity == pytest.approx(metrics.uniformity(x).item())
+    assert result.mean_cosine == pytest.approx(((w @ w.T).sum() - 24) / (24 * 23))
+    assert result.spectrum == metrics.singular_spectrum(x).tolist()
+    assert result.effective_rank == metrics.effective_rank(metrics.singular_spectrum(x)).item()
+    variances = metrics.principal_variances(x)
+    assert result.isoscore == metrics.isoscore(variances).item()
+    assert result.top_variance == pytest.approx({str(k): float(variances[:k].sum() / variances.sum()) for k in (1, 3)})
+    assert vars(metrics.gram_bound(x)).items() <= vars(result).items()
+    bands = ([0, 1], [2, 3], [4], [5, 6], [7, 8, 9, 10, 11])
+    assert tuple(result.similarities) == BANDS
+    for similarities, rows in zip(result.similarities.values(), bands, strict=True):
+        assert similarities == pytest.approx([w[i] @ w[i + 12] for i in rows])
 
 
-@pytest.fixture(scope="module")
-def result():
-    return evaluate_geometry(encode, TASK)
-
-
-def test_what_it_is_measured_on(result):
-    assert (result.data, result.sentences, result.positives) == ("STS-B test", 24, 4)  # above 4, not 4 itself
-
-
-def test_alignment_and_uniformity(result):
-    _, w = matrix()
-    positives = [((w[i] - w[i + 12]) ** 2).sum() for i in range(8, 12)]
-    assert result.alignment == pytest.approx(np.mean(positives), rel=1e-5)
-    values = [math.exp(-2 * ((w[i] - w[j]) ** 2).sum()) for i in range(24) for j in range(i)]
-    assert result.uniformity == pytest.approx(math.log(np.mean(values)), rel=1e-4)
-
-
-def test_spectrum_and_isotropy(result):
-    x, w = matrix()
-    singular = np.linalg.svd(w, compute_uv=False)
-    assert result.spectrum == pytest.approx(singular / singular[0])
-    shares = singular / singular.sum()
-    assert result.effective_rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
-    variances = np.sort(np.linalg.eigvalsh(np.cov(x.T)))[::-1]
-    assert result.top_variance == pytest.approx({str(k): variances[:k].sum() / variances.sum() for k in (1, 3)})
-    cosines = w @ w.T
-    assert result.mean_cosine == pytest.approx((cosines.sum() - 24) / (24 * 23))
-
-
-def test_the_bound_of_section_5(result):
-    gram = matrix()[1] @ matrix()[1].T
-    assert result.gram_sum == pytest.approx(gram.sum())
-    assert result.largest_eigenvalue == pytest.approx(np.linalg.eigvalsh(gram)[-1])
-    assert result.trace == pytest.approx(24)
-    assert result.nonnegative == pytest.approx((gram >= 0).mean())
-
-
-def test_similarities_by_band(result):
-    _, w = matrix()
-    assert list(result.similarities) == list(BANDS)
-    assert [len(band) for band in result.similarities.values()] == [2, 2, 1, 2, 5]
-    expected = {
-        band: [float(w[i] @ w[i + 12]) for i, s in enumerate(SCORES) if BANDS[min(int(s), 4)] == band] for band in BANDS
-    }
-    for band in BANDS:
-        assert result.similarities[band] == pytest.approx(expected[band])
-
-
-def test_no_positives_and_one_pair():
+def test_one_pair_without_positives():
     result = evaluate_geometry(encode, StsTask("x", "dev", {"dev": [ScoredPair("1", "2", 3.0)]}))
     assert math.isnan(result.alignment) and result.positives == 0
     assert math.isfinite(result.uniformity) and len(result.spectrum) == 2
 
 
-def test_short_vectors_have_the_cosines_of_long_ones(result):
-    short = evaluate_geometry(lambda sentences: encode(sentences).double() * 1e-12, TASK)
-    for band in BANDS:
-        assert short.similarities[band] == pytest.approx(result.similarities[band])
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("value", [0.0, 0.1, 6e4])
-def test_of_equal_sentences_only_isotropy_is_no_number(dtype, value):
+def test_equal_embeddings(dtype, value):
     result = evaluate_geometry(lambda sentences: torch.full((len(sentences), 6), value, dtype=dtype), TASK)
     assert result.alignment == 0 and result.uniformity == pytest.approx(0, abs=1e-6)
     assert result.mean_cosine == pytest.approx(float(value > 0)) and result.trace == pytest.approx(24 * (value > 0))

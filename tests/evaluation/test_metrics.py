@@ -1,11 +1,11 @@
-"""Alignment, uniformity and isotropy against torch.pdist, numpy and the papers' formulas written out."""
+"""Alignment, uniformity and isotropy against torch.pdist, numpy and the papers' formulas."""
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from simcse_pl.evaluation import metrics as geometry
+from simcse_pl.evaluation import metrics
 from simcse_pl.evaluation.metrics import (
     alignment,
     effective_rank,
@@ -17,46 +17,42 @@ from simcse_pl.evaluation.metrics import (
 )
 
 
-def test_alignment_is_the_mean_squared_distance_on_the_sphere():
-    x, y = torch.randn(2, 9, 6) * 5
+@pytest.fixture(params=[4, 2048])
+def chunk_rows(request, monkeypatch):
+    monkeypatch.setattr(metrics, "_CHUNK_ROWS", request.param)
+
+
+def random(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)) * 5 + 1
+
+
+def test_alignment_is_the_mean_squared_distance_of_normalized_positives():
+    x, y = random(2, 9, 6)
     expected = (F.normalize(x) - F.normalize(y)).norm(dim=1).pow(2).mean()
     torch.testing.assert_close(alignment(x, y), expected)
+    assert alignment(x, -x).item() == pytest.approx(4)
+    assert alignment(x[:0], x[:0]).isnan()
 
 
-@pytest.mark.parametrize("rows_at_a_time", [1, 4, 2048])
-def test_uniformity_is_over_all_pairs(rows_at_a_time, monkeypatch):
-    monkeypatch.setattr(geometry, "_ROWS_AT_A_TIME", rows_at_a_time)
-    x = torch.randn(11, 6) * 5
+def test_uniformity_is_over_all_pairs(chunk_rows):
+    x = random(11, 6)
     expected = torch.pdist(F.normalize(x)).pow(2).mul(-2).exp().mean().log()
     torch.testing.assert_close(uniformity(x), expected)
-
-
-def test_what_is_known_without_computing():
-    x = torch.randn(5, 6)
-    assert alignment(x, x).item() == 0
-    assert uniformity(x[:1].expand(4, 6)).item() == pytest.approx(0, abs=1e-6)
-    assert alignment(x, -x).item() == pytest.approx(4)
     assert uniformity(torch.stack([x[0], -x[0]])).item() == pytest.approx(-8)
+    assert uniformity(x[:1]).isnan() and uniformity(x[:0]).isnan()
 
 
-def test_too_few_rows_give_no_number():
-    assert uniformity(torch.randn(1, 3)).isnan() and uniformity(torch.empty(0, 3)).isnan()
-    assert alignment(torch.empty(0, 3), torch.empty(0, 3)).isnan()
-
-
-def test_spectrum_is_of_normalized_rows_over_its_largest():
-    x = torch.randn(9, 6) * torch.arange(1.0, 10).unsqueeze(1)
+def test_spectrum_and_effective_rank():
+    x = random(9, 6)
     singular = np.linalg.svd(F.normalize(x.double()).numpy(), compute_uv=False)
     assert singular_spectrum(x).numpy() == pytest.approx(singular / singular[0])
-
-
-@pytest.mark.parametrize("k", [1, 5])
-def test_effective_rank_counts_equal_directions(k):
-    assert effective_rank(torch.tensor([3.0] * k + [0.0] * 4)).item() == pytest.approx(k)
+    p = singular / singular.sum()
+    assert effective_rank(singular_spectrum(x)).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
+    assert effective_rank(torch.tensor([3.0] * 5 + [0.0] * 4)).item() == pytest.approx(5)
 
 
 def rudmans_isoscore(points):
-    """Their algorithm 1, step by step."""
+    """Algorithm 1 of Rudman et al. (2022), step by step."""
     n = points.shape[1]
     reoriented = points @ np.linalg.eigh(np.cov(points.T))[1]
     diagonal = np.diag(np.cov(reoriented.T))
@@ -66,40 +62,31 @@ def rudmans_isoscore(points):
     return (n * phi - 1) / (n - 1)
 
 
-def test_isoscore_is_rudmans():
-    x = torch.randn(200, 7, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 3, 7) + 4
-    score = isoscore(principal_variances(x))
-    assert score.item() == pytest.approx(rudmans_isoscore(x.double().numpy()))
-    assert 0.1 < score < 0.9
+def test_isoscore_equals_rudmans_algorithm():
+    x = random(200, 7) * torch.linspace(0.1, 3, 7)
+    variances = principal_variances(x)
+    assert variances.numpy() == pytest.approx(np.linalg.eigvalsh(np.cov(x.double().numpy().T))[::-1])
+    assert isoscore(variances).item() == pytest.approx(rudmans_isoscore(x.double().numpy()))
     assert isoscore(torch.tensor([2.0, 2.0, 2.0])).item() == pytest.approx(1)
     assert isoscore(torch.tensor([2.0, 0.0, 0.0])).item() == pytest.approx(0)
 
 
-@pytest.mark.parametrize("rows_at_a_time", [4, 2048])
-def test_gram_bound(rows_at_a_time, monkeypatch):
-    monkeypatch.setattr(geometry, "_ROWS_AT_A_TIME", rows_at_a_time)
-    x = torch.randn(11, 6, generator=torch.Generator().manual_seed(0)) * 5 + 1
+def test_gram_bound(chunk_rows):
+    x = random(11, 6)
     w = F.normalize(x.double()).numpy()
     gram = w @ w.T
     bound = gram_bound(x)
     assert bound.gram_sum == pytest.approx(gram.sum())
     assert bound.largest_eigenvalue == pytest.approx(np.linalg.eigvalsh(gram)[-1])
     assert (bound.trace, bound.nonnegative) == pytest.approx((11, (gram >= 0).mean()))
+    positive = gram_bound(x.abs())
+    assert positive.nonnegative == 1 and positive.gram_sum / 11 <= positive.largest_eigenvalue <= positive.gram_sum
 
 
-def test_the_bound_holds_where_all_cosines_are_positive():
-    bound = gram_bound(torch.rand(50, 6, generator=torch.Generator().manual_seed(0)))
-    assert bound.nonnegative == 1
-    assert bound.gram_sum / 50 <= bound.largest_eigenvalue <= bound.gram_sum
-
-
-HALVES = [torch.float16, torch.bfloat16]
-
-
-@pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 6e4])
-def test_every_precision_is_measured_alike(dtype, size):
-    x, y = (torch.randn(2, 40, 300).sign() * size).to(dtype)
+def test_all_precisions_agree_with_float64(dtype, size):
+    x, y = ((random(2, 40, 300) - 1).sign() * size).to(dtype)
     for measured, exact in (
         (alignment(x, y), alignment(x.double(), y.double())),
         (uniformity(x), uniformity(x.double())),
@@ -108,28 +95,20 @@ def test_every_precision_is_measured_alike(dtype, size):
         torch.testing.assert_close(measured.double(), exact, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
-def test_a_row_of_zeros_stands_at_the_centre_of_the_sphere(dtype):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_zero_vectors_have_length_zero_after_normalization(dtype):
     zeros, x = torch.zeros(3, 4, dtype=dtype), torch.eye(4, dtype=dtype)[:3]
     assert alignment(zeros, x) == 1 and alignment(zeros, zeros) == 0
-    assert uniformity(zeros) == 0  # collapsed, as where all are equal
+    assert uniformity(zeros) == 0
     assert uniformity(torch.cat([zeros[:1], x[:1]])).item() == pytest.approx(-2)
-    bound = gram_bound(zeros)
-    assert (bound.gram_sum, bound.largest_eigenvalue, bound.trace, bound.nonnegative) == (0, 0, 0, 1)
-
-
-def test_embeddings_without_direction_or_variance_have_no_isotropy():
-    assert singular_spectrum(torch.zeros(3, 4)).isnan().all()
-    assert effective_rank(torch.zeros(4)).isnan()
-    assert isoscore(principal_variances(torch.ones(5, 4))).isnan()
-    alone = principal_variances(torch.ones(1, 4))
-    assert alone.shape == (4,) and alone.dtype == torch.float64 and alone.isnan().all()
-    assert principal_variances(torch.tensor([[0.0, 1.0], [0.0, 3.0]])).tolist() == pytest.approx([2, 0])
+    assert vars(gram_bound(zeros)) == {"gram_sum": 0, "largest_eigenvalue": 0, "trace": 0, "nonnegative": 1}
+    assert singular_spectrum(zeros).isnan().all() and effective_rank(torch.zeros(4)).isnan()
 
 
 @pytest.mark.parametrize("x", [torch.ones(6, 4), torch.full((6, 4), 0.1), torch.full((6, 4), 6e4).half()])
-def test_embeddings_that_are_all_equal_are_one_direction(x):
+def test_equal_embeddings_have_one_direction_and_no_variance(x):
     assert alignment(x, x) == 0 and uniformity(x).item() == pytest.approx(0, abs=1e-6)
     assert effective_rank(singular_spectrum(x)).item() == pytest.approx(1)
     bound = gram_bound(x)
     assert (bound.gram_sum, bound.largest_eigenvalue, bound.trace) == pytest.approx((36, 6, 6))
+    assert isoscore(principal_variances(x)).isnan() and principal_variances(x[:1]).isnan().all()

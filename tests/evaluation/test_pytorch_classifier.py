@@ -1,4 +1,4 @@
-"""SentEval's PyTorch classifier against one fit at a time with torch's own layer, loss and optimizer."""
+"""SentEval's PyTorch classifier against one fit at a time with torch.nn and torch.optim."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ DECAYS = [1e-5, 1e-4, 1e-3, 1e-2]
 
 
 class Fitted:
-    """One classifier; `dev` is None for 5 % of the rows."""
+    """One fitted classifier; without `dev`, a random 5 % of the rows stop training."""
 
     def __init__(self, x, y, decay, dev=None):
         random = np.random.RandomState(1111)
@@ -44,7 +44,7 @@ class Fitted:
 
 
 def best_decay(fits):
-    """The decay that is best on average over the fits, each a function of it; and its accuracy in percent."""
+    """Return the decay with the best mean score over the fits, and that score in percent."""
     scores = [round(100 * np.mean([fit(decay) for fit in fits]), 2) for decay in DECAYS]
     return DECAYS[int(np.argmax(scores))], max(scores)
 

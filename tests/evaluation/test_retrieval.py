@@ -1,4 +1,4 @@
-"""Searches: what is read of files and checked before, and what becomes the results of an evaluation."""
+"""Retrieval: its input, its results, and the saved index."""
 
 import json
 from dataclasses import asdict
@@ -6,22 +6,20 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from simcse_pl.evaluation.retrieval import Search
+from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError
 
-LENGTHS = ["a", "aa", "aaaa", "aaaaaaaa"]
-
 
 class Encode:
-    """On the circle, an angle for every letter of a sentence; counts what it is asked for."""
+    """An encoder onto the circle: the angle of a sentence is its length. It records the sentences."""
 
     def __init__(self, angle=0.1):
         self.angle = angle
-        self.asked = []
+        self.calls = []
 
     def __call__(self, sentences):
-        self.asked += sentences
+        self.calls += sentences
         angles = torch.tensor([len(sentence) * self.angle for sentence in sentences])
         return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
 
@@ -29,52 +27,48 @@ class Encode:
 @pytest.fixture
 def corpus(tmp_path):
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join([*LENGTHS, "aa"]) + "\n")
+    path.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
     return path
 
 
-def test_results_are_plain_and_the_nearest_come_first(corpus):
-    result = Search(corpus, ["aaa"], count=2)(Encode())
-    found = json.loads(json.dumps(asdict(result)))
-    (query,) = found.pop("queries")
-    assert found == {"corpus": str(corpus), "sentences": 4}
-    assert query["query"] == "aaa"
-    assert [neighbour["similarity"] for neighbour in query["neighbours"]] == pytest.approx([0.995004] * 2, abs=1e-5)
-    assert {neighbour["sentence"] for neighbour in query["neighbours"]} == {"aa", "aaaa"}
-
-
-def test_queries_from_a_file(corpus, tmp_path):
+def test_results_are_plain_values_in_the_order_of_the_queries(corpus, tmp_path):
     (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
-    result = Search(corpus, str(tmp_path / "queries.txt"), count=1)(Encode())
-    assert [(one.query, one.neighbours[0]["sentence"]) for one in result.queries][1] == ("aaaaa", "aaaa")
+    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(Encode())
+    found = json.loads(json.dumps(asdict(result)))
+    first, second = found.pop("queries")
+    assert found == {"corpus": str(corpus), "sentences": 4}
+    assert (first["query"], second["query"]) == ("aaa", "aaaaa")
+    assert [neighbour["similarity"] for neighbour in first["neighbours"]] == pytest.approx([0.995004] * 2, abs=1e-5)
+    assert {neighbour["sentence"] for neighbour in first["neighbours"]} == {"aa", "aaaa"}
 
 
-def test_a_kept_index_is_not_encoded_again(corpus, tmp_path):
-    search = Search(corpus, ["aaa"], folder=tmp_path / "index")
-    first = search(Encode())
+def test_a_saved_index_is_not_encoded_again(corpus, tmp_path):
+    task = RetrievalTask(corpus, ["aaa"], folder=tmp_path / "index")
+    first = task(Encode())
     encode = Encode()
-    assert search(encode) == first
-    assert sorted(encode.asked) == ["a", "aaa", "a" * 8]  # the first, the query and the longest
+    assert task(encode) == first
+    assert sorted(encode.calls) == ["a", "aaa", "a" * 8]  # the query, and two sentences to check the encoder
 
 
-def test_a_kept_index_of_something_else_is_refused(corpus, tmp_path):
+def test_a_saved_index_of_another_corpus_or_encoder_raises_an_error(corpus, tmp_path):
     SentenceIndex.build(Encode(), ["a", "b"]).save(tmp_path / "index")
     with pytest.raises(UserError, match="retrieval.folder: .*index holds an index of another corpus$"):
-        Search(corpus, ["aaa"], folder=tmp_path / "index")(Encode())
-    Search(corpus, ["aaa"], folder=tmp_path / "own")(Encode())
+        RetrievalTask(corpus, ["aaa"], folder=tmp_path / "index")(Encode())
+    task = RetrievalTask(corpus, ["aaa"], folder=tmp_path / "own")
+    task(Encode())
     with pytest.raises(UserError, match="another encoder"):
-        Search(corpus, ["aaa"], folder=tmp_path / "own")(Encode(angle=1.0))
+        task(Encode(angle=1.0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"count": 0}, "retrieval.count=0: it must be at least 1"),
+        ({"top_k": 0}, "retrieval.top_k=0: it must be at least 1"),
         ({"queries": []}, "retrieval.queries is empty"),
         ({"queries": "nowhere.txt"}, "no file nowhere.txt"),
         ({"corpus": "nowhere.txt"}, "no file nowhere.txt"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_encoded(arguments, message, corpus):
+def test_invalid_arguments_raise_an_error_before_encoding(arguments, message, corpus):
     with pytest.raises(UserError, match=message):
-        Search(**({"corpus": corpus, "queries": ["aaa"]} | arguments))
+        RetrievalTask(**({"corpus": corpus, "queries": ["aaa"]} | arguments))

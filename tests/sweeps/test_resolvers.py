@@ -1,4 +1,4 @@
-"""What configs ask of the run itself; that the rows are the table's is in test_sweep.py."""
+"""Groups and names of W&B runs in a sweep; test_rows.py has the names of rows."""
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
@@ -6,21 +6,16 @@ from omegaconf import OmegaConf
 from simcse_pl.sweeps.resolvers import in_sweep, job_name, sweep_group
 
 
-def test_a_run_alone_is_in_no_sweep(composed):
-    composed()
-    assert not in_sweep()
-
-
-def test_the_runs_of_a_sweep_are_one_group(composed):
+def test_the_group_is_the_table_and_the_folder_of_the_sweep(composed):
     config = composed("sweep=table_3_dropout", "hydra.job.num=0")
     assert sweep_group(config) == "table_3_dropout monday"
     assert sweep_group(composed("hydra.job.num=0")) == "monday"
-    assert sweep_group(composed("hydra.mode=RUN")) is None
+    assert sweep_group(composed("hydra.mode=RUN")) is None and not in_sweep()
     HydraConfig.instance().cfg = None
     assert sweep_group(config) is None
 
 
-def test_a_jobs_name_tells_what_sets_it_apart(composed, tmp_path):
+def test_the_name_of_a_job_has_the_options_that_differ(composed, tmp_path):
     def sweep(*options):
         given = {"hydra": {"overrides": {"task": ["run_dir=/tmp/run", "data.limit=100", *options]}}}
         OmegaConf.save(OmegaConf.create(given), tmp_path / "multirun.yaml")
@@ -29,7 +24,7 @@ def test_a_jobs_name_tells_what_sets_it_apart(composed, tmp_path):
     job = ["data.limit=100", "model.dropout=0.1", "seed=1"]
     assert job_name(composed(*job)) == "minilm-nli_sample"
     without = job_name(composed(*job, *where))
-    assert without == f"minilm-nli_sample run_dir=/tmp/run {' '.join(job)}", "all of it where no file tells them apart"
+    assert without == f"minilm-nli_sample run_dir=/tmp/run {' '.join(job)}"
     sweep("model.dropout=0.1,0.2", "seed=1,2")
     assert job_name(composed(*job, *where)) == "minilm-nli_sample model.dropout=0.1 seed=1"
     sweep("sweep=table_3_dropout", "seed=1,2")

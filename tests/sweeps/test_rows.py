@@ -1,4 +1,4 @@
-"""Rows of a sweep: every one of every sweep composes, sets what it says, and says what it lacks."""
+"""Rows of a sweep: all rows compose, set their options only, and are omitted if they need a missing file."""
 
 import pytest
 from omegaconf import OmegaConf, open_dict
@@ -19,8 +19,7 @@ def rows_of(config):
     return [name.strip("'") for name in row_names(config).split("','")]
 
 
-def test_the_papers_files_leave_out_the_rows_that_they_lack(composed):
-    """Of NLI it has triplets, without a neutral hypothesis."""
+def test_the_papers_nli_file_has_no_neutral_hypotheses(composed):
     supervised = composed("sweep=table_4_supervised_data")
     assert rows_of(supervised)[:2] == [
         "SNLI+MNLI entailment + hard negatives",
@@ -31,19 +30,15 @@ def test_the_papers_files_leave_out_the_rows_that_they_lack(composed):
     assert rows_of(given)[-1] == "contradiction+neutral 1.0"
 
 
-def test_table_6_is_both_settings(composed):
-    assert composed("sweep=table_6_pooling").hydra.sweeper.params.setting == "unsupervised,supervised"
-
-
 @pytest.mark.parametrize(("size", "sizes"), [("mini", "8,16,32,64,128"), ("paper", "32,64,128,256,512")])
-def test_batch_sizes_are_those_of_the_size(size, sizes, composed):
+def test_batch_sizes_depend_on_the_size(size, sizes, composed):
     config = composed("sweep=batch_size", f"size={size}")
     assert config.hydra.sweeper.params["data.batch_size"] == sizes
 
 
 @pytest.mark.parametrize("size", ["mini", "paper"])
 @pytest.mark.parametrize("sweep", SWEEPS)
-def test_every_row_of_every_sweep_composes(sweep, size, composed):
+def test_all_rows_of_all_sweeps_compose(sweep, size, composed):
     config = composed(f"sweep={sweep}", f"size={size}", "logger=csv")
     assert config.size == size and config.hydra.sweeper.params
     with open_dict(config):
@@ -59,7 +54,7 @@ def test_every_row_of_every_sweep_composes(sweep, size, composed):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_and_columns_are_named_as_in_the_papers_table(table, composed):
+def test_rows_and_columns_have_the_names_of_the_papers_table(table, composed):
     config = composed(f"sweep={table}", "size=paper")
     paper = ablation(table)
     assert table in ablation_names() and config.sweep.table == table
@@ -69,22 +64,7 @@ def test_rows_and_columns_are_named_as_in_the_papers_table(table, composed):
         assert config.sweep.column in paper.settings
 
 
-def test_any_model_and_data_can_be_swept(composed):
-    config = composed("sweep=table_3_dropout", "size=mini", "model=roberta", "data=text", "data.train=mine.txt")
-    config.sweep.row = 0.15
-    job = with_row(config)
-    assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
-
-
-def test_a_file_of_ones_own_is_that_of_the_rows_which_name_none(composed):
-    for given, train in (["data.train=mine.csv"], "mine.csv"), ([], composed("setting=supervised").data.train):
-        config = composed("sweep=table_4_supervised_data", *given)
-        for row in "SNLI+MNLI entailment + hard negatives", "dual encoder, entailment + hard negatives":
-            config.sweep.row = row
-            assert (with_row(config).data.train, with_row(config).data.columns) == (train, [0, 1, 2])
-
-
-def test_a_row_sets_what_it_says_and_nothing_else(composed):
+def test_a_row_sets_its_options_only(composed):
     config = composed("sweep=table_3_dropout")
     plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
     config.sweep.row = "fixed 0.1"
@@ -92,16 +72,26 @@ def test_a_row_sets_what_it_says_and_nothing_else(composed):
     assert job["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
     for name in ("data", "objective", "optimizer", "trainer", "views"):
         assert job[name] == plain[name]
-    assert not config.shared_dropout_mask, "the config itself stays as it was"
+    assert not config.shared_dropout_mask  # the config itself is unchanged
 
 
-def test_a_view_of_a_row_replaces_the_other_whole(composed):
+def test_rows_apply_to_the_given_model_and_data(composed):
+    config = composed("sweep=table_3_dropout", "size=mini", "model=roberta", "data=text", "data.train=mine.txt")
+    config.sweep.row = 0.15
+    job = with_row(config)
+    assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
+    config = composed("sweep=table_4_supervised_data", "data.train=mine.csv")
+    config.sweep.row = "SNLI+MNLI entailment + hard negatives"
+    assert (with_row(config).data.train, with_row(config).data.columns) == ("mine.csv", [0, 1, 2])
+
+
+def test_a_node_with_a_target_is_replaced_as_a_whole(composed):
     config = composed("sweep=table_1_augmentation", "views=mlm")
     config.sweep.row = "crop 20%"
     assert set(with_row(config).views) == {"_target_", "share"}
 
 
-def test_rows_that_lack_something_are_left_out(composed, monkeypatch):
+def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
     everything = list(composed("sweep=table_1_augmentation").sweep.rows)
     assert rows_of(composed("sweep=table_1_augmentation", "size=mini")) == everything[:-2]
@@ -109,33 +99,29 @@ def test_rows_that_lack_something_are_left_out(composed, monkeypatch):
     assert rows_of(composed("sweep=table_1_augmentation", "size=paper")) == everything
     files = ["sweep.files.qqp=qqp.csv", "sweep.files.neutral=neutral.csv"]
     left = ["QQP (134k)", "SNLI+MNLI neutral (314k)"]
-    assert rows_of(composed("sweep=table_4_supervised_data", "size=paper", *files))[:2] == left
-
-
-def test_a_row_that_lacks_something_says_what(composed):
-    config = composed("sweep=table_4_supervised_data", "size=paper")
+    config = composed("sweep=table_4_supervised_data", "size=paper", *files)
+    assert rows_of(config)[:2] == left
     config.sweep.row = "ParaNMT (5m)"
-    with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): its data.train is not there"):
+    with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): data.train has no value; see what the row needs"):
         with_row(config)
 
 
 @pytest.mark.parametrize("row", [None, 0.3])
-def test_a_row_that_is_not_there(row, composed):
+def test_an_unknown_row_is_an_error(row, composed):
     config = composed("sweep=table_3_dropout")
     config.sweep.row = row
     with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
         with_row(config)
 
 
-def test_a_sweep_without_rows_and_no_sweep_change_nothing(composed):
+def test_configs_without_rows_are_unchanged(composed):
     for overrides in (["sweep=seeds"], []):
         config = composed(*overrides)
         assert with_row(config) is config
 
 
-def test_an_option_that_does_not_exist_is_told():
+@pytest.mark.parametrize("values", [{"model": {"dropuot": 0.2}}, {"modle": {"dropout": 0.2}}])
+def test_an_unknown_option_is_an_error(values):
     config = OmegaConf.create({"model": {"dropout": 0.1}})
-    with pytest.raises(UserError, match=r"^rows.x.model.dropuot: there is no such option$"):
-        with_values(config, {"model": {"dropuot": 0.2}}, "rows.x")
-    with pytest.raises(UserError, match=r"^rows.x.modle: there is no such option$"):
-        with_values(config, {"modle": {"dropout": 0.2}}, "rows.x")
+    with pytest.raises(UserError, match=r"^rows.x.(model.dropuot|modle): there is no such option$"):
+        with_values(config, values, "rows.x")

