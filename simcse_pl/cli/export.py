@@ -119,6 +119,8 @@ def check_can_push(repository: str) -> None:
     Raises:
         UserError: the name is invalid, the user is not logged in, or the hub cannot be reached.
     """
+    if why := hub.unavailable():  # has a time limit; whoami has none
+        raise UserError(f"--push-to-hub {repository}: {why}")
     try:
         validate_repo_id(repository)
         HfApi().whoami()
