@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, get_token
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from rich.console import Console
 
@@ -119,13 +119,15 @@ def check_can_push(repository: str) -> None:
     Raises:
         UserError: the name is invalid, the user is not logged in, or the hub cannot be reached.
     """
-    if why := hub.unavailable():  # has a time limit; whoami has none
-        raise UserError(f"--push-to-hub {repository}: {why}")
     try:
         validate_repo_id(repository)
-        HfApi().whoami()
+        why = get_token() and hub.unavailable()  # it has a time limit; whoami has none
+        if not why:
+            HfApi().whoami()
     except Exception as error:  # of many types
-        raise UserError(f"--push-to-hub {repository}: {hub.reason(error)}") from error
+        why = hub.reason(error)
+    if why:
+        raise UserError(f"--push-to-hub {repository}: {why}")
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:

@@ -55,7 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
             descriptions.append(describe(simcse))
         host, port = listener.getsockname()[:2]
         print(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", flush=True)
-        app = build_app(encoders, descriptions, arguments.max_queries, arguments.max_characters)
+        # On this machine only: a page of another site, whose name resolves to this machine, gets no answer.
+        hosts = [host, "localhost"] if host.startswith("127.") else ["*"]
+        app = build_app(encoders, descriptions, arguments.max_queries, arguments.max_characters, hosts)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)).run(sockets=[listener])
 
 

@@ -87,8 +87,13 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
 
 
 def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
+    parameters = inspect.signature(taker).parameters
     for name, hint in _hints(taker).items():
-        if name in values and (problem := type_problem(values[name], hint)):
+        if name not in values:
+            continue
+        if values[name] is None and name in parameters and parameters[name].default is inspect.Parameter.empty:
+            continue  # the option is missing; the command builds the class only if it is set
+        if problem := type_problem(values[name], hint):
             raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
 
 

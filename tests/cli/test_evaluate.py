@@ -200,7 +200,7 @@ def test_what_is_damaged_is_told_and_all_else_measured(evaluate, bundle, word_ve
     results = results_of(folder)
     errors = errors_in(done)
     assert [error.partition(": ")[2].partition(": ")[0] for error in errors[:3]] == ["STS13", "STS14", "MR"]
-    assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is cut short" in errors[0]
+    assert "STS.gs.FNWN.txt has 1 lines and STS.input.FNWN.txt 15: one of them is truncated" in errors[0]
     assert errors[1] == f"error: STS14: no STS.input files in {damaged}/STS/STS14-en-test"
     assert "10 folds need at least 10 examples of each class" in errors[2]
     assert errors[3:] == ["error: not measured: STS13, STS14, MR; everything else was measured"]

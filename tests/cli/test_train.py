@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from simcse_pl.export.model_card import trained_by
+from simcse_pl.export.model_card import read_training
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.wandb_logger import PLANE
 from tests.conftest import SENTENCES, tiny
@@ -52,7 +52,7 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert "8 rows of 1 from" in (folder / "train.log").read_text()
     assert yaml.safe_load((folder / "config" / "config.yaml").read_text())["data"]["train"] == str(sentences)
 
-    recipe = yaml.safe_load(trained_by(str(folder / "encoder")).recipe)  # of the model card, references resolved
+    recipe = yaml.safe_load(read_training(str(folder / "encoder")).recipe)  # of the model card, references resolved
     assert (recipe["model"]["pooling"], recipe["model"]["num_layers"]) == ("mean", 2)
     assert (recipe["optimizer"]["lr"], recipe["data"]["batch_size"]) == (2e-4, 4)
 

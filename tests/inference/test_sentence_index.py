@@ -150,7 +150,9 @@ def test_damaged_folders_raise_one_line(file, damage, encode, tmp_path):
         path.write_bytes(path.read_bytes()[:-30])
     else:
         path.write_bytes((tmp_path / "other" / file).read_bytes())
-    with pytest.raises(UserError, match=f"{tmp_path / 'mine'}.*(missing|damaged|another encoder)") as error:
+    with pytest.raises(
+        UserError, match=f"{tmp_path / 'mine'}.*(missing|damaged|another encoder|not valid JSON)"
+    ) as error:
         SentenceIndex.load(tmp_path / "mine", encode)
     assert "\n" not in str(error.value)
 

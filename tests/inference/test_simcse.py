@@ -153,7 +153,7 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
         (lambda one: one.load_index("nowhere"), "nowhere holds no index"),
         (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
         (lambda one: one.build_index([]), "no sentences"),
-        (lambda one: one.encode([3]), "sentence 0 is no text but 3"),
+        (lambda one: one.encode([3]), "sentence 0 is not a string but 3"),
         (lambda one: one.similarity("x", torch.ones(3)), "vectors of 32 and of 3 dimensions"),
         (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
         (lambda one: one.encode("x", batch_size=0), "batch_size=0"),

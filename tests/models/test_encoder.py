@@ -97,8 +97,8 @@ def test_encode_normalizes_truncates_and_restores_the_mode(make_model):
     ("arguments", "message"),
     [
         (("one string",), "a list of sentences"),
-        ((["fine", 3],), "sentence 1 is no text but 3"),
-        ((["fine", "a\ud83d"],), r"sentence 1 holds half a character \('a\\ud83d'\)"),
+        ((["fine", 3],), "sentence 1 is not a string but 3"),
+        ((["fine", "a\ud83d"],), r"sentence 1 contains a lone surrogate \('a\\ud83d'\)"),
         ((["fine"], 0), "batch_size=0"),
     ],
 )

@@ -179,7 +179,7 @@ DAMAGED = "its sentence-transformers files are damaged: "
         ([], {"config_sentence_transformers": {"truncate_dim": 8}}, "truncated to truncate_dim=8"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG | {"bias": False}}, "Dense with bias=False"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
-        ([], {"modules": "[{"}, "modules.json is damaged"),
+        ([], {"modules": "[{"}, "modules.json is not valid JSON"),
         ([], {"modules": "{}"}, "the modules  in this order"),
         ([], {"modules": "[{}]"}, DAMAGED),
         ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of"),

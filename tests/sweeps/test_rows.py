@@ -88,7 +88,7 @@ def test_rows_apply_to_the_given_model_and_data(composed):
 def test_a_node_with_a_target_is_replaced_as_a_whole(composed):
     config = composed("sweep=table_1_augmentation", "views=mlm")
     config.sweep.row = "crop 20%"
-    assert set(with_row(config).views) == {"_target_", "share"}
+    assert set(with_row(config).views) == {"_target_", "rate"}
 
 
 def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from simcse_pl.inference.server.batching import SearchBatcher
 from simcse_pl.inference.simcse import SimCSE
@@ -24,6 +25,7 @@ def build_app(
     descriptions: Sequence[dict[str, Any]],
     max_queries: int = 32,
     max_characters: int = 1000,
+    allowed_hosts: Sequence[str] = ("*",),
 ) -> FastAPI:
     """Return the page with its endpoints.
 
@@ -32,6 +34,7 @@ def build_app(
         descriptions: name (`encoder`), architecture and settings of each.
         max_queries: maximum number of queries per request.
         max_characters: maximum number of characters per query.
+        allowed_hosts: values of the Host header that are answered; others get status 400.
     """
 
     class Search(BaseModel):
@@ -49,6 +52,7 @@ def build_app(
     app = FastAPI(title="simcse_pl", docs_url=None, redoc_url=None)  # these load scripts from the network
     max_bytes = max_queries * max_characters * _BYTES_PER_CHARACTER + (1 << 14)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=max_bytes)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts), www_redirect=False)
     batcher = SearchBatcher(encoders)
 
     @app.post("/search")

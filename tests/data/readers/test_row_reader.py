@@ -212,7 +212,10 @@ def test_a_dataset_of_the_hub_is_loaded_by_split(monkeypatch):
     [
         ("hf://datasets/owner", "write hf://datasets/OWNER/NAME"),
         ("hf://datasets/no-such/data", "dataset no-such/data, split train, cannot be loaded: it is not in the local"),
-        ("hf://datasets/no-such/data/rows.csv", "no rows.csv in no-such/data on the hub or in the local cache"),
+        (
+            "hf://datasets/no-such/data/rows.csv",
+            "no rows.csv in no-such/data in the local cache, and the Hub returned: ",
+        ),
     ],
 )
 def test_errors_of_the_hub_are_one_line(source, message):

@@ -93,3 +93,9 @@ def test_only_the_page_is_served(client):
     assert client.get("/script.js").headers["Content-Type"].startswith("text/javascript")
     for path in ("/nowhere", "/docs", "/%2e%2e/application.py"):
         assert client.get(path).status_code == 404
+
+
+def test_another_host_name_gets_no_answer():
+    app = build_app([], [], allowed_hosts=["127.0.0.1"])
+    assert TestClient(app, base_url="http://127.0.0.1:8000").get("/encoders").status_code == 200
+    assert TestClient(app, base_url="http://evil.example").get("/encoders").status_code == 400

@@ -77,7 +77,7 @@ def test_errors_are_one_line(write_sweep, job, write_curves, write_results, make
         "no metrics.csv in .*nowhere: give the folder of a training run or of a sweep": {"a": tmp_path / "nowhere"},
         "no metrics.csv in .*evaluated": {"a": write_results("evaluated", make_report("x"))},
         "two runs have the label 0: give different ones with --labels": {"s": sweep, "0": run},
-        "cut/results.json is damaged": {"a": cut},
+        "cut/results.json is not valid JSON": {"a": cut},
         "text/metrics.csv is damaged: could not convert": {"a": text},
         "was written by evaluate.py": {"a": other},
         "no job has a results.json": {"a": write_sweep("failed", job())},

@@ -81,7 +81,7 @@ def test_a_user_error_is_one_line(sweep, make_report, end):
     assert status == 1 and err.startswith("error: paper.row=BERT: choose one of") and err.count("\n") == 1
     (folder / "1" / "results.json").write_text("{")
     status, _, _, err = end(EvaluationTables, folder)
-    assert status == 1 and err.startswith(f"error: {folder}/1/results.json is damaged") and err.count("\n") == 1
+    assert status == 1 and err.startswith(f"error: {folder}/1/results.json is not valid JSON") and err.count("\n") == 1
 
 
 def test_a_training_sweep_ends_with_the_table_of_its_report(write_sweep, job, end):
