@@ -130,7 +130,8 @@ def test_a_killed_and_resumed_offline_run_is_synced_as_one_run(tmp_path):
     cli = "from wandb.cli.cli import cli; cli(sys.argv[1:])"
     run_script(f"import sys; {cli}", "offline", cwd=tmp_path)
     script = (
-        "import os, signal, time; from simcse_pl.tracking.wandb_logger import BestCheckpoint, wandb_logger; "
+        "import os, signal, time; from simcse_pl.training.callbacks import BestCheckpoint; "
+        "from simcse_pl.tracking.wandb_logger import wandb_logger; "
         "logger = wandb_logger('.', 'my run', project='mine'); "
         "validated = {'val/alignment': 0.5, 'val/uniformity': -2.0}; "
         "logger.log_metrics({'val/spearman': 0.25}, 0); logger.log_metrics({'val/spearman': 0.75, **validated}, 3); "
