@@ -252,7 +252,7 @@ def test_a_page_without_curves_scores_or_coordinates(open_page, write_sweep, job
     text = page.run("return document.body.textContent")
     assert "No run has curves yet." in text
     assert "No coordinates are drawn" in text
-    assert "Not shown: no run has an encoder" in text
+    assert "Not shown: no run has a saved encoder" in text
     assert page.charts() == {}
     page.click("#none")
     assert page.run("return document.getElementById('path').data") == []
