@@ -64,9 +64,13 @@ def page() -> str:
             f"## {folder.name}\n",
             table("choice|meaning", [(name, header(text)) for name, text in texts.items()]),
         ]
-        rows = [row for text in texts.values() for row in _as_code(options(text, f"{folder.name}."))]
-        if rows:
-            parts.append(table("option|default|meaning", rows))
+        found = [
+            (option, f"`{choice}`", *rest)
+            for choice, text in texts.items()
+            for option, *rest in _as_code(options(text, f"{folder.name}."))
+        ]
+        if found:
+            parts.append(table("option|of the choice|default|meaning", found))
     return "\n".join(parts)
 
 
