@@ -15,11 +15,11 @@ from torch import nn
 from benchmarks.common import PACKAGED
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, default_roles, embed_views
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.module import embed_views
 
 LR = 3e-5
 
@@ -79,7 +79,7 @@ def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: Sent
         else:
             embeddings = embed_views(encoder, batch)
         optimizer.zero_grad()
-        objective(embeddings).backward()
+        objective(EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), batch)).backward()
         nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
         optimizer.step()
         times.append(time.perf_counter())

@@ -94,6 +94,13 @@ def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
+def embedded(embeddings, inputs=None, **further):
+    """Return embeddings [batch, views, dim] as the losses take them: anchor, positive, then hard negatives."""
+    from simcse_pl.losses.embedded_batch import EmbeddedBatch, default_roles
+
+    return EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), inputs or {}, **further)
+
+
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a folder with a model of an architecture, random weights and a trained tokenizer."""

@@ -19,6 +19,7 @@ from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.losses.embedded_batch import default_roles
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
@@ -63,7 +64,7 @@ def train(config: DictConfig) -> float:
     module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
-    module.objective.check_rows(data.views, bool(data.labels))
+    module.objective.check_rows(default_roles(data.views), bool(data.labels))
     if trainer.is_global_zero:
         write_resolved_config(folder, options)
 

@@ -5,13 +5,16 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.validation import check_non_negative
 
 
 class AuxiliaryLoss(nn.Module, ABC):
     """A loss that is added to the objective, times its weight.
+
+    A subclass may have a FrozenEncoder, which is neither trained nor saved, and networks of its own, which
+    are trained and saved in training checkpoints. Saved encoders contain neither.
 
     Args:
         weight: 0 or more.
@@ -43,7 +46,7 @@ class AuxiliaryLoss(nn.Module, ABC):
         """
 
     @abstractmethod
-    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight.
 
         SimCSEModule also calls this once in its constructor, with 2 rows of 2 views, to find the
@@ -51,7 +54,7 @@ class AuxiliaryLoss(nn.Module, ABC):
 
         Args:
             encoder: the encoder given to `attach`.
-            batch: tensors [batch, views, tokens].
+            batch: the step's embeddings, token ids, roles and labels.
 
         Returns:
             A scalar. Its mean over devices is the loss of the whole batch.

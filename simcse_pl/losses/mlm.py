@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.encoder import SentenceEncoder
@@ -81,18 +82,18 @@ class MaskedLanguageModeling(AuxiliaryLoss):
             masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=special)
         return masked, labels
 
-    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
             encoder: the encoder given to `attach`.
-            batch: tensors [batch, views, tokens].
+            batch: the step's token ids, [batch, views, tokens].
 
         Returns:
             A scalar. Its mean over devices is the loss of the whole batch.
         """
-        views = batch["input_ids"].shape[1]
-        sequences = {name: batch[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        views = batch.inputs["input_ids"].shape[1]
+        sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
         total = apply_in_chunks(partial(self._sum, encoder), sequences, self.chunk_size and self.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())

@@ -1,6 +1,7 @@
 """Training objectives: modules that hold and check the settings of a loss function."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role, select_views
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_non_negative, check_positive
@@ -31,15 +33,19 @@ class Objective(nn.Module, ABC):
         super().__init__()
         self.curves: dict[str, Tensor] = {}
 
-    def attach(self, dim: int) -> None:
-        """Prepare for embeddings of this dimension, once before training; may add parameters."""
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Prepare for an encoder, once before training; may add parameters.
+
+        Raises:
+            UserError: if the loss cannot be computed for this encoder.
+        """
 
     @abstractmethod
-    def check_rows(self, views: int, labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
         """Check that the loss is defined for the rows of a data set.
 
         Args:
-            views: sentences per row, including a positive made by a view.
+            roles: the roles of a row's views, including those that `views` makes.
             labeled: whether rows have a label.
 
         Raises:
@@ -47,20 +53,8 @@ class Objective(nn.Module, ABC):
         """
 
     @abstractmethod
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None = None,
-        queue: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows.
-
-        Args:
-            embeddings: [batch, views, dim].
-            labels: [batch] int64, if the data has labels.
-            queue: [q, dim], embeddings of past batches as further negatives.
-            keys: [batch, views], equal for equal sentences (see duplicates.hash_token_ids).
 
         Returns:
             A scalar. Its mean over devices is the loss of the whole batch.
@@ -89,16 +83,12 @@ class ContrastiveObjective(Objective):
             DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is not
             saved. None uses the trained encoder.
 
-    Attributes:
-        guide: the loaded encoder, or None.
-
     Raises:
         UserError: if a value is out of range, a guide has no threshold, or it cannot be loaded.
     """
 
     contrasts = True
     decoupled: ClassVar[bool] = False
-    guide: SentenceEncoder | None
 
     def __init__(
         self,
@@ -124,57 +114,68 @@ class ContrastiveObjective(Objective):
         self.similarity = similarity
         self.mask_duplicates = mask_duplicates
         self.false_negative_threshold = false_negative_threshold
-        loaded = None if guide is None else SentenceEncoder.from_pretrained(guide).requires_grad_(False)
-        self.__dict__["guide"] = loaded  # not a submodule, whose parameters would be trained and saved
+        self.guide = None if guide is None else FrozenEncoder(guide)
 
-    def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that rows have no labels."""
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the guide reads the encoder's token ids."""
+        if self.guide:
+            self.guide.check_vocabulary(encoder, "objective.guide")
+
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+        """Check that rows have an anchor and a positive, and no labels."""
+        check_one_anchor(roles)
+        if Role.POSITIVE not in roles:
+            raise UserError("a contrastive objective needs a positive: name one in data.roles, or set views=dropout")
         if labeled:
             raise UserError("a contrastive objective takes no labels: set data.label_column=null, or objective=sbert")
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None = None,
-        queue: Tensor | None = None,
-        keys: Tensor | None = None,
-        guides: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
-        Args:
-            embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
-            labels: must be None.
-            queue: [q, dim], further negatives.
-            keys: [batch, views], needed to mask duplicates.
-            guides: [batch, views, any dim], the guide's embeddings.
+        With several positives per row, it is the mean over them. Each is compared without the row's other
+        positives; those of the other rows are negatives.
         """
-        self.check_rows(embeddings.shape[1], labels is not None)
-        split = split_batch(len(embeddings), embeddings.device)
-        others = all_gather_with_grad(embeddings[:, 1:], split)
+        self.check_rows(batch.roles, batch.labels is not None)
+        (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
+        losses = []
+        for positive in positives:
+            others = [view for view in positives if view != positive]
+            views = [anchor, positive, *others, *batch.views(Role.NEGATIVE)]
+            losses.append(self._loss_of_one_positive(batch, views, len(others)))
+        return batch.split.weight * torch.stack(losses).mean()
+
+    def _loss_of_one_positive(self, batch: EmbeddedBatch, views: list[int], own_positives: int) -> Tensor:
+        """Return the loss for the views anchor, positive, `own_positives` further positives, hard negatives."""
+        offset = batch.split.label_offset
+        anchors, others = batch.embeddings[:, views[0]], select_views(batch.gathered, views[1:])
         mask = None
-        if self.mask_duplicates and keys is not None:
-            mask = duplicate_negatives(keys, all_gather_with_grad(keys, split), split.label_offset)
+        if self.mask_duplicates:
+            keys = select_views(batch.keys, views)
+            mask = duplicate_negatives(keys, batch.gather(keys), offset)
         if self.false_negative_threshold is not None:
-            if guides is None:
-                near = self._near_negatives(embeddings[:, 0], others, queue, split)
+            if self.guide is None:
+                near = self._near_negatives(anchors, others, batch.queue, offset)
             else:
-                near = self._near_negatives(guides[:, 0], all_gather_with_grad(guides[:, 1:], split), None, split)
+                guided = select_views(self.guide.embed(batch.inputs), views)
+                near = self._near_negatives(guided[:, 0], batch.gather(guided)[:, 1:], None, offset)
             mask = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
-        return split.weight * contrastive_loss(
-            embeddings[:, 0],
+        if own_positives:
+            own = _own_views(anchors, others, own_positives, offset)
+            mask = own if mask is None else mask | F.pad(own, (0, mask.shape[1] - own.shape[1]))
+        return contrastive_loss(
+            anchors,
             others[:, 0],
             others[:, 1:],
-            queue,
+            batch.queue,
             temperature=self.temperature,
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
-            label_offset=split.label_offset,
+            label_offset=offset,
             negative_mask=mask,
             decoupled=self.decoupled,
         )
 
-    def _near_negatives(self, anchors: Tensor, others: Tensor, queue: Tensor | None, split: BatchSplit) -> Tensor:
+    def _near_negatives(self, anchors: Tensor, others: Tensor, queue: Tensor | None, label_offset: int) -> Tensor:
         """Return the mask of false negatives, and log their share."""
         assert self.false_negative_threshold is not None
         near = near_negatives(
@@ -183,11 +184,30 @@ class ContrastiveObjective(Objective):
             others[:, 1:],
             queue,
             threshold=self.false_negative_threshold,
-            label_offset=split.label_offset,
+            label_offset=label_offset,
         )
         negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
         self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
         return near
+
+
+def _own_views(anchors: Tensor, others: Tensor, count: int, label_offset: int) -> Tensor:
+    """Return a `negative_mask` of the first `count` hard negatives of each anchor's own row."""
+    rows, views = others.shape[:2]
+    mask = torch.zeros(len(anchors), rows, views - 1, dtype=torch.bool, device=anchors.device)
+    own = torch.arange(len(anchors), device=anchors.device)
+    mask[own, label_offset + own, :count] = True
+    return F.pad(mask.flatten(1), (rows, 0))  # after the columns of the positives
+
+
+def check_one_anchor(roles: Sequence[Role]) -> None:
+    """Check that rows have one anchor.
+
+    Raises:
+        UserError: if they have none or several.
+    """
+    if (anchors := list(roles).count(Role.ANCHOR)) != 1:
+        raise UserError(f"data.roles={[str(role) for role in roles]}: a row needs one anchor, not {anchors}")
 
 
 class DecoupledContrastiveObjective(ContrastiveObjective):
@@ -208,12 +228,6 @@ class SoftmaxObjective(Objective):
 
     Raises:
         UserError: if a value is out of range.
-
-    Examples:
-        >>> objective = SoftmaxObjective(labels=3)
-        >>> objective.attach(dim=8)
-        >>> objective(torch.randn(4, 2, 8), torch.tensor([0, 2, 1, 0])).shape
-        torch.Size([])
     """
 
     contrasts = False
@@ -225,53 +239,97 @@ class SoftmaxObjective(Objective):
             raise UserError(f"objective.labels={labels}: it must be at least 2")
         self.labels = labels
 
-    def attach(self, dim: int) -> None:
+    def attach(self, encoder: SentenceEncoder) -> None:
         """Initialize the classifier's weights, [labels, 3 dim]."""
-        self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
+        self.classifier = nn.Linear(3 * encoder.dim, self.labels, bias=False)
 
-    def check_rows(self, views: int, labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
         """Check that rows are labeled pairs."""
-        if views != 2:
-            raise UserError(f"objective=sbert takes pairs, but rows have {views} sentences: name two in data.columns")
+        if len(roles) != 2:
+            raise UserError(
+                f"objective=sbert takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
+            )
         if not labeled:
             raise UserError("objective=sbert needs a label for every pair: set data.label_column")
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor | None = None,
-        queue: Tensor | None = None,
-        keys: Tensor | None = None,
-    ) -> Tensor:
-        """Return the loss of this device's pairs; `queue` and `keys` are not used.
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's pairs.
 
         Raises:
             UserError: if rows are not labeled pairs, or a label is out of range.
         """
-        self.check_rows(embeddings.shape[1], labels is not None)
-        assert labels is not None
-        invalid = labels[(labels < 0) | (labels >= self.labels)]
+        self.check_rows(batch.roles, batch.labels is not None)
+        assert batch.labels is not None
+        invalid = batch.labels[(batch.labels < 0) | (batch.labels >= self.labels)]
         if len(invalid):
             raise UserError(
                 f"objective.labels={self.labels}: a row has label {int(invalid[0])}, and labels count from 0: "
                 "set objective.labels to the number of classes, or choose another data.label_column"
             )
-        weight = split_batch(len(embeddings), embeddings.device).weight
-        return weight * siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, self.classifier.weight)
+        first, second = batch.embeddings.unbind(dim=1)
+        return batch.split.weight * siamese_softmax_loss(first, second, batch.labels, self.classifier.weight)
+
+
+class SumOfObjectives(Objective):
+    """A weighted sum of objectives on the same rows.
+
+    Args:
+        objectives: the objectives by name; each name is a curve, train/NAME.
+        weights: the weight of each objective, by name; 1 for those without one.
+
+    Raises:
+        UserError: if a weight has no objective, is negative, or there is no objective.
+    """
+
+    def __init__(self, objectives: Mapping[str, Objective], weights: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        if not objectives:
+            raise UserError("objective.objectives is empty: name at least one")
+        for name, weight in (weights or {}).items():
+            if name not in objectives:
+                raise UserError(f"objective.weights.{name}: choose one of {', '.join(objectives)}")
+            check_non_negative(f"objective.weights.{name}", weight)
+        self.objectives = nn.ModuleDict(objectives)
+        self.weights = {name: float((weights or {}).get(name, 1)) for name in objectives}
+
+    @property
+    def contrasts(self) -> bool:  # type: ignore[override]
+        """Whether the other rows of a batch are negatives, for any of the objectives."""
+        return any(part.contrasts for part in self._parts().values())
+
+    def _parts(self) -> dict[str, Objective]:
+        return dict(self.objectives.items())  # type: ignore[arg-type]
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Prepare each objective."""
+        for part in self._parts().values():
+            part.attach(encoder)
+
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+        """Check the rows for each objective."""
+        for part in self._parts().values():
+            part.check_rows(roles, labeled)
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the weighted sum."""
+        losses = {name: part(batch) for name, part in self._parts().items()}
+        self.curves = {name: loss.detach() for name, loss in losses.items()}
+        for part in self._parts().values():
+            self.curves |= part.curves
+        return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
 
 
 @torch.no_grad()
-def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+def mean_similarities(batch: EmbeddedBatch) -> tuple[Tensor, Tensor]:
     """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
-    Args:
-        embeddings: [batch, views, dim].
-
     Returns:
-        Two scalars. The second is nan if there are no negatives.
+        Two scalars; nan if there are no positives, or no negatives.
     """
-    anchors, others = unit_vectors(embeddings[:, 0]), unit_vectors(embeddings[:, 1:])
-    positive = (anchors * others[:, 0]).sum(dim=-1)
+    (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
+    anchors = unit_vectors(batch.embeddings[:, anchor])
+    others = unit_vectors(select_views(batch.embeddings, [*positives, *batch.views(Role.NEGATIVE)]))
+    own = (anchors[:, None] * others[:, : len(positives)]).sum(dim=-1)
     total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision
-    negatives = len(anchors) * (others.shape[0] * others.shape[1] - 1)
-    return positive.mean(), (total - positive.sum()) / negatives if negatives else total * torch.nan
+    negatives = len(anchors) * others.shape[0] * others.shape[1] - own.numel()
+    return own.mean(), (total - own.sum()) / negatives if negatives else total * torch.nan

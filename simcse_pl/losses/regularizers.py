@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32, unit_vectors
 from simcse_pl.utils.validation import check_non_negative
@@ -123,7 +123,7 @@ class CosineRegularization(AuxiliaryLoss):
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
 
-    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
         return cosine_regularization(word_embeddings(encoder))
 
@@ -155,7 +155,7 @@ class SpectrumControl(AuxiliaryLoss):
         self.exponent = exponent
         self.rate = rate
 
-    def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
         words = word_embeddings(encoder)
         return spectrum_control(words, decay_curve(self.decay, min(words.shape), self.exponent, self.rate))

@@ -1,7 +1,6 @@
 """SimCSEModule: the encoder, the objective, the metrics and the optimizer as a LightningModule."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,9 @@ from torch import Tensor, nn
 
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
+from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role, default_roles, embed_views, select_views
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
@@ -85,11 +86,8 @@ class SimCSEModule(LightningModule):
             raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
         if shared_dropout_mask and positive_encoder:
             raise UserError("shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
-        guide: SentenceEncoder | None = getattr(objective, "guide", None)
         if queue:
-            _check_queue(objective, guide, positive_encoder)
-        if guide and guide.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-            raise UserError("objective.guide: its vocabulary must be that of the trained encoder")
+            _check_queue(objective, positive_encoder)
         use_masks_without_synchronization()
         encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in encoders:
@@ -103,19 +101,19 @@ class SimCSEModule(LightningModule):
         self.encoder = encoder
         self.positive_encoder = positive_encoder
         self.objective = objective
-        objective.attach(encoder.dim)
-        losses = [loss for loss in auxiliary if loss.weight]
-        for loss in losses:
-            loss.attach(encoder)
-            loss.chunk_size, loss.length_bucketing = chunk_size, length_bucketing
-        self.auxiliary = nn.ModuleList(losses)
+        self.auxiliary = nn.ModuleList(loss for loss in auxiliary if loss.weight)
+        for part in [objective, *self.auxiliary]:
+            part.attach(encoder)
+            for user in part.modules():
+                if isinstance(user, AuxiliaryLoss | FrozenEncoder):
+                    user.chunk_size, user.length_bucketing = chunk_size, length_bucketing
         self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size
         self.length_bucketing = length_bucketing
-        self._freeze_unused(encoders)
         self.queue = queue
         if queue:
             queue.attach(encoder)
+        self._freeze_unused(encoders)
         for trained in encoders:
             if compile:
                 trained.backbone.compile(dynamic=True)
@@ -130,16 +128,25 @@ class SimCSEModule(LightningModule):
         """Freeze the parameters that no loss depends on."""
         for encoder in encoders:
             encoder.backbone.eval()  # in training, some architectures skip layers at random
-        batch = example_batch(self.encoder)
         with torch.random.fork_rng(devices=[]):
-            loss = self.embed(batch).sum() + sum(term(self.encoder, batch) for term in self.auxiliary)
+            batch = self.embed(example_batch(self.encoder))
+            loss = batch.embeddings.sum() + sum(term(self.encoder, batch) for term in self.auxiliary)
         freeze_unused(nn.ModuleList([*encoders, self.auxiliary]).parameters(), loss)
         for encoder in encoders:
             encoder.backbone.train()
 
-    def embed(self, batch: Batch) -> Tensor:
-        """Embed a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
-        return apply_in_chunks(self._embed_at_once, batch, self.chunk_size)
+    def embed(self, batch: Mapping[str, Any]) -> EmbeddedBatch:
+        """Embed a training batch.
+
+        Args:
+            batch: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
+                they are anchor, positive, then hard negatives.
+        """
+        inputs = _views_of(batch)
+        embeddings = apply_in_chunks(self._embed_at_once, inputs, self.chunk_size)
+        queue = self.queue.negatives() if self.queue else None
+        roles = batch.get("roles") or default_roles(embeddings.shape[1])
+        return EmbeddedBatch(embeddings, roles, inputs, labels=batch.get("labels"), queue=queue)
 
     def _embed_at_once(self, batch: Batch) -> Tensor:
         if self.positive_encoder:
@@ -150,40 +157,28 @@ class SimCSEModule(LightningModule):
             return embed_with_shared_dropout_mask(self.encoder, batch)
         return embed_views(self.encoder, batch, self.length_bucketing)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the objective of this device's rows plus the auxiliary losses.
 
         Args:
-            batch: tensors [batch, views, tokens], and `labels` [batch] if the data has labels.
+            batch: see `embed`.
 
         Returns:
             A scalar, whose mean over devices is the loss of the whole batch, and the curves to log of
             this device's rows, by name.
         """
-        labels = batch.get("labels")
-        batch = _views_of(batch)
-        embeddings = self.embed(batch)
-        keys = hash_token_ids(batch)
-        guide = getattr(self.objective, "guide", None)
-        guided = {} if guide is None else {"guides": self._embed_by_guide(guide, batch)}
-        queue = self.queue.negatives() if self.queue else None
-        loss: Tensor = self.objective(embeddings, labels, queue, keys, **guided)
-        curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embeddings), strict=True))
+        embedded = self.embed(batch)
+        loss: Tensor = self.objective(embedded)
+        curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
         if self.objective.contrasts:
+            keys = select_views(embedded.keys, embedded.views(Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
             curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
         curves |= self.objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)
-            curves[term.name] = term(self.encoder, batch)
+            curves[term.name] = term(self.encoder, embedded)
             loss = loss + term.weight * curves[term.name]
         return loss, curves
-
-    @torch.no_grad()
-    def _embed_by_guide(self, guide: SentenceEncoder, batch: Batch) -> Tensor:
-        inputs = {name: batch[name] for name in guide.tokenizer.model_input_names if name in batch}
-        guide.to(batch["input_ids"].device)  # Lightning moves submodules only
-        embed = partial(embed_views, guide, length_bucketing=self.length_bucketing)
-        return apply_in_chunks(embed, inputs, self.chunk_size)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a training batch; log the means over devices."""
@@ -262,29 +257,15 @@ class SimCSEModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
-    """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out.
-
-    Args:
-        encoder: the encoder.
-        batch: the views.
-        length_bucketing: encode them in groups of similar length, or else in one padded pass.
-    """
-    rows, views = batch["input_ids"].shape[:2]
-    sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    vectors: Tensor = encoder.forward_in_length_groups(sequences) if length_bucketing else encoder(sequences)
-    return vectors.view(rows, views, -1)
-
-
-def _check_queue(objective: Objective, guide: SentenceEncoder | None, positive_encoder: SentenceEncoder | None) -> None:
+def _check_queue(objective: Objective, positive_encoder: SentenceEncoder | None) -> None:
     if positive_encoder:
         raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
     if not objective.contrasts:
         raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
-    if guide:
+    if any(getattr(part, "guide", None) for part in objective.modules()):
         raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
 
 
-def _views_of(batch: Batch) -> Batch:
-    """Return a training batch without its labels."""
-    return {name: tensor for name, tensor in batch.items() if name != "labels"}
+def _views_of(batch: Mapping[str, Any]) -> Batch:
+    """Return the tokenizer's tensors of a training batch."""
+    return {name: tensor for name, tensor in batch.items() if name not in ("labels", "roles")}

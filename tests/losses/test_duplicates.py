@@ -6,6 +6,7 @@ from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
+from tests.conftest import embedded
 
 
 @pytest.fixture
@@ -15,6 +16,7 @@ def keys_of(make_model):
     def keys(*rows):
         return hash_token_ids(ViewCollator(tokenizer, 32)(rows))
 
+    keys.tokenizer = tokenizer
     return keys
 
 
@@ -52,10 +54,11 @@ def test_duplicates_are_those_of_the_definition(views):
 def test_the_objective_masks_duplicates_if_asked_to(keys_of):
     """Rows 0 and 2 are the same sentence, so row 1 is the only negative of each."""
     embeddings = torch.randn(3, 2, 6, requires_grad=True)
-    keys = keys_of(("a b", "a b"), ("c", "c"), ("a b", "a b"))
-    masked = ContrastiveObjective(mask_duplicates=True)(embeddings, keys=keys)
+    inputs = ViewCollator(keys_of.tokenizer, 32)([("a b", "a b"), ("c", "c"), ("a b", "a b")])
+    batch = embedded(embeddings, inputs)
+    masked = ContrastiveObjective(mask_duplicates=True)(batch)
     anchors, positives = embeddings.unbind(dim=1)
     of_row_1 = contrastive_loss(anchors[1:2], positives, label_offset=1)
     others = [contrastive_loss(anchors[i : i + 1], positives[[i, 1]]) for i in (0, 2)]
     torch.testing.assert_close(masked, (others[0] + others[1] + of_row_1) / 3)
-    assert ContrastiveObjective()(embeddings, keys=keys) == ContrastiveObjective()(embeddings) != masked
+    assert ContrastiveObjective()(batch) == contrastive_loss(anchors, positives) != masked

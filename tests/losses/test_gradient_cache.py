@@ -7,14 +7,15 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule, embed_views
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, embedded
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def batch(encoder):
 def gradients(encoder, embed, seed=5):
     encoder.zero_grad()
     torch.manual_seed(seed)
-    loss = ContrastiveObjective()(embed())
+    loss = ContrastiveObjective()(embedded(embed()))
     loss.backward()
     return loss.detach(), [parameter.grad.clone() for parameter in encoder.parameters()]
 

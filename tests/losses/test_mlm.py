@@ -1,5 +1,7 @@
 """Masked language modelling: the distribution of masks, and the loss against transformers' models."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hydra.utils import instantiate
@@ -11,7 +13,7 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, ROOT, SENTENCES
+from tests.conftest import ARCHITECTURES, ROOT, SENTENCES, embedded
 
 PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 
@@ -44,14 +46,15 @@ def attached(encoder, **options):
 
 
 def views(encoder, rows=PAIRS):
-    return ViewCollator(encoder.tokenizer, 32)(rows)
+    inputs = ViewCollator(encoder.tokenizer, 32)(rows)
+    return embedded(torch.zeros(*inputs["input_ids"].shape[:2], encoder.dim), inputs)
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architecture, make_encoder):
     encoder, whole = make_encoder(architecture)
     term, batch = attached(encoder), views(encoder)
-    inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
+    inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.inputs.items()}
     torch.manual_seed(5)
     masked, labels = term.mask(inputs["input_ids"])
     assert 1 < (labels != NOT_CHOSEN).sum() < labels.numel() / 4
@@ -88,7 +91,7 @@ def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(enco
 def test_special_tokens_and_padding_are_not_chosen(architecture, make_encoder):
     encoder, _ = make_encoder(architecture)
     term = attached(encoder, probability=1.0)
-    ids = views(encoder)["input_ids"]
+    ids = views(encoder).inputs["input_ids"]
     before = ids.clone()
     masked, labels = term.mask(ids)
     special = torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
@@ -111,8 +114,8 @@ def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
 
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
     term = attached(encoder)
-    batch = {name: tensor[..., :2] for name, tensor in views(encoder, [("", ""), ("", "")]).items()}  # [CLS] [SEP]
-    loss = term(encoder, batch)
+    batch = views(encoder, [("", ""), ("", "")])
+    loss = term(encoder, replace(batch, inputs={name: x[..., :2] for name, x in batch.inputs.items()}))  # [CLS] [SEP]
     assert loss.item() == 0
     loss.backward()
     both = torch.nn.ModuleList([encoder.backbone, term])
@@ -124,7 +127,7 @@ def test_scores_are_computed_at_chosen_positions_alone(encoder):
     term, sizes = attached(encoder), []
     term.head.model.get_output_embeddings().register_forward_hook(lambda _, __, scores: sizes.append(scores.shape))
     torch.manual_seed(5)
-    chosen = (term.mask(views(encoder)["input_ids"].flatten(0, 1))[1] != NOT_CHOSEN).sum().item()
+    chosen = (term.mask(views(encoder).inputs["input_ids"].flatten(0, 1))[1] != NOT_CHOSEN).sum().item()
     torch.manual_seed(5)
     term(encoder, views(encoder))
     assert [size[-2:] for size in sizes] == [(chosen, encoder.backbone.config.vocab_size)]

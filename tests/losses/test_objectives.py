@@ -1,19 +1,25 @@
 """The objectives: their settings, their errors, and the logged similarities."""
 
+import itertools
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.losses.objectives import (
     ContrastiveObjective,
     DecoupledContrastiveObjective,
     SoftmaxObjective,
+    SumOfObjectives,
 )
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
+from tests.conftest import ROOT, embedded
 
 
 @pytest.mark.parametrize("views", [2, 3, 5])
@@ -22,7 +28,7 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
     expected = contrastive_loss(
         embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:], temperature=0.1, hard_negative_weight=2.0
     )
-    assert ContrastiveObjective(0.1, 2.0)(embeddings) == expected
+    assert ContrastiveObjective(0.1, 2.0)(embedded(embeddings)) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,24 +59,85 @@ def test_dcl_has_the_settings_of_simcse_and_is_decoupled():
     embeddings = torch.randn(4, 3, 6)
     views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
     expected = contrastive_loss(*views, temperature=0.5, decoupled=True)
-    assert objective(embeddings) == expected != contrastive_loss(*views, temperature=0.5)
+    assert objective(embedded(embeddings)) == expected != contrastive_loss(*views, temperature=0.5)
 
 
 def test_a_threshold_leaves_out_near_negatives():
     embeddings = torch.randn(6, 3, 4)
     views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
     expected = contrastive_loss(*views, negative_mask=near_negatives(*views, threshold=0.5))
-    assert ContrastiveObjective(false_negative_threshold=0.5)(embeddings) == expected != contrastive_loss(*views)
+    assert (
+        ContrastiveObjective(false_negative_threshold=0.5)(embedded(embeddings)) == expected != contrastive_loss(*views)
+    )
 
 
 def test_a_contrastive_objective_takes_no_labels():
     with pytest.raises(UserError, match="^a contrastive objective takes no labels: .*label_column=null"):
-        ContrastiveObjective()(torch.randn(4, 2, 6), torch.zeros(4, dtype=torch.int64))
+        ContrastiveObjective()(embedded(torch.randn(4, 2, 6), labels=torch.zeros(4, dtype=torch.int64)))
+
+
+POSITIVE, NEGATIVE, ANCHOR, OTHER = Role.POSITIVE, Role.NEGATIVE, Role.ANCHOR, Role.OTHER
+
+
+@pytest.mark.parametrize("roles", [(POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE), (ANCHOR, POSITIVE, POSITIVE)])
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+def test_several_positives_are_averaged_without_each_other(roles, alpha):
+    embeddings = torch.randn(4, len(roles), 6, dtype=torch.float64)
+    unit = torch.nn.functional.normalize(embeddings, dim=-1)
+
+    def similarity(row, view, other_row, other_view):
+        return math.exp(float(unit[row, view] @ unit[other_row, other_view]) / 0.1)
+
+    losses = []
+    for row, (own, role) in itertools.product(range(4), enumerate(roles)):
+        if role is POSITIVE:
+            total = 0.0
+            for other_row, (view, other_role) in itertools.product(range(4), enumerate(roles)):
+                if other_role is NEGATIVE or (other_role is POSITIVE and (view == own or other_row != row)):
+                    weight = alpha if other_role is NEGATIVE and other_row == row else 1.0
+                    total += weight * similarity(row, roles.index(ANCHOR), other_row, view)
+            losses.append(-math.log(similarity(row, roles.index(ANCHOR), row, own) / total))
+    loss = ContrastiveObjective(0.1, alpha)(EmbeddedBatch(embeddings, roles, {}))
+    assert loss.item() == pytest.approx(sum(losses) / len(losses), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ((POSITIVE, NEGATIVE), r"^data.roles=\['positive', 'negative'\]: a row needs one anchor, not 0$"),
+        ((ANCHOR, ANCHOR, POSITIVE), "a row needs one anchor, not 2$"),
+        ((ANCHOR, NEGATIVE), "^a contrastive objective needs a positive: name one in data.roles"),
+    ],
+)
+def test_rows_without_their_roles_are_errors(roles, message):
+    with pytest.raises(UserError, match=message):
+        ContrastiveObjective().check_rows(roles, labeled=False)
+
+
+def test_a_sum_adds_objectives_with_their_weights():
+    parts = {"cosine": ContrastiveObjective(), "dot": ContrastiveObjective(similarity="dot")}
+    both = SumOfObjectives(parts, {"dot": 0.25})
+    batch = embedded(torch.randn(4, 3, 6))
+    torch.testing.assert_close(both(batch), parts["cosine"](batch) + 0.25 * parts["dot"](batch))
+    assert both.contrasts and set(both.curves) == {"cosine", "dot"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objectives": {}}, "^objective.objectives is empty"),
+        ({"weights": {"b": 1.0}}, "^objective.weights.b: choose one of a$"),
+        ({"weights": {"a": -1.0}}, "^objective.weights.a=-1.0: it must be 0 or more"),
+    ],
+)
+def test_sums_with_wrong_weights_are_errors(settings, message):
+    with pytest.raises(UserError, match=message):
+        SumOfObjectives(**({"objectives": {"a": ContrastiveObjective()}} | settings))
 
 
 def attached(dim=6, **settings):
     objective = SoftmaxObjective(**settings)
-    objective.attach(dim)
+    objective.attach(SimpleNamespace(dim=dim))
     return objective
 
 
@@ -78,7 +145,7 @@ def test_the_classifier_takes_pairs_and_their_labels():
     objective = attached(labels=4)
     embeddings, labels = torch.randn(5, 2, 6), torch.tensor([3, 0, 1, 2, 3])
     expected = siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, objective.classifier.weight)
-    assert objective(embeddings, labels) == expected
+    assert objective(embedded(embeddings, labels=labels)) == expected
 
 
 def test_the_classifier_is_trained_and_saved():
@@ -86,7 +153,8 @@ def test_the_classifier_is_trained_and_saved():
     assert {name: tuple(w.shape) for name, w in objective.named_parameters()} == {"classifier.weight": (3, 15)}
     other.load_state_dict(objective.state_dict())
     embeddings, labels = torch.randn(4, 2, 5), torch.tensor([0, 1, 2, 0])
-    assert objective(embeddings, labels) == other(embeddings, labels)
+    batch = embedded(embeddings, labels=labels)
+    assert objective(batch) == other(batch)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +168,7 @@ def test_the_classifier_is_trained_and_saved():
 )
 def test_rows_without_valid_labels_are_errors(views, labels, message):
     with pytest.raises(UserError, match=message) as error:
-        attached()(torch.randn(2, views, 6), None if labels is None else torch.tensor(labels))
+        attached()(embedded(torch.randn(2, views, 6), labels=None if labels is None else torch.tensor(labels)))
     assert "\n" not in str(error.value)
 
 

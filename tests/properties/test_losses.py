@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
 from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
 from simcse_pl.losses.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
+from tests.conftest import embedded
 from tests.properties.strategies import shapes
 
 TEMPERATURES = st.sampled_from([0.001, 0.01, 0.05, 0.3, 1.0, 20.0])
@@ -67,7 +68,7 @@ def test_the_contrastive_loss_equals_the_equation(batch, temperature, alpha, kin
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
     torch.testing.assert_close(loss.item(), expected, rtol=1e-9, atol=1e-9)
     objective = ContrastiveObjective(temperature, alpha, kind)
-    torch.testing.assert_close(objective(embeddings, queue=queue), loss)
+    torch.testing.assert_close(objective(embedded(embeddings, queue=queue)), loss)
     single = loss_of(embeddings.float(), queue.float(), temperature, alpha, kind)
     torch.testing.assert_close(single.item(), expected, rtol=1e-4, atol=1e-5 / temperature)
 
@@ -146,7 +147,7 @@ def test_mean_similarities_equal_loops_over_cosines(batch, dtype, zeros):
         for k, view in enumerate(rows[j][1:])
         if (i, 0) != (j, k)
     ]
-    ours = mean_similarities(embeddings)
+    ours = mean_similarities(embedded(embeddings))
     torch.testing.assert_close(ours[0].item(), math.fsum(positive) / len(positive), rtol=1e-5, atol=1e-5)
     if negative:
         torch.testing.assert_close(ours[1].item(), math.fsum(negative) / len(negative), rtol=1e-5, atol=1e-5)

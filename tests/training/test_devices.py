@@ -7,12 +7,14 @@ import pytorch_lightning as pl
 import torch
 import yaml
 from hydra.utils import instantiate
+from lightning_fabric.utilities import move_data_to_device
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.losses.embedded_batch import Role
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
@@ -104,6 +106,10 @@ def triplets(encoder):
     return ViewCollator(encoder.tokenizer, 16)([tuple(SENTENCES[i : i + 3]) for i in range(5)])
 
 
+def positives(encoder):
+    return triplets(encoder) | {"roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
+
+
 def unlabelled(encoder):
     return ViewCollator(encoder.tokenizer, 16)([(text,) for text in SENTENCES])
 
@@ -113,6 +119,7 @@ VARIANTS = {
     "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": triplets},
     "masked": {"objective": ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)},
     "guide": {"guide": True},
+    "several positives": {"batch": positives},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
     "dcl": {"objective": DecoupledContrastiveObjective()},
     "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
@@ -168,7 +175,7 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         module.queue.set_extra_state(0)
     with Pretend() as device:
         module.to(DEVICE)
-        on_device = {name: tensor.to(DEVICE) for name, tensor in views.items()}
+        on_device = move_data_to_device(views, DEVICE)
         found = [step(on_device)]  # fills caches
         device.synchronizations.clear()
         found.append(step(on_device))

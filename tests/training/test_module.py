@@ -82,7 +82,7 @@ def test_all_views_are_embedded_in_one_pass(module, monkeypatch):
     forward = module.encoder.backbone.forward
     monkeypatch.setattr(module.encoder.backbone, "forward", lambda **inputs: calls.append(1) or forward(**inputs))
     batch = ViewCollator(module.encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
-    together = module.eval().embed(batch)
+    together = module.eval().embed(batch).embeddings
     assert calls == [1]
     for row in range(2):
         for view in range(3):
@@ -92,9 +92,9 @@ def test_all_views_are_embedded_in_one_pass(module, monkeypatch):
 
 def test_two_views_of_a_sentence_differ_only_by_dropout(module):
     batch = ViewCollator(module.encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    first, second = module.train().embed(batch).unbind(dim=1)
+    first, second = module.train().embed(batch).embeddings.unbind(dim=1)
     assert not torch.equal(first, second)
-    first, second = module.eval().embed(batch).unbind(dim=1)
+    first, second = module.eval().embed(batch).embeddings.unbind(dim=1)
     torch.testing.assert_close(first, second)
 
 
@@ -180,7 +180,7 @@ def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
     other = SentenceEncoder.from_pretrained(make_model("bert", num_hidden_layers=2), pooling="cls", head="mlp")
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=other).eval()
     batch = ViewCollator(encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
-    both = module.embed(batch)
+    both = module.embed(batch).embeddings
     for view, own in ((0, encoder), (1, other), (2, other)):
         alone = own({name: tensor[:, view] for name, tensor in batch.items()})
         torch.testing.assert_close(both[:, view], alone, atol=1e-6, rtol=0)
@@ -204,9 +204,9 @@ def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
 def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder):
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
     module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), shared_dropout_mask=True).train()
-    first, second = module.embed(batch).unbind(dim=1)
+    first, second = module.embed(batch).embeddings.unbind(dim=1)
     assert torch.equal(first, second)
-    assert not torch.equal(module.embed(batch)[:, 0], first), "the next step has another mask"
+    assert not torch.equal(module.embed(batch).embeddings[:, 0], first), "the next step has another mask"
 
 
 class Norm(AuxiliaryLoss):
@@ -218,7 +218,7 @@ class Norm(AuxiliaryLoss):
         self.scale = torch.nn.Parameter(torch.tensor(2.0))
 
     def forward(self, encoder, batch):
-        return self.scale * encoder({name: tensor[:, 0] for name, tensor in batch.items()}).norm()
+        return self.scale * batch.embeddings[:, 0].norm()
 
 
 def logging_to(logged, module):
@@ -248,10 +248,10 @@ def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
     module = logging_to(logged, SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval())
     assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    embeddings = module.embed(batch)
-    norm = 2 * embeddings[:, 0].norm()
+    embedded = module.embed(batch)
+    norm = 2 * embedded.embeddings[:, 0].norm()
     loss = module.training_step(batch, 0)
-    torch.testing.assert_close(loss, ContrastiveObjective()(embeddings) + 0.25 * norm)
+    torch.testing.assert_close(loss, ContrastiveObjective()(embedded) + 0.25 * norm)
     assert logged["train/norm"] == pytest.approx(float(norm), rel=1e-5)
     loss.backward()
     assert terms[0].scale.grad is not None
@@ -269,7 +269,7 @@ def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, make_model, tmp
     module = SimCSEModule(encoder, objective, LinearAdamW()).eval()
     batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
     loss, curves = module.loss(batch)
-    anchors, positives = module.embed(batch).unbind(dim=1)
+    anchors, positives = module.embed(batch).embeddings.unbind(dim=1)
     torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
     assert float(curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
     plain = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from simcse_pl.losses.embedded_batch import Role
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
@@ -52,9 +53,13 @@ def _gradients(folder, case, precision, first, end):
     if case == "hard duplicates":  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
+    if case == "roles":
+        batch = _batch(views=4)
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     share = {name: x[first:end] for name, x in batch.items()}
+    if case == "roles":
+        share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
     if queue:
         queue.update(encoder, share)
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
@@ -81,7 +86,7 @@ HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
-        ("pairs", "hard", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue"),
+        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue"),
         (torch.float32, torch.float64),
     ),
     *itertools.product(("hard mlm chunks",), HALVES),

@@ -1,0 +1,96 @@
+"""A training step as the losses see it: the embeddings of a batch, the roles of its views, and the other devices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from simcse_pl.losses.duplicates import hash_token_ids
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
+
+
+class Role(StrEnum):
+    """What a view of a row is to the loss. An `other` view is embedded, for losses of one's own."""
+
+    ANCHOR = "anchor"
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    OTHER = "other"
+
+
+def default_roles(views: int) -> tuple[Role, ...]:
+    """Return anchor, positive, then hard negatives."""
+    return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))
+
+
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """This device's rows of a batch, embedded.
+
+    `dataclasses.replace` makes a changed copy, for an objective that wraps another one.
+
+    Args:
+        embeddings: [batch, views, dim], after the projection head.
+        roles: the role of each view.
+        inputs: the tokenizer's tensors, each [batch, views, tokens].
+        pooled: [batch, views, hidden], before the projection head; None if there is none.
+        labels: [batch], int64 classes or float32 scores; None if the data has none.
+        queue: [q, dim], embeddings of past batches as further negatives, or None.
+    """
+
+    embeddings: Tensor
+    roles: tuple[Role, ...]
+    inputs: Batch
+    pooled: Tensor | None = None
+    labels: Tensor | None = None
+    queue: Tensor | None = None
+
+    def views(self, *roles: Role) -> list[int]:
+        """Return the positions of the views that have one of these roles, in the order of the roles."""
+        return [view for role in roles for view, own in enumerate(self.roles) if own == role]
+
+    @cached_property
+    def split(self) -> BatchSplit:
+        """The number of rows that each device holds."""
+        return split_batch(len(self.embeddings), self.embeddings.device)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
+
+        A loss of this device's rows, times `split.weight`, has the gradient of one device with the whole batch.
+        """
+        return all_gather_with_grad(rows, self.split)
+
+    @cached_property
+    def gathered(self) -> Tensor:
+        """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
+        return self.gather(self.embeddings)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """A hash of each sentence, [batch, views] int64: equal for equal sentences."""
+        return hash_token_ids(self.inputs)
+
+
+def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
+    """Return some views of a tensor [batch, views, ...]; indexing by a list would wait for a GPU."""
+    return torch.stack([tensor[:, view] for view in views], dim=1)
+
+
+def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
+    """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out.
+
+    Args:
+        encoder: the encoder.
+        batch: the views.
+        length_bucketing: encode them in groups of similar length, or else in one padded pass.
+    """
+    rows, views = batch["input_ids"].shape[:2]
+    sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
+    vectors: Tensor = encoder.forward_in_length_groups(sequences) if length_bucketing else encoder(sequences)
+    return vectors.view(rows, views, -1)

@@ -1,0 +1,68 @@
+"""A fixed encoder beside the trained one: a guide for false negatives, or a teacher."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from simcse_pl.losses.embedded_batch import embed_views
+from simcse_pl.losses.gradient_cache import apply_in_chunks
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.errors import UserError
+
+
+class FrozenEncoder(nn.Module):
+    """An encoder that is not trained.
+
+    It moves to the device of the module that it belongs to. It has no parameters there, so that no
+    optimizer, checkpoint or gradient reduction contains it.
+
+    Args:
+        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained).
+        pooling: needed for a plain checkpoint.
+
+    Attributes:
+        encoder: the encoder, in evaluation mode.
+        chunk_size, length_bucketing: see SimCSEModule, which sets them.
+
+    Raises:
+        UserError: if it cannot be loaded.
+    """
+
+    chunk_size: int | None = None
+    length_bucketing: bool = False
+    encoder: SentenceEncoder
+
+    def __init__(self, name: str | Path, pooling: str | None = None) -> None:
+        super().__init__()
+        encoder = SentenceEncoder.from_pretrained(name, pooling=pooling).requires_grad_(False)
+        self.__dict__["encoder"] = encoder  # not a submodule, whose weights would be saved
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self.encoder._apply(fn, recurse)  # what .to() and .cuda() of the module call
+        super()._apply(fn, recurse)
+        return self
+
+    def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
+        """Check that this encoder reads the token ids of another one.
+
+        Args:
+            encoder: the trained encoder.
+            option: the option that names this encoder, for the error message.
+
+        Raises:
+            UserError: if the vocabularies differ.
+        """
+        if self.encoder.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+            raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
+
+    @torch.no_grad()
+    def embed(self, batch: Batch) -> Tensor:
+        """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+        inputs = {name: batch[name] for name in self.encoder.tokenizer.model_input_names if name in batch}
+        embed: Any = partial(embed_views, self.encoder, length_bucketing=self.length_bucketing)
+        return apply_in_chunks(embed, inputs, self.chunk_size)
