@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import TrainOptions
+from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.embedded_batch import default_roles
 from simcse_pl.models.encoder import SentenceEncoder
@@ -30,9 +31,9 @@ from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
+from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
 from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError
@@ -43,9 +44,9 @@ log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
-@report_errors(SimCSEModule, TrainOptions)
+@report_errors(TrainOptions)
 def train(config: DictConfig) -> float:
-    """Train, test and save the best checkpoint on dev; return its Spearman's correlation there."""
+    """Train, test and save the best checkpoint; return its score, the metric that chose it."""
     config = with_row(config)
     folder = Path(config.run_dir)
     job = describe_job(config, HydraConfig.get())
@@ -60,11 +61,11 @@ def train(config: DictConfig) -> float:
     pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
     encoder = instantiate(config.model)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, evaluators=instantiate(config.evaluators))
     module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
-    module.objective.check_rows(default_roles(data.views), bool(data.labels))
+    module.check_rows(default_roles(data.views), bool(data.labels))
     if trainer.is_global_zero:
         write_resolved_config(folder, options)
 
@@ -80,9 +81,9 @@ def train(config: DictConfig) -> float:
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
             if start.search:
-                results["trial"] = start.search.tell(results["best"]["spearman"])
-            shown = dashboards and math.isfinite(results["test"]["spearman"])
-            measured = measure(encoder, suite, data.tasks["test"] if shown else None)
+                results["trial"] = start.search.tell(best_score(results))
+            shown = dashboards and math.isfinite(best_score(results))
+            measured = measure(encoder, suite, stsb_test(data.evaluators) if shown else None)
             if config.test_tasks:
                 results |= task_scores(measured, suite)
             write_json(folder / RESULTS_FILE, results)
@@ -92,7 +93,7 @@ def train(config: DictConfig) -> float:
             show(run_places(folder, places))
             if results.get("failed"):
                 raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
-    return float(results["best"]["spearman"])
+    return best_score(results)
 
 
 @dataclass(frozen=True)
@@ -146,23 +147,23 @@ def build_trainer(config: DictConfig, metadata: RunMetadata) -> pl.Trainer:
     return trainer
 
 
-def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
     """Return the LightningModule that trains an encoder."""
-    return SimCSEModule(
+    module: EncoderModule = instantiate(config.module)(
         encoder,
         instantiate(config.objective),
         instantiate(config.optimizer),
+        instantiate(config.scheduler),
         auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
         positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
-        shared_dropout_mask=config.shared_dropout_mask,
         queue=instantiate(config.get("queue")),
-        chunk_size=config.chunk_size,
-        gradient_checkpointing=config.gradient_checkpointing,
-        freeze_layers=config.freeze_layers,
-        length_bucketing=config.length_bucketing,
-        compile=config.compile,
-        on_non_finite=config.on_non_finite,
     )
+    return module
+
+
+def stsb_test(evaluators: Mapping[str, Any]) -> StsTask | None:
+    """Return the test split of STS-B, if an evaluator has read STS-B."""
+    return next((own.stsb["test"] for own in evaluators.values() if getattr(own, "stsb", None)), None)
 
 
 def write_resolved_config(folder: Path, options: Mapping[str, Any]) -> None:

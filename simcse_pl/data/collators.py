@@ -1,4 +1,4 @@
-"""Collators: batches of views for training, with labels or without, and of scored pairs for validation."""
+"""Collators: padded batches of views, with labels or without."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 
 Sentence = str | Tokens  # text, or tokens if they are known
 LabeledRow = tuple[tuple[Sentence, ...], int]  # the sentences and the number of the class
-TokenizedPair = tuple[Tokens, Tokens, float]  # two sentences and their score
 
 
 @dataclass(frozen=True)
@@ -48,16 +47,3 @@ class LabeledViewCollator:
     def __call__(self, rows: Sequence[LabeledRow]) -> Batch:
         """Return tensors [batch, views, tokens], and `labels` [batch] int64."""
         return self.views([row for row, _ in rows]) | {"labels": torch.tensor([label for _, label in rows])}
-
-
-@dataclass(frozen=True)
-class PairCollator:
-    """Collates tokenized pairs into one padded batch."""
-
-    tokenizer: PreTrainedTokenizerBase
-
-    def __call__(self, pairs: Sequence[TokenizedPair]) -> Batch:
-        """Return tensors [batch, 2, tokens], and `scores` [batch]."""
-        inputs = padded([tokens for first, second, _ in pairs for tokens in (first, second)], self.tokenizer)
-        batch = {name: tensor.view(len(pairs), 2, -1) for name, tensor in inputs.items()}
-        return batch | {"scores": torch.tensor([score for _, _, score in pairs])}

@@ -1,35 +1,47 @@
-"""The LightningDataModule: training batches of views, validation and test pairs of STS."""
+"""The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import LabeledViewCollator, PairCollator, TokenizedPair, ViewCollator
+from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.dataset import TrainingDataset
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
 from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
 from simcse_pl.data.sampler import ContrastiveBatchSampler, ContrastiveDataLoader
-from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
-from simcse_pl.models.tokenization import tokenize
+from simcse_pl.models.protocols import Encode
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_VALIDATION_BATCH = 128
 _LABELS_SHOWN = 10
 
 
+class Measurement(Protocol):
+    """What the datamodule needs of an evaluator (see evaluation.evaluators.Evaluator)."""
+
+    def name(self, split: str) -> str:
+        """Return the name of the data of a split, for tables."""
+
+    def sentences(self, split: str) -> Sequence[str]:
+        """Return the sentences of a split, `validation` or `test`."""
+
+    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of a split by name."""
+
+
 class SentenceDataModule(LightningDataModule):
-    """Sentences or rows of sentences to train on, and STS-B to validate and test on.
+    """Sentences or rows of sentences to train on, and the sentences of evaluators to validate and test on.
 
     Args:
         tokenizer: the encoder's tokenizer.
@@ -40,8 +52,8 @@ class SentenceDataModule(LightningDataModule):
         view: how the positive of a row of one sentence is made; None for the sentence itself.
         batch_size: the rows of a contrastive batch, over all devices together.
         max_length: the number of tokens read of a training sentence, special tokens included.
-        validation: the sources of STS-B, tried in order (see sts_sets.load_stsb).
-        senteval_dir: a SentEval bundle.
+        evaluators: by name, functions of `validation` and `test` that make evaluators.
+        validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
         seed: seeds the draw of rows and, in each epoch, their order and the views.
 
@@ -62,8 +74,9 @@ class SentenceDataModule(LightningDataModule):
         view: View | None = None,
         batch_size: int = 64,
         max_length: int = 32,
-        validation: Sequence[str] = ("senteval", "hub", "sample"),
-        senteval_dir: str | Path | None = None,
+        evaluators: Mapping[str, Callable[..., Measurement]] | None = None,
+        validation: str | Sequence[str] | Mapping[str, str] | None = None,
+        test: str | Mapping[str, str] | None = None,
         num_workers: int = 0,
         seed: int = 42,
     ) -> None:
@@ -87,26 +100,32 @@ class SentenceDataModule(LightningDataModule):
         self.view = None if isinstance(view, Dropout) else view  # one sentence is tokenized once for both views
         self.batch_size = batch_size
         self.max_length = max_length
+        self.make_evaluators = evaluators or {}
         self.validation = validation
-        self.senteval_dir = senteval_dir
+        self.test = test
         self.num_workers = num_workers
         self.seed = seed
         self.rows: TrainingDataset | None = None
-        self.tasks: dict[str, StsTask] = {}
-        self.pairs: dict[str, list[TokenizedPair]] = {}
+        self.evaluators: dict[str, Measurement] = {}
+        self.sentences: dict[str, EvaluationSentences] = {}
         self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Read all data once; the trainer calls this on every rank.
 
-        Rank 0 loads STS-B and sends it to the other ranks, so that all of them validate on the same pairs.
+        Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
         """
-        if not self.tasks and is_first_process():
-            self.tasks = load_stsb(self.validation, self.senteval_dir)
+        if not self.evaluators and is_first_process():
+            made = {name: make(self.validation, self.test) for name, make in self.make_evaluators.items()}
+            self.evaluators = made
         if self.trainer is not None:
-            self.tasks = self.trainer.strategy.broadcast(self.tasks)
-        if not self.pairs:
-            self.pairs = {split: self._tokenized(task.pairs) for split, task in self.tasks.items()}
+            self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
+        if not self.sentences:
+            for split in (VALIDATION, TEST):
+                sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
+                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer)
+            if not len(self.sentences[VALIDATION]):
+                raise UserError("data.validation is not set: give a file, or the sources of STS-B")
         if self.rows is None:
             self._read_rows()
 
@@ -145,9 +164,9 @@ class SentenceDataModule(LightningDataModule):
         if self.view is not None and len(cache.sentences[0]) > 1:
             given = f"{self.train} has rows of {len(cache.sentences[0])} sentences, with positives of their own"
             raise UserError(f"{given}: set views=dropout, or data.columns to one column")
-        for split, task in self.tasks.items():
-            if seen := cache.count(set(task.sentences)):
-                log.warning("%d sentences of %s are in the %s pairs: scores may be too high", seen, self.train, split)
+        for split, own in self.sentences.items():
+            if seen := cache.count(set(own.sentences)):
+                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         return TrainingDataset(
             cache.sentences,
             self.view,
@@ -186,25 +205,34 @@ class SentenceDataModule(LightningDataModule):
         """Continue at the epoch and batch of `state_dict`."""
         self._place = state_dict
 
-    def val_dataloader(self) -> DataLoader[TokenizedPair]:
-        """Return batches of the development pairs of STS-B."""
-        return self._pair_loader("dev")
+    def val_dataloader(self) -> DataLoader[Tokens]:
+        """Return batches of the validation sentences."""
+        return self.sentences[VALIDATION].loader()
 
-    def test_dataloader(self) -> DataLoader[TokenizedPair]:
-        """Return batches of the test pairs of STS-B."""
-        return self._pair_loader("test")
+    def test_dataloader(self) -> DataLoader[Tokens]:
+        """Return batches of the test sentences."""
+        return self.sentences[TEST].loader()
 
-    def _pair_loader(self, split: str) -> DataLoader[TokenizedPair]:
-        """Return batches of this rank's pairs: each pair is on one rank, and lengths in a batch are similar."""
-        return DataLoader(
-            self.pairs[split][rank() :: world_size()],  # type: ignore[arg-type]
-            batch_size=_VALIDATION_BATCH,
-            collate_fn=PairCollator(self.tokenizer),
-        )
+    def source_of(self, split: str) -> str:
+        """Return the names of the data of a split."""
+        return ", ".join(own.name(split) for own in self.evaluators.values() if own.sentences(split))
 
-    def _tokenized(self, pairs: Sequence[ScoredPair]) -> list[TokenizedPair]:
-        """Tokenize pairs at the encoder's maximum length, and sort them by length, the longest first."""
-        sides = ([pair.first for pair in pairs], [pair.second for pair in pairs])
-        first, second = (tokenize(self.tokenizer, side, self.tokenizer.model_max_length) for side in sides)
-        tokenized = zip(map(np.array, first), map(np.array, second), [pair.score for pair in pairs], strict=True)
-        return sorted(tokenized, key=lambda pair: -max(len(pair[0]), len(pair[1])))
+    def measure(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of all evaluators.
+
+        Args:
+            encode: function from the split's sentences to vectors [n, dim].
+            split: `validation` or `test`.
+
+        Raises:
+            UserError: two evaluators have a metric of the same name.
+        """
+        metrics: dict[str, float] = {}
+        for name, evaluator in self.evaluators.items():
+            if not evaluator.sentences(split):
+                continue
+            own = evaluator(encode, split)
+            if twice := sorted(own.keys() & metrics):
+                raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
+            metrics |= own
+        return metrics

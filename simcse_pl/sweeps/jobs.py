@@ -44,8 +44,8 @@ def given_options(options: Sequence[str]) -> list[str]:
 
 
 def best_score(results: Mapping[str, Any]) -> float:
-    """Return Spearman's correlation of the best checkpoint on dev; NaN (null in JSON) if training diverged."""
-    score = results["best"]["spearman"]
+    """Return the metric that chose the checkpoint, at the best step; NaN (null in JSON) if training diverged."""
+    score = results["best"][results.get("monitor", "spearman")]
     return math.nan if score is None else float(score)
 
 

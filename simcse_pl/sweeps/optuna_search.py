@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import optuna
 
 STUDY_FILE = "study.journal"
-_MONITOR = "val/spearman"
 _TRIAL = "SIMCSE_PL_TRIAL"
 
 
@@ -29,6 +28,7 @@ class OptunaTrial:
         trial: number of the job. An interrupted job abandons its trial and starts a new one.
         seed: seed of the sampler. The same seed gives the same trials if jobs run one at a time.
         startup: number of first trials that are drawn at random and not pruned.
+        mode: `max` if higher scores are better, or `min`.
 
     Attributes:
         values: the proposed values, nested like `space`.
@@ -39,7 +39,13 @@ class OptunaTrial:
     """
 
     def __init__(
-        self, folder: str | Path, space: Mapping[str, Any], trial: int = 0, seed: int = 42, startup: int = 5
+        self,
+        folder: str | Path,
+        space: Mapping[str, Any],
+        trial: int = 0,
+        seed: int = 42,
+        startup: int = 5,
+        mode: str = "max",
     ) -> None:
         optuna = _import_optuna()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -56,7 +62,7 @@ class OptunaTrial:
                 study_name="search",
                 storage=optuna.storages.JournalStorage(backend),
                 load_if_exists=True,
-                direction="maximize",
+                direction="maximize" if mode == "max" else "minimize",
                 sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
             )
@@ -101,7 +107,8 @@ class Pruning(Callback):
         if trainer.state.fn != "fit":
             return
         if self._trial is not None:
-            self._trial.report(float(trainer.callback_metrics[_MONITOR]), step=trainer.global_step)
+            score = trainer.callback_metrics[trainer.checkpoint_callback.monitor]  # type: ignore[union-attr, index]
+            self._trial.report(float(score), step=trainer.global_step)
             self.pruned = not trainer.should_stop and bool(self._trial.should_prune())  # a finished trial is complete
         self.pruned = trainer.strategy.broadcast(self.pruned)
         if self.pruned:

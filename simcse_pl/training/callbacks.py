@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
-from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
-from simcse_pl.training.validation_metrics import Uniformity
+from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import check_seed
@@ -201,11 +200,9 @@ class GeometryCurves(Callback):
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compute them from the embeddings that the uniformity metric has stored, of all ranks."""
-        uniformity = pl_module.uniformity
-        assert isinstance(uniformity, Uniformity)
-        with uniformity.sync_context():
-            bound = gram_bound(dim_zero_cat(uniformity.embeddings))
+        """Compute them from the embeddings of all validation sentences."""
+        assert isinstance(pl_module, EncoderModule)
+        bound = gram_bound(pl_module.vectors())
         curves = {
             "geometry/gram_sum": bound.gram_sum,
             "geometry/largest_eigenvalue": bound.largest_eigenvalue,
@@ -261,9 +258,10 @@ class ProgressBar(RichProgressBar):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the step and the score if there is no terminal."""
         super().on_validation_end(trainer, pl_module)
-        score = trainer.callback_metrics.get("val/spearman")
+        monitor = getattr(trainer.checkpoint_callback, "monitor", None)
+        score = trainer.callback_metrics.get(monitor or "")
         if score is not None and trainer.is_global_zero and not sys.stdout.isatty():
-            log.info("step %d: Spearman's correlation on dev %.2f", trainer.global_step, 100 * score)
+            log.info("step %d: %s %.4f", trainer.global_step, monitor, score)
 
     def get_metrics(
         self, trainer: Trainer, pl_module: LightningModule

@@ -11,13 +11,15 @@ import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.training.resume import RunMetadata
 from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.distributed import is_first_process
@@ -27,7 +29,11 @@ log = logging.getLogger(__name__)
 
 
 def train_and_test(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
+    trainer: pl.Trainer,
+    module: EncoderModule,
+    data: SentenceDataModule,
+    record: RunMetadata,
+    resume: Path | None = None,
 ) -> dict[str, Any]:
     """Validate, train, and test the best checkpoint, whose weights the module has afterwards.
 
@@ -39,7 +45,8 @@ def train_and_test(
         resume: a checkpoint to resume from.
 
     Returns:
-        The validation set, the precision, the numbers of steps, and the metrics: `before` training
+        The validation set, the metric that chose the checkpoint, the precision, the numbers of steps, and the metrics:
+        `before` training
         and at the `best` step, and those of the tests at both, `test_before` and `test`.
 
     Raises:
@@ -51,19 +58,20 @@ def train_and_test(
     if not resume:
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
-            raise UserError(f"callbacks.best.monitor={best.monitor}: choose one of {', '.join(validated)}")
-        tested = trainer.test(module, data, verbose=False)[0]
-        record.before = {name: float(score) for name, score in {**validated, **tested}.items()}
+            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {', '.join(validated)}")
+        record.before = {**validated, **_test(trainer, module, data)}
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
-    _warn_if_lowered(record.before, best.best_metrics)
+    assert best.monitor is not None
+    _warn_if_lowered(record.before, best.best_metrics, best.monitor, best.mode)
     module.load_state_dict(_best_weights(trainer, best.best_model_path))
-    test = trainer.test(module, data, verbose=False)[0]
+    test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
-        "validation": data.tasks["dev"].name,
+        "validation": data.source_of(VALIDATION),
+        "monitor": best.monitor.partition("/")[2],
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
@@ -75,7 +83,7 @@ def train_and_test(
 
 
 def run_settings(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
+    trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Return the settings that a run prints at its start, by name.
 
@@ -90,7 +98,9 @@ def run_settings(
     steps = trainer.max_steps
     if steps == -1:
         steps = (trainer.max_epochs or 0) * len(data.train_dataloader())
-    parts = [choices.get("objective"), *(str(term.name) for term in module.auxiliary), choices.get("queue")]
+    auxiliary = [str(term.name) for term in getattr(module, "auxiliary", ())]
+    parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
+    lr = learning_rate(module.optimizer)
     return {
         "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
         "pooling": encoder.pooling,
@@ -98,7 +108,7 @@ def run_settings(
         "objective": ", ".join(part for part in parts if part),
         "data": f"{data.train}, {len(rows)} rows of {len(rows.rows[0])}",
         "batch size": str(data.batch_size),
-        "learning rate": f"{module.optimizer_settings.lr:g}",
+        "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
@@ -150,6 +160,13 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
     }
 
 
+def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) -> dict[str, float]:
+    """Return the metrics of the test sets, if there are any."""
+    if not len(data.sentences[TEST]):
+        return {}
+    return dict(trainer.test(module, data, verbose=False)[0])
+
+
 def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
     """Load weights on rank 0 and send them to all ranks: other machines may not have the file."""
     first = trainer.is_global_zero
@@ -157,13 +174,15 @@ def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
     return trainer.strategy.broadcast(weights)
 
 
-def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
-    lowered = before["val/spearman"] - best["val/spearman"]
-    if lowered > 0 and is_first_process():
+def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+    lost = (before[monitor] - best[monitor]) * (1 if mode == "max" else -1)
+    if lost > 0 and is_first_process():
         log.warning(
-            "training has lowered Spearman's correlation on dev by %.2f: the saved encoder is the best checkpoint, "
-            "and scores lower than the encoder before training",
-            100 * lowered,
+            "training has made %s worse, from %.4f to %.4f: the saved encoder is the best checkpoint, and scores "
+            "worse than the encoder before training",
+            monitor,
+            before[monitor],
+            best[monitor],
         )
 
 

@@ -22,7 +22,7 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     backbone = encoder.backbone
     available = backbone.config.num_hidden_layers
     if not 0 <= layers < available:
-        raise UserError(f"freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
+        raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     inputs = {name: x[:, 0] for name, x in example_batch(encoder).items()}
     was_training = backbone.training
     backbone.eval()
@@ -32,7 +32,9 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     for parameter in used:
         parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
-        raise UserError(f"freeze_layers={layers}: the layers of {type(backbone).__name__} share all their weights")
+        raise UserError(
+            f"module.freeze_layers={layers}: the layers of {type(backbone).__name__} share all their weights"
+        )
 
 
 def freeze_unused(parameters: Iterable[Parameter], loss: Tensor) -> None:

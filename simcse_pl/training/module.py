@@ -1,14 +1,11 @@
-"""SimCSEModule: the encoder, the objective, the metrics and the optimizer as a LightningModule."""
+"""SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule
-from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
-from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role, default_roles, embed_views, select_views
@@ -18,32 +15,30 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import use_masks_without_synchronization
+from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.non_finite import NonFiniteSteps
-from simcse_pl.training.optimizer import LinearAdamW
+from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from simcse_pl.training.validation_metrics import Alignment, SpearmanCorrelation, Uniformity
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
 
 
-class SimCSEModule(LightningModule):
-    """Train an encoder on batches of views, and validate and test it on scored pairs.
+class SimCSEModule(EncoderModule):
+    """Train an encoder on batches of views.
 
-    In training it logs train/loss, train/lr, train/grad_norm, train/positive_similarity,
+    It logs train/loss, train/lr, train/grad_norm, train/positive_similarity,
     train/negative_similarity, train/duplicates (the share of rows that have their own sentence among
     this device's negatives), train/skipped_steps, train/masked_negatives and the auxiliary losses by
-    name. Over all validation or test pairs it logs {val,test}/spearman, /alignment and /uniformity.
+    name. A subclass can replace `loss`.
 
     Args:
         encoder: the encoder to train.
         objective: the loss of embeddings [batch, views, dim].
-        optimizer: the optimizer's settings.
+        optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing: see EncoderModule.
         auxiliary: losses added to the objective with their weights. Weight 0 disables a loss.
         positive_encoder: a second encoder, for all views but the first (the two independent encoders
             of Table 2). Only `encoder` is measured and saved.
@@ -54,8 +49,6 @@ class SimCSEModule(LightningModule):
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
         freeze_layers: freeze the word embeddings and this many layers; None for no layers.
             Parameters that no loss depends on are always frozen.
-        length_bucketing: on a CPU, encode sequences of similar length together (see
-            `length_groups`). Vectors are the same.
         compile: compile the backbone by torch.compile, for all lengths and batch sizes.
         on_non_finite: `error` to stop at a loss or gradient that is not finite, or `skip` (see
             non_finite).
@@ -68,7 +61,8 @@ class SimCSEModule(LightningModule):
         self,
         encoder: SentenceEncoder,
         objective: Objective,
-        optimizer: LinearAdamW,
+        optimizer: MakeOptimizer,
+        scheduler: MakeSchedule | None = None,
         auxiliary: Sequence[AuxiliaryLoss] = (),
         positive_encoder: SentenceEncoder | None = None,
         shared_dropout_mask: bool = False,
@@ -79,27 +73,29 @@ class SimCSEModule(LightningModule):
         length_bucketing: bool = True,
         compile: bool = False,
         on_non_finite: str = "error",
+        layer_decay: float | None = None,
+        no_weight_decay: Sequence[str] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(encoder, optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing)
         self.non_finite = NonFiniteSteps(on_non_finite)
         if chunk_size is not None and chunk_size < 1:
-            raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
+            raise UserError(f"module.chunk_size={chunk_size}: it must be at least 1")
         if shared_dropout_mask and positive_encoder:
-            raise UserError("shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
+            raise UserError("module.shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
         if queue:
             _check_queue(objective, positive_encoder)
         use_masks_without_synchronization()
-        encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
-        for trained in encoders:
+        self.positive_encoder = positive_encoder
+        for trained in self.encoders():
             if trained.postprocess:
                 raise UserError("this encoder has a post-processing, which was fitted to its present weights")
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
             if freeze_layers is not None:
                 freeze_first_layers(trained, freeze_layers)
+            if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in trained.modules()):
+                raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")
             trained.train()  # Lightning trains each module in the mode that it is in
-        self.encoder = encoder
-        self.positive_encoder = positive_encoder
         self.objective = objective
         self.auxiliary = nn.ModuleList(loss for loss in auxiliary if loss.weight)
         for part in [objective, *self.auxiliary]:
@@ -109,23 +105,27 @@ class SimCSEModule(LightningModule):
                     user.chunk_size, user.length_bucketing = chunk_size, length_bucketing
         self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size
-        self.length_bucketing = length_bucketing
         self.queue = queue
         if queue:
             queue.attach(encoder)
-        self._freeze_unused(encoders)
-        for trained in encoders:
+        self._freeze_unused()
+        for trained in self.encoders():
             if compile:
                 trained.backbone.compile(dynamic=True)
             else:
                 use_fast_dropout(trained.backbone)
-        self.optimizer_settings = optimizer
-        self.spearman = SpearmanCorrelation()
-        self.alignment = Alignment()
-        self.uniformity = Uniformity()
 
-    def _freeze_unused(self, encoders: Sequence[SentenceEncoder]) -> None:
+    def encoders(self) -> list[SentenceEncoder]:
+        """Return the encoder and, if there is one, that of the positives."""
+        return [self.encoder, self.positive_encoder] if self.positive_encoder else [self.encoder]
+
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+        """Check that the objective is defined for the rows of a data set."""
+        self.objective.check_rows(roles, labeled)
+
+    def _freeze_unused(self) -> None:
         """Freeze the parameters that no loss depends on."""
+        encoders = self.encoders()
         for encoder in encoders:
             encoder.backbone.eval()  # in training, some architectures skip layers at random
         with torch.random.fork_rng(devices=[]):
@@ -220,41 +220,6 @@ class SimCSEModule(LightningModule):
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add scored pairs to the validation metrics."""
-        self._measure(batch, "val")
-
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add scored pairs to the test metrics."""
-        self._measure(batch, "test")
-
-    def _measure(self, batch: Batch, stage: str) -> None:
-        scores = batch.pop("scores")
-        embeddings = embed_views(self.encoder, batch, self.length_bucketing).float()
-        if not embeddings.isfinite().all():
-            raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")
-        first, second = embeddings.unbind(dim=1)
-        self.spearman.update((unit_vectors(first) * unit_vectors(second)).sum(dim=-1), scores)
-        positive = scores > POSITIVE_SCORE_THRESHOLD
-        self.alignment.update(first[positive], second[positive])
-        self.uniformity.update(torch.cat([first, second]))
-        self.log(f"{stage}/spearman", self.spearman, prog_bar=True, batch_size=len(scores))
-        self.log(f"{stage}/alignment", self.alignment, batch_size=len(scores))
-        self.log(f"{stage}/uniformity", self.uniformity, batch_size=len(scores))
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights."""
-        encoder = self.encoder
-        checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
-
-    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """Return the optimizer of all weights and its schedule, advanced every step."""
-        fused = self.trainer.precision != "16-mixed"  # a gradient scaler cannot clip for a fused optimizer
-        optimizer, schedule = self.optimizer_settings.build(
-            self.parameters(), int(self.trainer.estimated_stepping_batches), fused
-        )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def _check_queue(objective: Objective, positive_encoder: SentenceEncoder | None) -> None:

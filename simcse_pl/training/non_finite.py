@@ -31,7 +31,7 @@ class NonFiniteSteps:
 
     def __init__(self, action: str) -> None:
         if action not in ACTIONS:
-            raise UserError(f"on_non_finite={action}: choose one of {', '.join(ACTIONS)}")
+            raise UserError(f"module.on_non_finite={action}: choose one of {', '.join(ACTIONS)}")
         self.action = action
         self.skipped = 0
 
@@ -50,7 +50,7 @@ class NonFiniteSteps:
         rows = self._record(trainer, step, loss, gradient_norm)
         what = f"step {step}: the loss is {loss:.3g} and its gradient's norm {gradient_norm:.3g}, in {rows}"
         if self.action == "error":
-            raise UserError(f"{what}: lower optimizer.lr, check these rows, or set on_non_finite=skip")
+            raise UserError(f"{what}: lower optimizer.lr, check these rows, or set module.on_non_finite=skip")
         for optimizer in trainer.optimizers:
             optimizer.zero_grad(set_to_none=True)  # its step then does nothing
         self.skipped += 1

@@ -1,39 +1,120 @@
-"""AdamW with a learning rate that falls linearly to 0, as in the paper (Appendix A)."""
+"""Parameter groups, optimizer and learning rate schedule, from any of torch's and transformers'."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
+import torch
+from torch import nn
 from torch.nn import Parameter
-from torch.optim import AdamW
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import get_linear_schedule_with_warmup
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.validation import check_non_negative, check_positive
 
+MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
+MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
 
-@dataclass(frozen=True)
-class LinearAdamW:
-    """Settings of AdamW and its schedule.
+_STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
+_LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
-    Args:
-        lr: the highest learning rate.
-        weight_decay: decoupled weight decay of all weights.
-        warmup_steps: steps over which the learning rate rises from 0 to `lr`.
+
+def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) -> None:
+    """Build an optimizer and its schedule for one parameter, so that wrong settings are found before training.
 
     Raises:
-        UserError: if a value is out of range.
+        UserError: if a value is out of range, or the schedule needs more than an optimizer and a number of steps.
     """
+    if (lr := _settings(optimizer).get("lr")) is not None:
+        check_positive("optimizer.lr", lr)
+    check_non_negative("scheduler.num_warmup_steps", _settings(scheduler).get("num_warmup_steps", 0))
+    try:
+        example = optimizer([nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError) as error:
+        raise UserError(f"optimizer: {first_line(error)}") from error
+    if inspect.isclass(target := getattr(scheduler, "func", scheduler)) and issubclass(target, ReduceLROnPlateau):
+        raise UserError("scheduler: ReduceLROnPlateau follows a metric; choose a schedule of the number of steps")
+    try:
+        build_schedule(scheduler, example, total_steps=10)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"scheduler: {first_line(error)}") from error
 
-    lr: float = 5e-5
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
 
-    def __post_init__(self) -> None:
-        check_positive("optimizer.lr", self.lr)
-        check_non_negative("optimizer.weight_decay", self.weight_decay)
-        check_non_negative("optimizer.warmup_steps", self.warmup_steps)
+def learning_rate(optimizer: MakeOptimizer) -> float | None:
+    """Return the learning rate that a config sets; None for the optimizer's default."""
+    return _settings(optimizer).get("lr")
 
-    def build(self, parameters: Iterable[Parameter], total_steps: int, fused: bool = True) -> tuple[AdamW, LambdaLR]:
-        """Return the optimizer, fused into one kernel if asked to, and its schedule."""
-        optimizer = AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=fused)
-        return optimizer, get_linear_schedule_with_warmup(optimizer, self.warmup_steps, total_steps)
+
+def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradient_scaler: bool = False) -> Optimizer:
+    """Return the optimizer of parameters or groups of them.
+
+    Args:
+        optimizer: makes it.
+        parameters: see `parameter_groups`.
+        gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer, so `fused` is off.
+    """
+    return optimizer(parameters, **({"fused": False} if gradient_scaler and _settings(optimizer).get("fused") else {}))
+
+
+def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: int) -> LRScheduler | None:
+    """Return the schedule, which gets the number of steps unless the config sets it."""
+    if scheduler is None:
+        return None
+    names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
+    return scheduler(optimizer, **{name: total_steps for name in names if name not in _settings(scheduler)})
+
+
+def parameter_groups(
+    module: nn.Module,
+    encoders: Sequence[SentenceEncoder],
+    lr: float | None,
+    layer_decay: float | None = None,
+    no_weight_decay: Sequence[str] = (),
+) -> list[Any]:
+    """Return the parameters of a module, in groups with settings of their own.
+
+    Args:
+        module: its parameters are grouped.
+        encoders: parts of the module, whose layers `layer_decay` counts.
+        lr: the learning rate.
+        layer_decay: the factor between the learning rates of a layer and of the layer below it. The word embeddings
+            are below the first layer. What is above the last layer has the learning rate `lr`. None for one rate.
+        no_weight_decay: parts of names. Parameters whose name has one of them, in any case, have no weight decay.
+
+    Returns:
+        The parameters, if both options are off; else groups, those with the rate `lr` first.
+    """
+    if layer_decay is None and not no_weight_decay:
+        return list(module.parameters())
+    depth = _depths(encoders)
+    groups: dict[tuple[int, bool], list[Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        decays = not any(part.lower() in name.lower() for part in no_weight_decay)
+        groups.setdefault((depth.get(id(parameter), 0), decays), []).append(parameter)
+    settings = []
+    for (below, decays), members in sorted(groups.items(), key=lambda item: (item[0][0], not item[0][1])):
+        rate = {} if layer_decay is None or lr is None else {"lr": lr * layer_decay**below}
+        settings.append({"params": members, **rate, **({} if decays else {"weight_decay": 0.0})})
+    return settings
+
+
+def _depths(encoders: Sequence[SentenceEncoder]) -> dict[int, int]:
+    """Return the number of layers at and above each parameter of a backbone, by id; the last layer has 1."""
+    found = {}
+    for encoder in encoders:
+        layers = encoder.backbone.config.num_hidden_layers
+        words = {id(parameter) for parameter in encoder.backbone.get_input_embeddings().parameters()}
+        for name, parameter in encoder.backbone.named_parameters():
+            if layer := _LAYER.search(f".{name}"):
+                found[id(parameter)] = layers - int(layer[1])
+            elif id(parameter) in words or "embed" in name:
+                found[id(parameter)] = layers + 1
+    return found
+
+
+def _settings(make: Callable[..., Any] | None) -> Mapping[str, Any]:
+    return make.keywords if isinstance(make, partial) else {}

@@ -93,7 +93,7 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     match read_torch_file(checkpoint, mmap=True):
         case {
             "global_step": int(steps),
-            "callbacks": {"run": {"options": list(written_with), "before": {"val/spearman": float()}}},
+            "callbacks": {"run": {"options": list(written_with), "before": dict()}},
         } if all(isinstance(option, str) for option in written_with):
             pass
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:

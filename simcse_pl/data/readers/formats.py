@@ -143,13 +143,14 @@ def _delimited(path: Path, records: Records, header: bool | None) -> OpenedTable
         return OpenedTable(itertools.chain(first, records), width)
     names = [name.strip() for _, cells in first for name in cells]
     for name in names if header is None else ():
-        if not _looks_like_a_name(name):
+        if not looks_like_a_name(name):
             advice = "set data.header=false if the file has no header, data.header=true if this is the header"
             raise UserError(f"{path}, {first[0][0]}: {reprlib.repr(name)} does not look like a column name; {advice}")
     return OpenedTable(records, width, names)
 
 
-def _looks_like_a_name(cell: str) -> bool:
+def looks_like_a_name(cell: str) -> bool:
+    """Return whether a cell is short, and neither a sentence nor a number."""
     sentence = cell.rstrip(" \"'”’)").endswith(_SENTENCE_ENDS) or len(cell.split()) > _MAX_WORDS_OF_A_NAME
     return not sentence and not is_number(cell)
 

@@ -61,7 +61,7 @@ def iterate_sentences(source: str | Path, column: int | str | None = None) -> It
         UserError: the file or the column does not exist, or several columns and none chosen; from the iterator, an
             invalid row.
     """
-    table = _open_source(str(source), True, "train")
+    table = open_source(str(source), True, "train")
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.width} columns: choose the one with the sentences")
     positions = [0] if column is None else [_position(source, table, column)]
@@ -100,7 +100,7 @@ def iterate_rows(
             not look like one; from the iterator, an invalid row (the message has the file and the line), no rows, or
             a column of numbers where there are several.
     """
-    table = _open_source(str(source), header, split)
+    table = open_source(str(source), header, split)
     label = None if label_column is None else _position(source, table, label_column)
     if columns is None:
         positions = [i for i in range(table.width) if i != label]
@@ -231,7 +231,8 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     return sha256_of(found)
 
 
-def _open_source(name: str, header: bool | None, split: str) -> OpenedTable:
+def open_source(name: str, header: bool | None, split: str) -> OpenedTable:
+    """Open a file, or a split of a dataset on the Hugging Face Hub (see formats.open_table)."""
     found = _locate(name)
     return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
 

@@ -21,7 +21,7 @@ SPLITS = ("dev", "test")
 POSITIVE_SCORE_THRESHOLD = 4.0  # pairs with higher scores are the positives of alignment (section 2 of the paper)
 
 _HUB_STSB = "mteb/stsbenchmark-sts"
-_STSB_SOURCES = {
+STSB_SOURCES = {
     "senteval": "STS-B in {}",
     "hub": f"STS-B on the hub ({_HUB_STSB})",
     "sample": "the project's own sample, which is not STS-B",
@@ -105,9 +105,9 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
     Raises:
         UserError: a source is unknown, none has the data, or a given `senteval_dir` does not have it.
     """
-    known = ", ".join(_STSB_SOURCES)
+    known = ", ".join(STSB_SOURCES)
     for source in sources:
-        if source not in _STSB_SOURCES:
+        if source not in STSB_SOURCES:
             raise UserError(f"data.validation: unknown source {source}; choose among {known}")
     if not sources:
         raise UserError(f"data.validation is empty: name some of {known}")
@@ -126,7 +126,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
                 log.warning("data.validation: STS-B from the hub is not available: %s", error)
             continue
         for split, task in tasks.items():
-            log.info("%s: %d scored pairs from %s", split, len(task.pairs), _STSB_SOURCES[source].format(senteval_dir))
+            log.info("%s: %d scored pairs from %s", split, len(task.pairs), STSB_SOURCES[source].format(senteval_dir))
         return tasks
     raise UserError(f"data.validation: no STS-B ({'; '.join(failures)})")
 

@@ -1,0 +1,54 @@
+"""The sentences of validation and test sets, tokenized once and divided over the devices."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.models.protocols import Encode
+from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
+from simcse_pl.utils.distributed import rank, world_size
+
+VALIDATION, TEST = "validation", "test"  # the names of the splits
+_BATCH = 256
+
+
+class EvaluationSentences:
+    """The distinct sentences of some evaluators, the longest first.
+
+    Args:
+        sentences: the sentences.
+        tokenizer: the encoder's tokenizer.
+    """
+
+    def __init__(self, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> None:
+        distinct = list(dict.fromkeys(sentences))
+        tokens = tokenize(tokenizer, distinct, tokenizer.model_max_length)
+        order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
+        self.sentences = [distinct[i] for i in order]
+        self.tokens = [np.array(tokens[i]) for i in order]
+        self._tokenizer = tokenizer
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def loader(self) -> DataLoader[Tokens]:
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
+        own = self.tokens[rank() :: world_size()]
+        return DataLoader(own, batch_size=_BATCH, collate_fn=self._collate)  # type: ignore[arg-type]
+
+    def _collate(self, tokens: Sequence[Tokens]) -> Batch:
+        return padded(tokens, self._tokenizer)
+
+    def encode(self, vectors: Tensor) -> Encode:
+        """Return a function from sentences to their vectors.
+
+        Args:
+            vectors: those of the loaders of all devices, one device after the other, [n, dim].
+        """
+        ranks = world_size()
+        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
+        row = {self.sentences[place]: number for number, place in enumerate(order)}
+        return lambda sentences: vectors[[row[sentence] for sentence in sentences]]

@@ -1,0 +1,353 @@
+"""Evaluators: measurements on validation and test data, during training and by `simcse evaluate`."""
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
+from simcse_pl.data.readers.formats import looks_like_a_name
+from simcse_pl.data.readers.row_reader import open_source
+from simcse_pl.data.senteval.sts_sets import STSB_SOURCES, ScoredPair, StsTask, load_stsb
+from simcse_pl.evaluation.encoding import encode_columns
+from simcse_pl.evaluation.metrics import alignment, uniformity
+from simcse_pl.evaluation.sts import correlation
+from simcse_pl.models.protocols import Encode
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
+from simcse_pl.utils.text_files import Unreadable
+
+log = logging.getLogger(__name__)
+
+POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
+
+Data = TypeVar("Data")
+Files = str | Sequence[str] | Mapping[str, str] | None
+
+
+class Evaluator(ABC):
+    """A measurement of an encoder on a validation set, a test set, or both.
+
+    Training and `simcse evaluate` construct it with the arguments `validation` and `test`, the options data.validation
+    and data.test, and with its own options. Training does so on the first device only.
+    """
+
+    @abstractmethod
+    def sentences(self, split: str) -> Sequence[str]:
+        """Return the sentences that a split needs, `validation` or `test`; none if there is nothing to measure."""
+
+    def name(self, split: str) -> str:
+        """Return the name of the data of a split, for tables."""
+        return type(self).__name__
+
+    @abstractmethod
+    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of a split by name.
+
+        Args:
+            encode: function from sentences to vectors [n, dim], for the sentences of the split.
+            split: `validation` or `test`.
+        """
+
+
+class FileEvaluator(Evaluator, Generic[Data]):
+    """An evaluator whose splits are one file each, or several files with names.
+
+    The metrics of a file with a name are NAME/METRIC, and METRIC is their mean.
+
+    Args:
+        validation, test: a file, files by name, or None.
+        header: whether the first row of a csv or tsv file has the columns' names; None guesses.
+
+    Raises:
+        UserError: a file does not exist or is not valid.
+    """
+
+    def __init__(self, validation: Files = None, test: Files = None, header: bool | None = None) -> None:
+        self.header = header
+        self.files = {VALIDATION: validation, TEST: test}
+        self.sets = {VALIDATION: self.read_files(validation, VALIDATION), TEST: self.read_files(test, TEST)}
+
+    def read_files(self, files: Files, split: str) -> dict[str, Data]:
+        """Return the data of a split by name; a file without a name has the name ''."""
+        if files is None:
+            return {}
+        if isinstance(files, str):
+            return {"": self.read(files)}
+        if not isinstance(files, Mapping):
+            raise UserError(f"data.{split}={list(files)}: give one file, or files with names: {{en: dev_en.tsv}}")
+        for name in files:
+            if "/" in str(name):
+                raise UserError(f"data.{split}: the name {name!r} has a slash; choose another one")
+        return {str(name): self.read(file) for name, file in files.items()}
+
+    @abstractmethod
+    def read(self, file: str) -> Data:
+        """Read a file."""
+
+    @abstractmethod
+    def sentences_of(self, data: Data) -> Sequence[str]:
+        """Return the sentences of a file."""
+
+    @abstractmethod
+    def measure(self, encode: Encode, data: Data) -> dict[str, float]:
+        """Return the metrics of a file."""
+
+    def name(self, split: str) -> str:
+        """Return the names of the files."""
+        files = self.files[split]
+        return Path(files).name if isinstance(files, str) else ", ".join(files or ())
+
+    def sentences(self, split: str) -> list[str]:
+        """Return the sentences of all files of a split."""
+        return [sentence for data in self.sets[split].values() for sentence in self.sentences_of(data)]
+
+    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of each file of a split, and their means."""
+        measured = {name: self.measure(encode, data) for name, data in self.sets[split].items()}
+        if list(measured) == [""]:
+            return measured[""]
+        metrics = {f"{name}/{metric}": value for name, own in measured.items() for metric, value in own.items()}
+        for metric in next(iter(measured.values()), {}):
+            metrics[metric] = float(np.mean([own[metric] for own in measured.values()]))
+        return metrics
+
+
+class ScoredPairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
+
+    The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
+    section 2 of the paper. Positives of the alignment have more than 80 % of the file's highest score, as in the paper.
+
+    Args:
+        validation: a file, files by name, or a list of sources of STS-B (see sts_sets.load_stsb), whose dev split is
+            then the validation set.
+        test: a file or files by name. None takes STS-B's test split if `validation` is STS-B, and no test set else.
+        senteval_dir: a SentEval bundle, for STS-B.
+        header: see FileEvaluator.
+
+    Attributes:
+        stsb: the splits of STS-B, `dev` and `test`; empty if other files are used.
+
+    Raises:
+        UserError: a file or STS-B cannot be read, or a score is not a number.
+    """
+
+    def __init__(
+        self,
+        validation: Files = None,
+        test: Files = None,
+        senteval_dir: str | Path | None = None,
+        header: bool | None = None,
+    ) -> None:
+        self.stsb: dict[str, StsTask] = {}
+        if isinstance(validation, str) and validation in STSB_SOURCES:
+            validation = [validation]
+        if isinstance(validation, Sequence) and not isinstance(validation, str):
+            self.stsb = load_stsb(validation, senteval_dir)
+            validation = None
+        super().__init__(validation, test, header)
+        if self.stsb:
+            self.sets[VALIDATION] = {"": self.stsb["dev"].pairs}
+            if test is None:
+                self.sets[TEST] = {"": self.stsb["test"].pairs}
+
+    def name(self, split: str) -> str:
+        """Return the names of the files, or of the source of STS-B."""
+        if self.files[split] is None and self.stsb:
+            return self.stsb["dev"].name
+        return super().name(split)
+
+    def read(self, file: str) -> list[ScoredPair]:
+        """Read two sentences and a score from each row."""
+        return [ScoredPair(first, second, score) for _, first, second, score in read_scored(file, self.header)]
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+    def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
+        """Return Spearman's correlation, alignment and uniformity."""
+        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
+        scores = np.array([pair.score for pair in data])
+        positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
+        return {
+            "spearman": correlation(cosine_similarity(first, second).numpy(), scores).spearman,
+            "alignment": float(alignment(first[positive], second[positive])),
+            "uniformity": float(uniformity(torch.cat([first, second]))),
+        }
+
+
+class BinaryPairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with the label 1 (a pair, such as a paraphrase) or 0.
+
+    The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
+    best for the same pairs.
+
+    Args:
+        validation, test: a file of two sentences and a label, files by name, or None.
+        header: see FileEvaluator.
+
+    Raises:
+        UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
+    """
+
+    def read(self, file: str) -> list[ScoredPair]:
+        """Read two sentences and a label from each row."""
+        pairs = []
+        for place, first, second, label in read_scored(file, self.header):
+            if label not in (0, 1):
+                raise UserError(f"{file}, {place}: the label is {label:g}; it must be 0 or 1")
+            pairs.append(ScoredPair(first, second, label))
+        if len({pair.score for pair in pairs}) < 2:
+            raise UserError(f"{file}: all labels are {pairs[0].score:g}; pairs with 0 and with 1 are needed")
+        return pairs
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+    def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
+        """Return the average precision and the accuracy."""
+        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
+        cosines, labels = cosine_similarity(first, second).numpy(), np.array([pair.score for pair in data])
+        return {
+            "average_precision": float(average_precision_score(labels, cosines)),
+            "accuracy": best_accuracy(cosines, labels),
+        }
+
+
+def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Return the accuracy of predicting 1 above a threshold, at the best threshold between two different scores.
+
+    Args:
+        scores: [n].
+        labels: [n], 0 or 1.
+    """
+    order = np.argsort(-scores, kind="stable")
+    right = np.concatenate([[0.0], np.cumsum(np.where(labels[order] == 1, 1.0, -1.0))]) + (labels == 0).sum()
+    ranked = scores[order]
+    possible = np.concatenate([[True], ranked[1:] != ranked[:-1], [True]])
+    return float(right[possible].max() / len(labels))
+
+
+class Retrieval(FileEvaluator[dict[str, list[str]]]):
+    """Queries and their positives among all positives of a file, ranked by cosine.
+
+    The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
+    rank of the nearest positive; and `ndcg@k` for the largest k. A query's own sentence is not ranked.
+
+    Args:
+        validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
+            same query are joined.
+        top_k: the values of k.
+        header: see FileEvaluator.
+
+    Raises:
+        UserError: a file cannot be read, or a k is below 1.
+    """
+
+    def __init__(
+        self,
+        validation: Files = None,
+        test: Files = None,
+        top_k: Sequence[int] = (1, 5, 10),
+        header: bool | None = None,
+    ) -> None:
+        if not top_k or min(top_k) < 1:
+            raise UserError(f"evaluators.retrieval.top_k={list(top_k)}: give numbers of 1 or more")
+        self.top_k = sorted(top_k)
+        super().__init__(validation, test, header)
+
+    def read(self, file: str) -> dict[str, list[str]]:
+        """Read the positives of each query."""
+        positives: dict[str, list[str]] = {}
+        for place, cells in read_cells(file, 2, self.header):
+            query, *found = (cell for cell in cells if cell)
+            if not found:
+                raise UserError(f"{file}, {place}: the query has no positive")
+            positives.setdefault(query, []).extend(found)
+        return {query: list(dict.fromkeys(found)) for query, found in positives.items()}
+
+    def sentences_of(self, data: dict[str, list[str]]) -> list[str]:
+        """Return the queries and the positives."""
+        return [*data, *(positive for found in data.values() for positive in found)]
+
+    def measure(self, encode: Encode, data: dict[str, list[str]]) -> dict[str, float]:
+        """Return recall, mean reciprocal rank and normalized discounted cumulative gain."""
+        corpus = list(dict.fromkeys(positive for found in data.values() for positive in found))
+        row = {sentence: number for number, sentence in enumerate(corpus)}
+        queries, vectors = (unit_vectors(x) for x in encode_columns(encode, list(data), corpus))
+        metrics: dict[str, list[float]] = {}
+        for query, vector in zip(data, queries, strict=True):
+            cosines = vectors @ vector
+            if query in row:
+                cosines[row[query]] = -math.inf
+            relevant = torch.zeros(len(corpus), dtype=torch.bool)
+            relevant[[row[positive] for positive in data[query]]] = True
+            ranks = relevant[cosines.argsort(descending=True, stable=True)].nonzero().flatten() + 1
+            own = {f"recall@{k}": float((ranks <= k).float().mean()) for k in self.top_k}
+            own["mrr"] = 1 / int(ranks[0])
+            k = self.top_k[-1]
+            ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(ranks)) + 1))
+            own[f"ndcg@{k}"] = sum(1 / math.log2(int(rank) + 1) for rank in ranks if rank <= k) / ideal
+            for metric, value in own.items():
+                metrics.setdefault(metric, []).append(value)
+        return {metric: float(np.mean(values)) for metric, values in metrics.items()}
+
+
+def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, float]]:
+    """Return the place, two sentences and the number of each row of a file.
+
+    Raises:
+        UserError: the file cannot be read, or a row has no such content.
+    """
+    rows = []
+    for place, (first, second, number, *_) in read_cells(file, 3, header):
+        try:
+            score = float(number)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise UserError(f"{file}, {place}: the score is {number!r}, not a number")
+        if not first or not second:
+            raise UserError(f"{file}, {place}: a sentence is empty")
+        rows.append((place, first, second, score))
+    if len({score for *_, score in rows}) < 2:
+        raise UserError(f"{file}: all scores are {rows[0][-1]:g}; pairs with different scores are needed")
+    return rows
+
+
+def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str, list[str]]]:
+    """Return the place and the cells of each row of a csv, tsv, jsonl or parquet file, as text.
+
+    Args:
+        file: the file, or a dataset of the hub.
+        at_least: the number of columns that are needed.
+        header: whether the first row of a csv or tsv file has the columns' names. None takes it as names if all its
+            cells look like names, and logs that.
+
+    Raises:
+        UserError: the file does not exist, is damaged, or has no rows or too few columns.
+    """
+    table = open_source(file, bool(header), split=TEST)
+    if table.width < at_least:
+        raise UserError(f"{file}: its rows have {table.width} columns, and {at_least} are needed")
+    rows = []
+    for place, cells in table.records:
+        if isinstance(cells, Unreadable):
+            raise UserError(f"{file}, {place}: {cells.problem}")
+        if len(cells) < at_least:
+            raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
+        rows.append((place, [str(cell).strip() for cell in cells]))
+    if header is None and table.header is None and rows and all(map(looks_like_a_name, rows[0][1])):
+        log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
+    if not rows:
+        raise UserError(f"{file} has no rows")
+    return rows

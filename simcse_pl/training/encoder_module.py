@@ -1,0 +1,150 @@
+"""EncoderModule: the parts of a LightningModule that do not depend on the loss."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
+from simcse_pl.losses.embedded_batch import Role
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.training.optimizer import (
+    MakeOptimizer,
+    MakeSchedule,
+    build_optimizer,
+    build_schedule,
+    check_optimizer,
+    learning_rate,
+    parameter_groups,
+)
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.errors import UserError
+
+_PREFIXES = {VALIDATION: "val", TEST: "test"}
+
+
+class EncoderModule(LightningModule):
+    """Trains an encoder; a subclass adds `training_step`.
+
+    It embeds the sentences of the datamodule's evaluators and logs their metrics, as val/NAME and test/NAME. It
+    builds the optimizer and the schedule, and adds to checkpoints what `SentenceEncoder.from_checkpoint` needs.
+
+    Args:
+        encoder: the encoder to train.
+        optimizer: makes the optimizer from parameters, such as `functools.partial(torch.optim.AdamW, lr=3e-5)`.
+        scheduler: makes the schedule of the learning rate from the optimizer; None for a constant rate. It is
+            advanced every step.
+        layer_decay, no_weight_decay: see optimizer.parameter_groups.
+        length_bucketing: on a CPU, encode sequences of similar length together (see `length_groups`). Vectors are
+            the same.
+
+    Raises:
+        UserError: if a value is out of range.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        optimizer: MakeOptimizer,
+        scheduler: MakeSchedule | None = None,
+        layer_decay: float | None = None,
+        no_weight_decay: Sequence[str] = (),
+        length_bucketing: bool = True,
+    ) -> None:
+        super().__init__()
+        check_optimizer(optimizer, scheduler)
+        if layer_decay is not None and not 0 < layer_decay <= 1:
+            raise UserError(f"module.layer_decay={layer_decay}: it must be above 0 and at most 1, or null")
+        if layer_decay is not None and learning_rate(optimizer) is None:
+            raise UserError("module.layer_decay needs optimizer.lr")
+        self.encoder = encoder
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self.layer_decay = layer_decay
+        self.no_weight_decay = no_weight_decay
+        self.length_bucketing = length_bucketing
+        self._batches: list[Tensor] = []
+        self._vectors: Tensor | None = None
+
+    def encoders(self) -> list[SentenceEncoder]:
+        """Return the trained encoders; the first is validated, tested and saved."""
+        return [self.encoder]
+
+    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+        """Check that the module can train on the rows of a data set; see Objective.check_rows."""
+
+    def on_validation_epoch_start(self) -> None:
+        """Start a measurement."""
+        self._batches, self._vectors = [], None
+
+    on_test_epoch_start = on_validation_epoch_start
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Embed sentences, [batch, tokens]."""
+        self._batches.append(self.encode_batch(batch).float())
+
+    test_step = validation_step
+
+    def encode_batch(self, inputs: Batch) -> Tensor:
+        """Return the vectors [batch, dim] of inputs [batch, tokens]."""
+        vectors: Tensor = (
+            self.encoder.forward_in_length_groups(inputs) if self.length_bucketing else self.encoder(inputs)
+        )
+        return vectors
+
+    def vectors(self) -> Tensor:
+        """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU.
+
+        Raises:
+            UserError: if they are not finite.
+        """
+        if self._vectors is None:
+            own = torch.cat(self._batches)
+            self._vectors = all_gather_with_grad(own, split_batch(len(own), own.device)).cpu()
+            if not self._vectors.isfinite().all():
+                raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")
+        return self._vectors
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics of the validation sets."""
+        self._evaluate(VALIDATION)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the metrics of the test sets."""
+        self._evaluate(TEST)
+
+    def _evaluate(self, split: str) -> None:
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        sentences: EvaluationSentences = data.sentences[split]
+        vectors = self.vectors()
+        if len(vectors) < len(sentences):
+            raise UserError(
+                f"trainer.limit_{_PREFIXES[split]}_batches: {len(vectors)} of {len(sentences)} sentences were "
+                "embedded, and the evaluators need all of them: give a smaller file instead"
+            )
+        metrics = data.measure(sentences.encode(vectors), split) if self.trainer.is_global_zero else {}
+        metrics = self.trainer.strategy.broadcast(metrics)
+        for name, value in metrics.items():
+            metric = f"{_PREFIXES[split]}/{name}"
+            shown = metric == getattr(self.trainer.checkpoint_callback, "monitor", None)
+            self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights."""
+        encoder = self.encoder
+        checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return the optimizer of all weights and its schedule, advanced every step."""
+        lr = learning_rate(self.optimizer)
+        groups = parameter_groups(self, self.encoders(), lr, self.layer_decay, self.no_weight_decay)
+        optimizer = build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
+        schedule = build_schedule(self.scheduler, optimizer, int(self.trainer.estimated_stepping_batches))
+        if schedule is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
