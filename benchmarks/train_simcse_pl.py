@@ -5,10 +5,12 @@ import copy
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -21,7 +23,6 @@ from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.training.trainer import make_trainer
 
 
@@ -40,7 +41,7 @@ def simcse_pl(
         The seconds of all steps but the first.
     """
     options = {"length_bucketing": length_bucketing, "compile": compile}
-    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), LinearAdamW(lr=LR), **options)
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), partial(torch.optim.AdamW, lr=LR), **options)
     if not fast_dropout:
         _use_torch_dropout(module.encoder)
     tokens = [

@@ -25,6 +25,7 @@ from simcse_pl.utils.text_files import Unreadable
 
 log = logging.getLogger(__name__)
 
+_NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
 Data = TypeVar("Data")
@@ -330,8 +331,7 @@ def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str,
     Args:
         file: the file, or a dataset of the hub.
         at_least: the number of columns that are needed.
-        header: whether the first row of a csv or tsv file has the columns' names. None takes it as names if all its
-            cells look like names, and logs that.
+        header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
 
     Raises:
         UserError: the file does not exist, is damaged, or has no rows or too few columns.
@@ -346,8 +346,13 @@ def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str,
         if len(cells) < at_least:
             raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
         rows.append((place, [str(cell).strip() for cell in cells]))
-    if header is None and table.header is None and rows and all(map(looks_like_a_name, rows[0][1])):
+    if header is None and table.header is None and rows and _is_header(rows[0][1], at_least == 3):
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
     return rows
+
+
+def _is_header(cells: list[str], scored: bool) -> bool:
+    """Return whether cells are names. A first query may look like a name, a score does not."""
+    return all(map(looks_like_a_name, cells)) if scored else cells[0].lower() in _NAMES_OF_QUERIES

@@ -25,9 +25,8 @@ from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.saved import KINDS
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, tiny
+from tests.conftest import SENTENCES, adamw, tiny
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
@@ -204,7 +203,7 @@ def test_an_encoder_with_post_processing_cannot_be_trained(saved):
     encoder = SentenceEncoder.from_pretrained(saved)
     encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
     with pytest.raises(UserError, match="this encoder has a post-processing"):
-        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3))
 
 
 def test_push_uploads_the_folder(tmp_path, monkeypatch):

@@ -13,9 +13,8 @@ from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from tests.conftest import SENTENCES, embedded
+from tests.conftest import SENTENCES, adamw, embedded
 
 
 @pytest.fixture
@@ -88,5 +87,5 @@ def test_backward_recomputes_one_chunk_at_a_time():
 
 def test_the_module_sets_the_chunk_size_of_auxiliary_losses(encoder):
     term = MaskedLanguageModeling(head="new")
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=[term], chunk_size=3)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[term], chunk_size=3)
     assert module.auxiliary[0].chunk_size == 3

@@ -12,9 +12,8 @@ from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, adamw
 
 # The architectures' names of the sizes; a config gets those that it has.
 SIZES = {
@@ -81,7 +80,7 @@ def make_tiny(make_model, tmp_path):
 
 def take_two_steps(module):
     """Train two steps. Each parameter must get its gradient, as DDP requires."""
-    optimizer, _ = LinearAdamW(lr=1e-3).build(module.parameters(), 2)
+    optimizer, _ = adamw(lr=1e-3).build(module.parameters(), 2)
     losses = []
     for _ in range(2):
         loss, _ = module.loss(ViewCollator(module.encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES]))
@@ -102,7 +101,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
     assert encoder.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
     masked = [MaskedLanguageModeling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
-    take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=masked))
+    take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=masked))
     encoder.eval()
     vectors = encoder.encode(SENTENCES)
     alone = torch.cat([encoder.encode([sentence]) for sentence in SENTENCES])
@@ -114,7 +113,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_1_2")
     before = {name: p.clone() for name, p in encoder.backbone.named_parameters()}
     layers = 0 if architecture in SHARED_LAYERS else 1
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), freeze_layers=layers)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=layers)
     inputs = encoder.tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
     frozen = encoder.eval().hidden_states(inputs)[: layers + 1]
     take_two_steps(module.train())
@@ -133,4 +132,4 @@ def test_an_unsupported_architecture_is_one_line(architecture, make_tiny):
 def test_layers_that_share_their_weights_cannot_be_frozen(make_tiny):
     encoder = SentenceEncoder.from_pretrained(make_tiny("albert"), pooling="mean")
     with pytest.raises(UserError, match="^freeze_layers=1: the layers of AlbertModel share all their weights$"):
-        SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), freeze_layers=1)
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=1)

@@ -14,14 +14,13 @@ from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import ARCHITECTURES, SENTENCES, adamw
 
 
 def save(encoder, path):
     """A checkpoint as Lightning's trainer writes it."""
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     trainer.strategy.connect(module)
     trainer.save_checkpoint(path)

@@ -31,11 +31,10 @@ from simcse_pl.training.callbacks import (
     WarnOnMaskedNegatives,
 )
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, adamw
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
 
@@ -164,7 +163,7 @@ def test_geometry_curves_cover_all_validation_embeddings(make_model):
     trainer = pl.Trainer(
         accelerator="cpu", max_epochs=1, callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET
     )
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3))
     before = section_5(encoder.encode(sentences))
     assert 0.1 < before["geometry/nonnegative_cosines"] < 0.9
     logged = trainer.validate(module, validated, verbose=False)[0]

@@ -23,9 +23,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.fit import measure, train_and_test
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.training.resume import RunMetadata
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, adamw
 from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 
@@ -64,7 +63,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, monke
     """With the default callbacks and a queue. The first steps fill caches and do not count."""
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, validation=["sample"])
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), queue=MomentumQueue(size=6))
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
     record = RunMetadata([])
     with Pretend() as device:
@@ -159,7 +158,7 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         encoder().save_pretrained(tmp_path)
         objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
     positive = encoder() if two else None
-    module = SimCSEModule(encoder(), objective, LinearAdamW(), positive_encoder=positive, **made, **options)
+    module = SimCSEModule(encoder(), objective, adamw(), positive_encoder=positive, **made, **options)
     views = batch(module.encoder)
 
     def step(batch):

@@ -18,9 +18,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import Speed, ValidateAtEnd
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, adamw
 
 PAIRS = load_sample("dev").pairs[:60]
 
@@ -32,7 +31,7 @@ def encoder(make_model):
 
 @pytest.fixture
 def module(encoder):
-    return SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3))
+    return SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3))
 
 
 def trainer(tmp_path, *callbacks, **options):
@@ -178,14 +177,14 @@ def test_validation_runs_at_each_interval_and_at_the_end(module, tmp_path, every
 
 def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
     other = SentenceEncoder.from_pretrained(make_model("bert", num_hidden_layers=2), pooling="cls", head="mlp")
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), positive_encoder=other).eval()
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), positive_encoder=other).eval()
     batch = ViewCollator(encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
     both = module.embed(batch).embeddings
     for view, own in ((0, encoder), (1, other), (2, other)):
         alone = own({name: tensor[:, view] for name, tensor in batch.items()})
         torch.testing.assert_close(both[:, view], alone, atol=1e-6, rtol=0)
     scored = PairCollator(encoder.tokenizer)(tokenized(encoder))
-    expected = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW()).eval()
+    expected = SimCSEModule(encoder, ContrastiveObjective(), adamw()).eval()
     for own in (module, expected):
         own.log = lambda *arguments, **options: None
         own.validation_step(dict(scored), 0)
@@ -195,7 +194,7 @@ def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
 def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
     other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     before = [[p.detach().clone() for p in own.parameters()] for own in (encoder, other)]
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3), positive_encoder=other)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3), positive_encoder=other)
     trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))
     for own, old in zip((encoder, other), before, strict=True):
         assert any(not torch.equal(a, b) for a, b in zip(own.parameters(), old, strict=True))
@@ -203,7 +202,7 @@ def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
 
 def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder):
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), shared_dropout_mask=True).train()
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), shared_dropout_mask=True).train()
     first, second = module.embed(batch).embeddings.unbind(dim=1)
     assert torch.equal(first, second)
     assert not torch.equal(module.embed(batch).embeddings[:, 0], first), "the next step has another mask"
@@ -245,7 +244,7 @@ def test_a_rank_without_negatives_does_not_count_in_their_mean_similarity(module
 def test_auxiliary_terms_are_added_with_their_weights(encoder, tmp_path):
     terms = [Norm(0.25), Norm(0.0)]
     logged = {}
-    module = logging_to(logged, SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), auxiliary=terms).eval())
+    module = logging_to(logged, SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=terms).eval())
     assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
     embedded = module.embed(batch)
@@ -266,25 +265,25 @@ def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, make_model, tmp
     near = cosines > cosines.median()
     near.fill_diagonal_(False)
     objective = ContrastiveObjective(false_negative_threshold=float(cosines.median()), guide=tmp_path)
-    module = SimCSEModule(encoder, objective, LinearAdamW()).eval()
+    module = SimCSEModule(encoder, objective, adamw()).eval()
     batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
     loss, curves = module.loss(batch)
     anchors, positives = module.embed(batch).embeddings.unbind(dim=1)
     torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
     assert float(curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
-    plain = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    plain = SimCSEModule(encoder, ContrastiveObjective(), adamw())
     assert module.state_dict().keys() == plain.state_dict().keys()
     assert len(list(module.parameters())) == len(list(plain.parameters()))
     with pytest.raises(UserError, match="^objective.guide: the queue does not store"):
-        SimCSEModule(encoder, objective, LinearAdamW(), queue=MomentumQueue(size=2))
+        SimCSEModule(encoder, objective, adamw(), queue=MomentumQueue(size=2))
     other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="^objective.guide: its vocabulary must be"):
-        SimCSEModule(other, objective, LinearAdamW())
+        SimCSEModule(other, objective, adamw())
 
 
 def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder, tmp_path):
     objective = SoftmaxObjective(labels=3)
-    module = SimCSEModule(encoder, objective, LinearAdamW(lr=1e-2))
+    module = SimCSEModule(encoder, objective, adamw(lr=1e-2))
     before = objective.classifier.weight.detach().clone()
     views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
     batch = views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])}
@@ -300,7 +299,7 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     def losses_and_gradients(compile):
         options = {"dropout": 0.0, "attention_dropout": 0.0, "num_layers": 1}
         encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
-        module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), compile=compile)
+        module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile=compile)
         for rows, tokens in ((4, 8), (6, 12), (3, 10), (8, 16), (5, 9)):
             loss, _ = module.loss(ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]]))
             loss.backward()
@@ -322,7 +321,7 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
 def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, pooling):
     """DDP waits forever for missing gradients."""
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling)
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
     loss, _ = module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
     loss.backward()
     assert all((p.grad is not None) == p.requires_grad for p in module.parameters())

@@ -11,9 +11,8 @@ from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.non_finite import NonFiniteSteps
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, tiny
+from tests.conftest import SENTENCES, adamw, tiny
 
 DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
 
@@ -65,7 +64,7 @@ class Weights(pl.Callback):
 
 def fit(folder, make_model, objective, precision="32-true", **options):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls", num_layers=1)
-    module = SimCSEModule(encoder, objective, LinearAdamW(lr=1e-3), **options)
+    module = SimCSEModule(encoder, objective, adamw(lr=1e-3), **options)
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
     weights = Weights()
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
+from tests.conftest import adamw
 
 
 def rates(settings, steps):
@@ -18,19 +18,19 @@ def rates(settings, steps):
 
 
 def test_the_learning_rate_falls_linearly_to_zero():
-    assert rates(LinearAdamW(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert rates(adamw(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
 
 
 def test_the_learning_rate_rises_during_warmup():
-    assert rates(LinearAdamW(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
+    assert rates(adamw(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
 
 
 def test_no_weight_decay_by_default():
-    optimizer, _ = LinearAdamW().build([torch.nn.Parameter(torch.ones(1))], 1)
+    optimizer, _ = adamw().build([torch.nn.Parameter(torch.ones(1))], 1)
     assert optimizer.defaults["weight_decay"] == 0
 
 
 @pytest.mark.parametrize("name", ["lr", "weight_decay", "warmup_steps"])
 def test_values_out_of_range_are_errors(name):
     with pytest.raises(UserError, match=f"optimizer.{name}=-1"):
-        LinearAdamW(**{name: -1})
+        adamw(**{name: -1})

@@ -13,8 +13,8 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
+from tests.conftest import adamw
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 
@@ -42,7 +42,7 @@ def _gradients(folder, case, precision, first, end):
     module = SimCSEModule(
         encoder,
         objective,
-        LinearAdamW(),
+        adamw(),
         auxiliary=[MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else [],
         queue=queue,
         chunk_size=2 if "chunks" in case else None,

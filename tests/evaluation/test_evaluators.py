@@ -1,0 +1,172 @@
+"""Evaluators on files: their metrics against loops, and their errors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.evaluation.evaluators import BinaryPairs, Retrieval, ScoredPairs
+from simcse_pl.utils.errors import UserError
+
+VALIDATION, TEST = "validation", "test"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write rows to a tsv file; return its path."""
+
+    def write(*rows, name="dev.tsv"):
+        path = tmp_path / name
+        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def encode(sentences):
+    """Return vectors that depend on each sentence alone."""
+    vectors = [torch.randn(6, generator=torch.Generator().manual_seed(sum(map(ord, one)))) for one in sentences]
+    return torch.stack(vectors)
+
+
+def cosine(first, second):
+    a, b = encode([first])[0].double(), encode([second])[0].double()
+    return float(a @ b / (a.norm() * b.norm()))
+
+
+SCORED = [("a b", "c d", 4.5), ("e f", "g h", 0.5), ("a b", "g h", 3.0), ("i", "k", 5.0), ("l m n", "o", 2.0)]
+LABELED = [("a b", "c d", 1), ("e f", "g h", 0), ("a b", "g h", 0), ("i", "k", 1), ("l m n", "o", 0), ("p", "q", 1)]
+
+
+def test_scored_pairs_have_the_papers_metrics(write):
+    file = write(*SCORED)
+    evaluator = ScoredPairs(file)
+    assert set(evaluator.sentences(VALIDATION)) == {one for row in SCORED for one in row[:2]}
+    assert not evaluator.sentences(TEST) and evaluator.name(VALIDATION) == "dev.tsv"
+    metrics = evaluator(encode, VALIDATION)
+    cosines = [cosine(first, second) for first, second, _ in SCORED]
+    assert metrics["spearman"] == pytest.approx(spearmanr(cosines, [score for *_, score in SCORED]).statistic)
+    positives = [2 - 2 * cosine(first, second) for first, second, score in SCORED if score > 4]
+    assert metrics["alignment"] == pytest.approx(np.mean(positives), abs=1e-5)
+    every = [one for first, second, _ in SCORED for one in (first, second)]
+    potentials = [math.exp(-2 * (2 - 2 * cosine(a, b))) for i, a in enumerate(every) for b in every[:i]]
+    assert metrics["uniformity"] == pytest.approx(math.log(np.mean(potentials)), abs=1e-5)
+
+
+def test_a_score_scale_of_ones_own_changes_only_what_a_positive_is(write):
+    tenths = ScoredPairs(write(*[(a, b, score / 5) for a, b, score in SCORED]))(encode, VALIDATION)
+    assert tenths == ScoredPairs(write(*SCORED))(encode, VALIDATION)
+
+
+@pytest.mark.parametrize("validation", ["sample", ["sample"]])
+def test_stsb_has_a_test_split_of_its_own(validation, write):
+    evaluator = ScoredPairs(validation)
+    assert evaluator.sets[VALIDATION][""] == load_sample("dev").pairs
+    assert evaluator.sets[TEST][""] == load_sample("test").pairs and evaluator.name(TEST) == "sample"
+    other = ScoredPairs(validation, write(*SCORED, name="own.tsv"))
+    assert len(other.sets[TEST][""]) == len(SCORED) and other.name(TEST) == "own.tsv"
+
+
+def test_files_with_names_have_their_own_metrics_and_a_mean(write):
+    files = {"de": write(*SCORED, name="de.tsv"), "en": write(*SCORED[::-1], ("x", "y", 1.0), name="en.tsv")}
+    metrics = ScoredPairs(test=files)(encode, TEST)
+    assert len(metrics) == 9
+    for name, file in files.items():
+        assert metrics[f"{name}/spearman"] == ScoredPairs(file)(encode, VALIDATION)["spearman"]
+    assert metrics["spearman"] == pytest.approx((metrics["de/spearman"] + metrics["en/spearman"]) / 2)
+
+
+def test_binary_pairs_are_ranked_and_separated(write):
+    metrics = BinaryPairs(write(*LABELED))(encode, VALIDATION)
+    cosines = [cosine(first, second) for first, second, _ in LABELED]
+    labels = [label for *_, label in LABELED]
+    above = [[other for other in cosines if other >= own] for own in cosines]
+    precisions = [
+        sum(label for other, label in zip(cosines, labels, strict=True) if other >= own) / len(higher)
+        for own, label, higher in zip(cosines, labels, above, strict=True)
+        if label
+    ]
+    assert metrics["average_precision"] == pytest.approx(np.mean(precisions))
+    accuracies = [
+        np.mean([(own > limit) == label for own, label in zip(cosines, labels, strict=True)])
+        for limit in (-2, *cosines)
+    ]
+    assert metrics["accuracy"] == pytest.approx(max(accuracies))
+
+
+def test_retrieval_equals_loops_over_ranks(write):
+    rows = [("a b", "c d", "e"), ("f", "g h i"), ("a b", "k k"), ("e", "f f", "g h i"), ("m", "n n", "o p q")]
+    metrics = Retrieval(write(*rows, name="queries.csv.tsv"), top_k=[1, 3])(encode, VALIDATION)
+    positives = {}
+    for query, *found in rows:
+        positives.setdefault(query, []).extend(found)
+    corpus = {one for found in positives.values() for one in found}
+    recall, mrr, ndcg = [], [], []
+    for query, found in positives.items():
+        ranked = sorted(corpus - {query}, key=lambda one: -cosine(query, one))
+        ranks = sorted(ranked.index(one) + 1 for one in found)
+        recall.append(sum(rank <= 3 for rank in ranks) / len(ranks))
+        mrr.append(1 / ranks[0])
+        gains = sum(1 / math.log2(rank + 1) for rank in ranks if rank <= 3)
+        ndcg.append(gains / sum(1 / math.log2(rank + 1) for rank in range(1, min(3, len(ranks)) + 1)))
+    assert metrics["recall@3"] == pytest.approx(np.mean(recall))
+    assert metrics["mrr"] == pytest.approx(np.mean(mrr)) and metrics["ndcg@3"] == pytest.approx(np.mean(ndcg))
+
+
+@pytest.mark.parametrize("header", [None, True, False])
+def test_a_first_row_of_names_is_a_header(write, header):
+    named = write(("sentence1", "sentence2", "score"), *SCORED)
+    if header is False:
+        with pytest.raises(UserError, match="line 1: the score is 'score', not a number"):
+            ScoredPairs(named, header=header)
+    else:
+        assert len(ScoredPairs(named, header=header).sets[VALIDATION][""]) == len(SCORED)
+
+
+BAD = {
+    "no file": (ScoredPairs, [], "no file"),
+    "a word as score": (
+        ScoredPairs,
+        [SCORED[0], ("a b.", "c d.", "high")],
+        "line 2: the score is 'high', not a number",
+    ),
+    "an infinite score": (ScoredPairs, [SCORED[0], ("a.", "b.", "inf")], "line 2: the score is 'inf', not a number"),
+    "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all scores are 3; pairs with different scores"),
+    "two columns": (ScoredPairs, [("a.", "b."), ("c", "d")], "its rows have 2 columns, and 3 are needed"),
+    "a short row": (ScoredPairs, [SCORED[0], ("c", "d")], "line 2: the row has 2 columns, and 3 are needed"),
+    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: a sentence is empty"),
+    "only a header": (ScoredPairs, [("sentence1", "sentence2", "score")], "has no rows"),
+    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: the label is 2; it must be 0 or 1"),
+    "one label": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 1)], "all scores are 1; pairs with different scores"),
+    "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_errors_in_one_line(case, write):
+    kind, rows, message = BAD[case]
+    with pytest.raises(UserError, match=message) as error:
+        kind(write(*rows) if rows else "missing.tsv")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"validation": []}, "data.validation is empty"),
+        ({"validation": ["sentval"]}, "unknown source sentval"),
+        ({"test": ["a.tsv", "b.tsv"]}, r"^data.test=\['a.tsv', 'b.tsv'\]: give one file, or files with names"),
+        ({"test": {"a/b": "a.tsv"}}, "^data.test: the name 'a/b' has a slash"),
+    ],
+)
+def test_bad_values_are_errors(arguments, message):
+    with pytest.raises(UserError, match=message):
+        ScoredPairs(**arguments)
+
+
+def test_a_k_below_1_is_an_error():
+    with pytest.raises(UserError, match=r"^evaluators.retrieval.top_k=\[0\]: give numbers of 1 or more$"):
+        Retrieval(top_k=[0])
