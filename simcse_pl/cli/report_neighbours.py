@@ -22,7 +22,6 @@ from simcse_pl.utils.yaml_files import read_yaml
 _MAX_QUERIES = 6
 _TOP_K = 5
 _MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
-_ENCODER = "encoder"  # folder of the best encoder of a run
 
 
 def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
@@ -30,7 +29,7 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
 
     Args:
         runs: the runs of the page.
-        file: sentences to search; None for the packaged sample. Queries are spread evenly over them.
+        file: a file of sentences to search; None for the packaged sample. Every n-th sentence is a query.
 
     Raises:
         UserError: the file is missing or damaged, or has fewer than two distinct sentences.
@@ -39,14 +38,14 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
     sentences = list(dict.fromkeys(read_sentences(file) if file else load_sample("test").sentences))
     if len(sentences) < 2:
         raise UserError(f"{file} has only one distinct sentence: neighbours need at least two")
-    saved = [run for run in runs if run.dev is not None and (run.job.folder / _ENCODER).is_dir()]
+    saved = [run for run in runs if run.dev is not None and (run.job.folder / "encoder").is_dir()]
     if not saved:
         return Neighbourhood(corpus, len(sentences), None, [], "no run has a saved encoder; finished runs have one")
     best = max(saved, key=lambda run: run.dev or 0.0)
     queries = sentences[:: -(-len(sentences) // _MAX_QUERIES)]
     try:
         before = _search(rebuild_encoder_before_training(best.job), sentences, queries)
-        after = _search(SentenceEncoder.from_pretrained(best.job.folder / _ENCODER), sentences, queries)
+        after = _search(SentenceEncoder.from_pretrained(best.job.folder / "encoder"), sentences, queries)
     except UserError as error:
         return Neighbourhood(corpus, len(sentences), best.label, [], str(error))
     found = [Query(*one) for one in zip(queries, before, after, strict=True)]

@@ -74,7 +74,10 @@ def train(config: DictConfig) -> float:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
             places = [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]
-            log_settings(run_settings(trainer, module, data, job["choices"]), places)
+            for name, value in run_settings(trainer, module, data, job["choices"]).items():
+                log.info("%-13s %s", name, value)
+            for place in places:
+                log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
             results = job | train_and_test(trainer, module, data, metadata, start.checkpoint)
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
@@ -169,14 +172,6 @@ def write_resolved_config(folder: Path, options: Mapping[str, Any]) -> None:
     with atomic_write(folder) as new:
         (new / RESOLVED_CONFIG.parent).mkdir()
         (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(dict(options))), encoding="utf-8")
-
-
-def log_settings(settings: Mapping[str, str], places: list[str]) -> None:
-    """Log what a run is about to do, and where W&B shows it."""
-    for name, value in settings.items():
-        log.info("%-13s %s", name, value)
-    for place in places:
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def main() -> None:

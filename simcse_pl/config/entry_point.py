@@ -45,12 +45,9 @@ _EXPECTED_WARNINGS = (
 
 
 def run(main: Callable[[], Any]) -> None:
-    """Run a command of Hydra. Print an error in one line, or its traceback with `debug=true`.
+    """Run a function that `hydra.main` decorates. Print an error in one line, or its traceback with `debug=true`.
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
-
-    Args:
-        main: the function that `hydra.main` decorates.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
@@ -136,12 +133,13 @@ def report_errors(
                 if _is_interrupt(error):
                     raise KeyboardInterrupt from None  # ends a multirun too
                 status = report_error(_translate(error, config), config.debug is True, _DEBUG_OPTION)
-                alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
-                if status == USER_ERROR_STATUS and alone and is_first_process():
-                    _remove_unused(HydraConfig.get())
-                in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
+                runtime = HydraConfig.get()
+                in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
                 if in_multirun and not isinstance(error, SweepError):
                     return None
+                alone = runtime.mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
+                if status == USER_ERROR_STATUS and alone and is_first_process():
+                    _remove_unused(runtime)
                 raise SystemExit(status) from None
 
         return wrapped

@@ -58,16 +58,13 @@ class EvaluateOptions:
 
 
 def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
-    """Check every option against the type annotation of the class or function that takes it.
+    """Raise UserError unless every option exists and has the type that its class or function annotates.
 
     Annotations that YAML has no values for, such as an encoder, are not checked.
 
     Args:
         config: the whole config.
-        takers: what takes the options at the top of the config.
-
-    Raises:
-        UserError: a value has another type, or a class does not take an option.
+        takers: the classes and functions that take the options at the top of the config.
     """
     written: Any = OmegaConf.to_container(config)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
@@ -76,9 +73,8 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
     for place, node in _parts(resolved):
         target = get_object(node["_target_"])
         parameters = inspect.signature(target).parameters
-        takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
         for name in node:
-            if not takes_any and name not in parameters and not str(name).startswith("_"):
+            if not _takes_any(target) and name not in parameters and not str(name).startswith("_"):
                 near = did_you_mean(str(name), parameters)
                 raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
         if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
@@ -93,11 +89,11 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
             continue
         if values[name] is None and name in parameters and parameters[name].default is inspect.Parameter.empty:
             continue  # the option is missing; the command builds the class only if it is set
-        if problem := type_problem(values[name], hint):
+        if problem := _type_problem(values[name], hint):
             raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
 
 
-def type_problem(value: Any, hint: Any) -> str | None:
+def _type_problem(value: Any, hint: Any) -> str | None:
     """Return what a value must be; None if it is valid or the annotation cannot be checked."""
     if isinstance(value, Mapping) and "_target_" in value:
         return None
@@ -117,8 +113,12 @@ def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
-    takes_any = any(one.kind == one.VAR_KEYWORD for one in inspect.signature(taker).parameters.values())
-    return _hints(returned) | hints if takes_any and inspect.isclass(returned) else hints
+    return _hints(returned) | hints if _takes_any(taker) and inspect.isclass(returned) else hints
+
+
+def _takes_any(taker: Callable[..., Any]) -> bool:
+    """Return whether a function has `**kwargs`."""
+    return any(one.kind == one.VAR_KEYWORD for one in inspect.signature(taker).parameters.values())
 
 
 def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -141,13 +141,7 @@ def _option_name(written: Any, place: Sequence[Any]) -> str:
 
 
 def named_in_full(message: str, config: DictConfig, part: str) -> str:
-    """Return a class's message with full names of options, `model.pooling=` for `pooling=`.
-
-    Args:
-        message: the message.
-        config: the whole config.
-        part: the place of the class in the config.
-    """
+    """Return the message of the class at `part` with full names of options: `model.pooling=` for `pooling=`."""
     written: Any = OmegaConf.to_container(config)
     arguments = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
 

@@ -9,15 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simcse_pl.utils.errors import (
-    FAILURE_STATUS,
-    USER_ERROR_STATUS,
-    FailureError,
-    UserError,
-    did_you_mean,
-    exception_chain,
-    first_line,
-)
+from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
 _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -82,7 +74,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     else:
         what = f"{type(error).__name__}: {first_line(error)}"
         print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
-    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else FAILURE_STATUS
+    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else 1
 
 
 def _discard_output() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
+USER_ERROR_STATUS = 2  # that of any other failure is 1
 
 
 class UserError(ValueError):

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -23,15 +23,7 @@ _TIMEOUT = 5.0  # seconds
 
 @functools.cache
 def unavailable(repository: str = "", repo_type: str = "model") -> str | None:
-    """Return why the Hub does not give a repository, or None if it does. A process asks once.
-
-    Args:
-        repository: its name; the Hub itself if empty.
-        repo_type: `model` or `dataset`.
-
-    Returns:
-        The end of an error message.
-    """
+    """Return why the Hub, or a repository on it, is not available; None if it is. A process asks once."""
     try:
         if repository:
             HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
@@ -89,12 +81,8 @@ def download(repository: str, file: str, repo_type: str = "model") -> Path:
 @contextmanager
 def quiet(*names: str) -> Iterator[None]:
     """Silence the loggers of these libraries below errors."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
+    with ExitStack() as stack:
+        for logger in map(logging.getLogger, names):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
         yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -1,6 +1,5 @@
 """Files of STS, of the transfer tasks and of NLI: they are read back, or an error of one line."""
 
-import csv
 import json
 import logging
 
@@ -8,16 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.data.prepare.conversion import ConversionStats, clean, has_words, write_csv
+from simcse_pl.data.prepare.conversion import clean, has_words
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
 from simcse_pl.data.readers.row_reader import iterate_rows, read_rows
-from simcse_pl.data.senteval.sts_sets import ScoredPair, load_sts_task
+from simcse_pl.data.senteval.sts_sets import load_sts_task
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, load_transfer_task
 from simcse_pl.utils.errors import UserError
-from tests.properties.strategies import sentences, texts
+from tests.properties.strategies import texts
 
-CELLS = sentences(without="\n\t")
-SCORES = st.floats(0, 5) | st.integers(0, 5)
 BYTES = st.lists(st.binary(max_size=8) | st.sampled_from([b"\n", b"\t", b"1", b"a b", b"\xe9", b"NUM:x y"])).map(
     b"".join
 )
@@ -47,10 +44,6 @@ def bundle(tmp_path_factory):
     return write
 
 
-def lines(rows, end="\n"):
-    return "".join("\t".join(map(str, row)) + end for row in rows).encode()
-
-
 def loaded_or_error(load, *arguments):
     """Return what is loaded, or None after an error of one line."""
     try:
@@ -59,61 +52,6 @@ def loaded_or_error(load, *arguments):
         message = str(error)
     assert "\n" not in message
     return None
-
-
-@given(rows=st.lists(st.tuples(CELLS, CELLS, SCORES), min_size=1, max_size=6), end=st.sampled_from(["\n", "\r\n"]))
-def test_scored_pairs_are_read_back(bundle, rows, end):
-    expected = [ScoredPair(first, second, float(score)) for first, second, score in rows]
-    header = [("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")]
-    sick = lines(header + [(i, first, second, score, "-") for i, (first, second, score) in enumerate(rows)], end)
-    benchmark = lines([("g", "f", "y", i, score, first, second) for i, (first, second, score) in enumerate(rows)], end)
-    root = bundle(SICK__SICK_trial=b"", STS__STSBenchmark__none=b"")
-    (root / "SICK" / "SICK_test_annotated.txt").write_bytes(sick)
-    (root / "STS" / "STSBenchmark" / "sts-dev.csv").write_bytes(benchmark)
-    assert load_sts_task(root, "SICK-R").pairs == load_sts_task(root, "STS-B", "dev").pairs == expected
-
-
-@given(
-    subsets=st.lists(
-        st.lists(st.tuples(CELLS, CELLS, SCORES | st.sampled_from(["", " ", "\x1c"])), min_size=1, max_size=4),
-        min_size=1,
-        max_size=3,
-    )
-)
-def test_scored_pairs_of_the_yearly_tasks_are_read_back(bundle, subsets):
-    root = bundle(**{"STS__STS12-en-test__none.txt": b""})
-    for i, rows in enumerate(subsets):
-        folder = root / "STS" / "STS12-en-test"
-        (folder / f"STS.input.{i}.txt").write_bytes(b"\xef\xbb\xbf" + lines([row[:2] for row in rows]))
-        (folder / f"STS.gs.{i}.txt").write_bytes(lines([row[2:] for row in rows]))
-    scored = {
-        str(i): [ScoredPair(a, b, float(score)) for a, b, score in rows if str(score).strip()]
-        for i, rows in enumerate(subsets)
-    }
-    assert load_sts_task(root, "STS12").subsets == scored
-
-
-@given(
-    positive=st.lists(texts(without="\n"), min_size=1, max_size=5).filter(lambda some: any(map(str.strip, some))),
-    negative=st.lists(sentences(without="\n"), min_size=1, max_size=5),
-)
-def test_sentences_of_each_class_are_read_back_in_sentevals_order(bundle, positive, negative):
-    root = bundle(**{"MR__rt-polarity.pos": "\ufeff".encode() + lines(zip(positive, strict=True))})
-    (root / "MR" / "rt-polarity.neg").write_bytes("\ufeff".encode() + lines(zip(negative, strict=True)))
-    examples = load_transfer_task(root, "MR").splits["all"]
-    read = [(" ".join(line.split()), 1) for line in positive] + [(" ".join(line.split()), 0) for line in negative]
-    assert [(*example.sentences, example.label) for example in examples] == sorted(
-        read, key=lambda example: (len(example[0].split()), example[1])
-    )
-
-
-@given(rows=st.lists(st.tuples(st.sampled_from("01"), CELLS, CELLS), min_size=1, max_size=5))
-def test_paraphrases_are_read_back(bundle, rows):
-    content = lines([("Quality", 1, 2, 3, 4), *((label, 1, 2, *pair) for label, *pair in rows)])
-    root = bundle(**{f"MRPC__msr_paraphrase_{split}.txt": content for split in ("train", "test")})
-    examples = load_transfer_task(root, "MRPC").splits["test"]
-    read = {(clean(first), clean(second), int(label)) for label, first, second in rows}
-    assert {(*example.sentences, example.label) for example in examples} == read and len(examples) == len(rows)
 
 
 FILES = {
@@ -167,23 +105,3 @@ def test_rows_of_nli_are_those_of_the_file_and_each_has_one_outcome(tmp_path_fac
         assert {(*pair, label) for pair, label in iterate_rows(folder / "out.csv", label_column="label")} == {
             (*pair, label) for pair, label in given.items()
         }
-
-
-@given(
-    rows=st.integers(1, 4).flatmap(lambda n: st.lists(st.tuples(*[sentences().map(clean)] * n), min_size=1, max_size=6))
-)
-def test_written_rows_are_read_back(tmp_path_factory, rows):
-    out = tmp_path_factory.mktemp("conversion") / "out.csv"
-    names = [f"column {i}" for i in range(len(rows[0]))]
-    assert write_csv(out, names, rows, ConversionStats()) == len(rows)
-    assert read_rows(out) == rows
-    with open(out, encoding="utf-8", newline="") as file:
-        assert len(list(csv.reader(file))) == len(file.read().splitlines()) + len(rows) + 1
-
-
-@given(text=texts())
-def test_a_clean_sentence_has_one_line_and_the_same_words(text):
-    assert clean(text).split() == text.split() and clean(clean(text)) == clean(text)
-    assert len(clean(text).splitlines()) <= 1
-    if has_words(text):
-        assert clean(text)
