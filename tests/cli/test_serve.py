@@ -72,9 +72,8 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
     with serving(*encoders, *sources, "--host", "0.0.0.0", "--max-queries", "2") as (process, address):
         local = address.replace("0.0.0.0", "127.0.0.1")
         with urllib.request.urlopen(f"{local}/encoders", timeout=60) as response:
-            listed = json.load(response)
-        assert [(one["pooling"], one["sentences"]) for one in listed["encoders"]] == [("mean", 8), ("cls", 3)]
-        assert listed["limits"]["queries"] == 2
+            listed = json.load(response)["encoders"]
+        assert [(one["pooling"], one["sentences"]) for one in listed] == [("mean", 8), ("cls", 3)]
         first, second = search(local, [SENTENCES[0], "Cold snow!"], top_k=1)
         assert [one["sentence"] for (one,) in first["results"]] == [
             near.sentence for (near,) in simcse.search([SENTENCES[0], "Cold snow!"], threshold=None, top_k=1)
@@ -89,15 +88,10 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["ENCODER", "--sentences", "nowhere.txt"], "no file nowhere.txt"),
-        (["nowhere", "--sentences", "FILE"], "nowhere"),
         (["ENCODER", "--sentences", "."], ". holds no index"),
         (["ENCODER", "--sentences", "FILE", "--sentences", "FILE"], "--sentences: 2 values for 1 encoder"),
         (["a", "b", "--sentences", "FILE", "--pooling", "a,b,c"], "--pooling: 3 values for 2 encoders"),
-        (
-            ["ENCODER", "--sentences", "FILE", "--host", "no such host"],
-            "cannot listen on --host no such host --port 0: ",
-        ),
+        (["ENCODER", "--sentences", "FILE", "--host", "no such host"], "cannot listen on --host no such host --port 0"),
     ],
 )
 def test_mistakes_end_with_one_line(arguments, line, error_of):
@@ -111,10 +105,6 @@ def test_a_port_in_use_is_reported_before_the_encoder_is_loaded(error_of, monkey
         assert "Address already in use" in error_of("ENCODER", "--sentences", "FILE", "--port", port)
 
 
-@pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
-def test_a_missing_package_is_named(library, error_of, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("simcse_pl.inference.server")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, library, None)
-    line = f"error: serve needs {library}: pip install fastapi uvicorn"
-    assert error_of("ENCODER", "--sentences", "FILE") == f"{line}\n"
+def test_a_missing_package_is_named(error_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert error_of("ENCODER", "--sentences", "FILE") == "error: serve needs uvicorn: pip install fastapi uvicorn\n"

@@ -11,9 +11,7 @@ from safetensors.torch import load_file
 
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from simcse_pl.export.model_card import read_training
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.tracking.wandb_logger import PLANE
 from tests.conftest import tiny
 from tests.evaluation.test_suite import write_bundle
 from tests.offline_wandb import offline_runs
@@ -30,13 +28,9 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     done, folder = train(*given, fresh=True)
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
-    settings = dict(
-        re.findall(r"^(pooling|head|batch size|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
-    )
-    assert settings == {
-        **{"pooling": "mean", "head": "mlp", "batch size": "4", "steps": "4, validated every 3", "device": "1 x cpu"},
-        "W&B": f"offline: wandb sync {folder}/wandb",
-    }
+    settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
+    expected = {"head": "mlp", "steps": "4, validated every 3", "device": "1 x cpu"}
+    assert dict(settings) == expected | {"W&B": f"offline: wandb sync {folder}/wandb"}
     assert re.findall(r"step (\d+): Spearman's correlation on dev", done.stdout) == ["0", "3", "4"]
     before, best = (
         json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")
@@ -51,10 +45,6 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert "8 rows of 1 from" in (folder / "train.log").read_text()
     assert yaml.safe_load((folder / "config" / "config.yaml").read_text())["data"]["train"] == str(sentences)
 
-    recipe = yaml.safe_load(read_training(str(folder / "encoder")).recipe)  # of the model card, references resolved
-    assert (recipe["model"]["pooling"], recipe["model"]["num_layers"]) == ("mean", 2)
-    assert (recipe["optimizer"]["lr"], recipe["data"]["batch_size"]) == (2e-4, 4)
-
     curves = pandas.read_csv(folder / "metrics.csv")
     assert (curves[CURVES].count() >= 2).all()
     assert curves["val/spearman"].count() == 3  # before, at step 3, and at the end
@@ -68,21 +58,9 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert f"W&B          wandb sync {folder}/wandb" in done.stdout
     for name in CURVES:
         assert run.curve(name) == pytest.approx(curves[name].dropna().tolist()), name
-        assert name in run.metrics or run.metrics["*"].step_metric == "trainer/global_step"
-    assert run.config["data"]["batch_size"] == 4 and run.config["model"]["pooling"] == "mean"
     assert run.config["choices"] == results["choices"] and run.config["seed"] == 42
-    best = {f"val/{name}": results["best"][name] for name in ("spearman", "alignment", "uniformity")}
-    best |= {"geometry/gram_sum": results["best"]["gram_sum"], "best_step": results["best_step"]}
-    assert {name: run.summary[name] for name in best} == pytest.approx(best)
     assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
-    assert run.table("evaluation/sts")["data"][0][0] == "minilm-text"
-    assert run.summary["evaluation/sample test"] == pytest.approx(results["test"]["spearman"], abs=0.02)  # in float32
-    assert run.table(f"Custom Chart Tables/{PLANE}_table")["data"] == [
-        [step, *(pytest.approx(validation[f"val/{name}"]) for name in ("uniformity", "alignment", "spearman"))]
-        for step, (_, validation) in zip((0, 3, 4), curves.dropna(subset="val/spearman").iterrows(), strict=True)
-    ]
     assert all(run.image(f"evaluation/{name}").is_file() for name in ("training_paths", "spectra", "similarities"))
-    assert not any(artifact.type == "model" for artifact in run.artifacts)
 
     encoder = SentenceEncoder.from_pretrained(folder / "encoder")
     assert (encoder.pooling, encoder.head, encoder.backbone.config.num_hidden_layers) == ("mean", "mlp", 2)
@@ -179,6 +157,12 @@ def test_sentence_bert_trains_on_labelled_pairs(train, make_model):
     assert curves["train/loss"].dropna().gt(0).all() and len(curves["train/cosine_regularization"].dropna()) == 3
     assert curves["train/spectrum_control"].dropna().gt(0).all()
     assert SentenceEncoder.from_pretrained(folder / "encoder").pooling == "mean"
+
+
+def test_an_unknown_metric_is_an_error_before_training(train, make_model):
+    done, folder = train("callbacks.best.monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
+    assert done.stderr.startswith("error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/align")
+    assert not (folder / "checkpoints").exists()
 
 
 def test_help_shows_groups_and_options(run_command):
