@@ -104,11 +104,7 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
 
 
 def check_can_push(repository: str) -> None:
-    """Check a repository's name and the login before the export starts.
-
-    Raises:
-        UserError: the name is invalid, the user is not logged in, or the hub cannot be reached.
-    """
+    """Raise UserError if the name is invalid, the user is not logged in, or the Hub cannot be reached."""
     try:
         validate_repo_id(repository)
         why = get_token() and hub.unavailable()  # it has a time limit; whoami has none
@@ -121,11 +117,7 @@ def check_can_push(repository: str) -> None:
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:
-    """Upload a folder as a model repository, created if it does not exist, and return its address.
-
-    Raises:
-        UserError: the upload failed; the folder stays.
-    """
+    """Upload a folder as a model repository, created if it does not exist, and return its address."""
     api = HfApi()
     try:
         place = api.create_repo(repository, private=private, exist_ok=True)

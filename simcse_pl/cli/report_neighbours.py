@@ -29,10 +29,7 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
 
     Args:
         runs: the runs of the page.
-        file: a file of sentences to search; None for the packaged sample. Every n-th sentence is a query.
-
-    Raises:
-        UserError: the file is missing or damaged, or has fewer than two distinct sentences.
+        file: a file of at least two sentences to search; None for the packaged sample. Every n-th sentence is a query.
     """
     corpus = Path(file).name if file else "the project's sample"
     sentences = list(dict.fromkeys(read_sentences(file) if file else load_sample("test").sentences))
@@ -55,10 +52,7 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
 def rebuild_encoder_before_training(job: Job) -> SentenceEncoder:
     """Build a run's encoder from its config, with new weights drawn from the run's seed.
 
-    The config of a run may come from others, so only a SentenceEncoder is built.
-
-    Raises:
-        UserError: the config is missing, damaged or of another model, or the model cannot be loaded.
+    The config of a run may come from others, so only a SentenceEncoder is built. Any problem raises UserError.
     """
     file = job.folder / "config" / "config.yaml"
     with reraise_as(f"{file}: cannot rebuild the encoder before training", users_too=True):

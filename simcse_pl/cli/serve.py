@@ -60,11 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        UserError: the address is not one of this machine, or the port is invalid or in use.
-    """
+    """Return a listening socket; raise UserError if the address or the port cannot be used."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import hydra._internal.hydra
 from hydra._internal.utils import get_args_parser
@@ -28,7 +28,7 @@ from simcse_pl.utils.distributed import is_first_process, is_one_of_several
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.validation import check_seed
 
-T = TypeVar("T")
+Task = Callable[[DictConfig], Any]
 
 _DEBUG_OPTION = "debug=true"
 
@@ -104,22 +104,17 @@ def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
     return mistake
 
 
-def report_errors(
-    *takers: Callable[..., Any],
-) -> Callable[[Callable[[DictConfig], T]], Callable[[DictConfig], T | None]]:
+def report_errors(*takers: Callable[..., Any]) -> Callable[[Task], Task]:
     """Return a decorator that checks the config, and prints an error of a job as `run` does.
 
-    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError
-    ends the multirun, as does an error on one of several ranks, because the others would wait.
-
-    Args:
-        takers: the classes that take the options at the top of the config.
+    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
+    does an error on one of several ranks, because the others would wait. `takers` are those of `check_types`.
     """
     _ignore_expected_warnings()
 
-    def decorate(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
+    def decorate(task: Task) -> Task:
         @functools.wraps(task)
-        def wrapped(config: DictConfig) -> T | None:
+        def wrapped(config: DictConfig) -> Any:
             _ignore_expected_warnings()  # before the filters of modules imported since
             if not is_first_process():
                 logging.getLogger("simcse_pl").setLevel(logging.WARNING)

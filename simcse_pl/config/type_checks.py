@@ -24,7 +24,7 @@ class TrainOptions:
 
     encoders: Literal["one", "two"]
     test_tasks: Sequence[str] | str
-    transfer: dict  # type: ignore[type-arg]
+    transfer: Mapping[str, Any]
     seed: int
     resume: str | None
     senteval_dir: str | None
@@ -39,22 +39,22 @@ class EvaluateOptions:
     tasks: Sequence[str] | str | None
     split: Literal["dev", "test"]
     regressor: bool
-    transfer: dict  # type: ignore[type-arg]
-    geometry: dict  # type: ignore[type-arg]
+    transfer: Mapping[str, Any]
+    geometry: Mapping[str, Any]
     aggregation: Aggregation
     senteval_dir: str | None
-    retrieval: dict  # type: ignore[type-arg]
+    retrieval: Mapping[str, Any]
     fit_on: str
     fit_columns: Sequence[int | str] | int | str | None
     fit_limit: int | None
     nli: str
     label: str | None
-    paper: dict | None  # type: ignore[type-arg]
+    paper: Mapping[str, Any] | None
     batch_size: int | None
     bf16: bool
     seed: int
     debug: bool
-    wandb: dict  # type: ignore[type-arg]
+    wandb: Mapping[str, Any]
 
 
 def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
@@ -123,10 +123,9 @@ def _takes_any(taker: Callable[..., Any]) -> bool:
 
 def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Yield every node of a config that has a `_target_`, with its place."""
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     if isinstance(node, dict) and "_target_" in node:
         yield place, node
-    for key, value in items:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield from _parts(value, (*place, key))
 
 

@@ -28,13 +28,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
-    """Run a command. An error is one line, or a traceback with `--debug`.
-
-    Args:
-        parser: the parser of its arguments.
-        work: the command, called with the parsed arguments.
-        given: the arguments; `sys.argv` if None.
-    """
+    """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
     try:
@@ -50,15 +44,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
-    """Print an error to standard error, and return the exit status.
+    """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
     Args:
         error: the exception. If a UserError or FailureError caused it, that one is printed instead.
-        debug: print the traceback in place of one line.
+        debug: whether to print the traceback in place of one line.
         debug_option: the option that sets `debug`.
-
-    Returns:
-        2 if the user made a mistake, otherwise 1.
     """
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)

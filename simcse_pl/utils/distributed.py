@@ -58,18 +58,15 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
 
 
 def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
-    """Return the rows of all ranks, with gradients.
+    """Return the rows of all ranks in rank order, with gradients.
 
-    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by
-    its `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of
-    one device with the whole batch.
+    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
+    `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of one device with the whole
+    batch.
 
     Args:
         rows: this rank's rows [n, ...].
-        split: n by rank.
-
-    Returns:
-        The rows [sum of all n, ...] in rank order; `rows` itself outside a distributed run.
+        split: the number of rows by rank.
     """
     if world_size() == 1:
         return rows
@@ -89,9 +86,7 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     """Return the mean of a tensor over all ranks, without gradients.
 
-    Args:
-        values: a tensor with the same shape on all ranks.
-        ignore_nan: ignore NaN, element by element. The mean is NaN if an element is NaN on all ranks.
+    With `ignore_nan`, an element is NaN only if it is NaN on all ranks.
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
     total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))

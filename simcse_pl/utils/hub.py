@@ -47,10 +47,7 @@ def reason(error: BaseException) -> str:
 def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
     """Return a file of a repository, downloaded or from the local cache; None if it does not exist.
 
-    If the Hub does not give the repository, only the cache is searched.
-
-    Raises:
-        UserError: the download fails.
+    If the Hub is not available, only the cache is searched. A download that fails raises UserError.
     """
     local = unavailable(repository, repo_type) is not None
     try:
@@ -65,11 +62,7 @@ def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
 
 
 def download(repository: str, file: str, repo_type: str = "model") -> Path:
-    """Return a file as `find` does.
-
-    Raises:
-        UserError: the file does not exist, or the download fails.
-    """
+    """Return a file as `find` does; raise UserError if it does not exist."""
     path = find(repository, file, repo_type)
     if path is None:
         why = unavailable(repository, repo_type)
