@@ -115,8 +115,7 @@ def test_size_mini_has_the_values_that_the_scores_in_the_documentation_were_meas
 
 
 def test_every_logger_keeps_the_csv():
-    for choice in ("csv", "wandb", "tensorboard"):
-        assert "csv" in composed(f"logger={choice}").logger
+    assert all("csv" in composed(f"logger={choice}").logger for choice in ("csv", "wandb", "tensorboard"))
 
 
 def test_every_file_says_what_it_is():

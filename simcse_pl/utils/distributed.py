@@ -2,10 +2,10 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn
 from lightning_utilities.core.rank_zero import rank_zero_only  # importing Lightning takes seconds
 from torch import Tensor
 
@@ -57,6 +57,28 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
     return BatchSplit(tuple(int(count) for count in torch.cat(counts).tolist()), rank())
 
 
+class _AllGatherWithGrad(torch.autograd.Function):
+    """All ranks' rows in rank order. Backward sums the gradients from all ranks.
+
+    torch.distributed.nn has such a function, but it is deprecated.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+        ctx.counts = counts
+        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather needs equal shapes
+        padded[: len(rows)] = rows
+        gathered = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(gathered, padded)
+        return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        gradient = gradients[0].contiguous()
+        dist.all_reduce(gradient)
+        return gradient.split(ctx.counts)[rank()], None
+
+
 def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
     """Return the rows of all ranks in rank order, with gradients.
 
@@ -70,9 +92,8 @@ def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
     """
     if world_size() == 1:
         return rows
-    missing = rows.new_zeros(max(split.rows) - len(rows), *rows.shape[1:])  # all_gather needs equal shapes
-    parts = torch.distributed.nn.functional.all_gather(torch.cat([rows, missing]))  # its backward sums over ranks
-    return torch.cat([part[:count] for part, count in zip(parts, split.rows, strict=True)])
+    gathered: Tensor = _AllGatherWithGrad.apply(rows, split.rows)
+    return gathered
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
