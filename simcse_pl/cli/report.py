@@ -25,7 +25,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         labels: one label per folder. None selects the label of an evaluation, the folder's name of a run, and the
             path of a sweep.
         output: the folder for tables and figures.
-        aggregation: how the scores of the subsets of STS12 to STS16 are combined.
+        aggregation: how to combine the scores of the subsets of STS12 to STS16.
     """
     check_labels(labels, folders)
     results: list[Result] = []

@@ -88,23 +88,18 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
         if name not in values:
             continue
         if values[name] is None and name in parameters and parameters[name].default is inspect.Parameter.empty:
-            continue  # the option is missing; the command builds the class only if it is set
-        if problem := _type_problem(values[name], hint):
-            raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
-
-
-def _type_problem(value: Any, hint: Any) -> str | None:
-    """Return what a value must be; None if it is valid or the annotation cannot be checked."""
-    if isinstance(value, Mapping) and "_target_" in value:
-        return None
-    try:
-        # As JSON, because there a list can be a tuple, and a string a path.
-        TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
-    except PydanticUserError:  # the annotation is a class
-        return None
-    except ValidationError as error:
-        return " or ".join(dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors()))
-    return None
+            continue  # the command builds the class only if the option is set
+        if isinstance(values[name], Mapping) and "_target_" in values[name]:
+            continue
+        try:
+            # As JSON, because there a list can be a tuple, and a string a path.
+            TypeAdapter(hint).validate_json(json.dumps(values[name], default=str), strict=True)
+        except PydanticUserError:  # the annotation is a class, which cannot be checked
+            continue
+        except ValidationError as error:
+            needed = dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors())
+            option = f"{_option_name(written, [*place, name])}={values[name]}"
+            raise UserError(f"{option}: it must be {' or '.join(needed)}") from error
 
 
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
@@ -142,11 +137,10 @@ def _option_name(written: Any, place: Sequence[Any]) -> str:
 def named_in_full(message: str, config: DictConfig, part: str) -> str:
     """Return the message of the class at `part` with full names of options: `model.pooling=` for `pooling=`."""
     written: Any = OmegaConf.to_container(config)
-    arguments = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
+    node = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
+    arguments = node if isinstance(node, DictConfig) else ()
 
     def full(found: re.Match[str]) -> str:
-        if not isinstance(arguments, DictConfig) or found[1] not in arguments:
-            return found[0]
-        return f"{_option_name(written, [*part.split('.'), found[1]])}="
+        return f"{_option_name(written, [*part.split('.'), found[1]])}=" if found[1] in arguments else found[0]
 
     return re.sub(r"(?<![\w./=-])(\w+)=", full, message)
