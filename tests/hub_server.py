@@ -1,4 +1,4 @@
-"""A Hugging Face Hub on loopback for loading models, with faults."""
+"""A Hugging Face Hub on loopback for loading models and datasets, with faults."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ class _Requests(BaseHTTPRequestHandler):
             self._file(path, cut=fault == "cut")
 
     def _api(self, path: str) -> None:
-        _, owner, name, *_ = [*path.removeprefix("/api/").split("/"), "", ""]
+        _, owner, name, *rest = [*path.removeprefix("/api/").split("/"), "", ""]
         folder = self.server.repositories.get(f"{owner}/{name}")
         if folder is None:
             self._send(404, b"{}", **{"X-Error-Code": "RepoNotFound"})
@@ -56,10 +56,19 @@ class _Requests(BaseHTTPRequestHandler):
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         answer: Any = {"id": f"{owner}/{name}", "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
         answer |= {"likes": 0, "siblings": [{"rfilename": file} for file in files], "cardData": {}}
-        self._send(200, json.dumps(answer).encode(), **{"Content-Type": "application/json"})
+        if rest[:1] == ["tree"]:
+            wanted = "/".join(rest[2:]).strip("/")
+            answer = [
+                {"type": "file", "path": file, "size": (folder / file).stat().st_size, "oid": "0" * 40}
+                for file in files
+                if file.startswith(wanted and f"{wanted}/")
+            ]
+        error = {} if answer else {"X-Error-Code": "EntryNotFound"}
+        content = json.dumps(answer or {}).encode()
+        self._send(200 if answer else 404, content, **{"Content-Type": "application/json"}, **error)
 
     def _file(self, path: str, cut: bool) -> None:
-        repository, _, file = path.strip("/").partition("/resolve/")
+        repository, _, file = path.removeprefix("/datasets/").strip("/").partition("/resolve/")
         folder = self.server.repositories.get(repository)
         place = folder / file.partition("/")[2] if folder else None
         if place is None or not place.is_file():

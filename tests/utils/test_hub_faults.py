@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import environment
+from tests.conftest import SENTENCES, environment, tiny
 from tests.forks import forks
 from tests.hub_server import hub_server
 
@@ -33,9 +33,11 @@ def online_forks(tmp_path_factory):
 
 
 @pytest.fixture
-def command(hub, online_forks, make_model, tmp_path_factory):
+def command(hub, online_forks, make_model, tmp_path, tmp_path_factory):
     """Run a command; the Hub's cache is empty at the start of a test."""
-    hub.repositories = {"me/model": make_model("bert")}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.csv").write_text("sentence\n" + "".join(f'"{sentence}"\n' for sentence in SENTENCES))
+    hub.repositories = {"me/model": make_model("bert"), "me/data": tmp_path / "data"}
     home = tmp_path_factory.getbasetemp() / "hf"
     shutil.rmtree(home, ignore_errors=True)
 
@@ -65,6 +67,15 @@ def test_a_hub_that_fails_is_one_line(command, fault, where, message):
     assert line.startswith("error: ") and "me/model" in line and message in line
     if fault == "cut":  # half a file is not kept
         command(*INFO)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["", "/train.csv"])
+def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, tmp_path, file):
+    given = ["train.py", "data=text", f"data.train=hf://datasets/me/data{file}", *tiny(make_model("bert"))]
+    given += ["logger=csv", "trainer=cpu", "trainer.max_steps=1", "data.batch_size=4", "data.validation=[sample]"]
+    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")] + [f"hydra.run.dir={tmp_path}/run"]
+    assert "8 rows of 1" in command(*given).stdout
 
 
 @pytest.mark.parametrize(
