@@ -49,7 +49,9 @@ def train(config: DictConfig) -> float:
     folder = Path(config.run_dir)
     job = describe_job(config, HydraConfig.get())
     metadata = RunMetadata(job["overrides"])
-    trainer = build_trainer(config, metadata)
+    callbacks = [*instantiate(config.callbacks).values(), metadata]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    best_checkpoint(trainer)  # raises an error if the run has none
     start = start_job(config, job, trainer)
     if start.score is not None:
         return start.score
@@ -65,7 +67,9 @@ def train(config: DictConfig) -> float:
     data.setup()
     module.objective.check_rows(data.views, bool(data.labels))
     if trainer.is_global_zero:
-        write_resolved_config(folder, options)
+        with atomic_write(folder) as new:
+            (new / RESOLVED_CONFIG.parent).mkdir()
+            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(options), encoding="utf-8")
 
     with closing_run():
         with watched_ranks(trainer):
@@ -74,7 +78,10 @@ def train(config: DictConfig) -> float:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
             places = [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]
-            log_settings(run_settings(trainer, module, data, job["choices"]), places)
+            for name, value in run_settings(trainer, module, data, job["choices"]).items():
+                log.info("%-13s %s", name, value)
+            for place in places:
+                log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
             results = job | train_and_test(trainer, module, data, metadata, start.checkpoint)
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
@@ -99,9 +106,9 @@ class JobStart:
     """How a job starts.
 
     Args:
-        config: with the values that an Optuna search proposes.
-        score: of a job that needs no training here; None if this process trains it.
-        checkpoint: to resume from; None to start from the beginning.
+        config: the config, with the values that an Optuna search proposes.
+        score: the score of a job that needs no training here; None if this process trains it.
+        checkpoint: the checkpoint to resume from; None to start from the beginning.
         search: the trial of an Optuna search, if the config has one.
     """
 
@@ -137,14 +144,6 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     return JobStart(config, None, checkpoint, search)
 
 
-def build_trainer(config: DictConfig, metadata: RunMetadata) -> pl.Trainer:
-    """Return the trainer with its callbacks; the loggers come later, as W&B's starts a run."""
-    callbacks = [*instantiate(config.callbacks).values(), metadata]
-    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
-    best_checkpoint(trainer)
-    return trainer
-
-
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     """Return the LightningModule that trains an encoder."""
     return SimCSEModule(
@@ -162,21 +161,6 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         compile=config.compile,
         on_non_finite=config.on_non_finite,
     )
-
-
-def write_resolved_config(folder: Path, options: Mapping[str, Any]) -> None:
-    """Write the config with every reference replaced by its value."""
-    with atomic_write(folder) as new:
-        (new / RESOLVED_CONFIG.parent).mkdir()
-        (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(dict(options))), encoding="utf-8")
-
-
-def log_settings(settings: Mapping[str, str], places: list[str]) -> None:
-    """Log what a run is about to do, and where W&B shows it."""
-    for name, value in settings.items():
-        log.info("%-13s %s", name, value)
-    for place in places:
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def main() -> None:
