@@ -2,6 +2,7 @@
 
 from statistics import fmean
 
+import pandas as pd
 import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
@@ -183,8 +184,8 @@ def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
 
 
 def test_shared_tasks_are_common_to_all_encoders_with_any():
-    tasks = ("STS12", "STS13", "STS-B")
+    tasks = ["STS12", "STS13", "STS-B"]
     one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
-    assert shared_tasks([one, two], tasks) == ["STS-B"]
-    assert shared_tasks([one, {}, {"sample": 1.0}], tasks) == ["STS12", "STS-B"]
-    assert shared_tasks([], tasks) == []
+    assert shared_tasks(pd.DataFrame([one, two]), tasks) == ["STS-B"]
+    assert shared_tasks(pd.DataFrame([one, {}, {"sample": 1.0}]), tasks) == ["STS12", "STS-B"]
+    assert shared_tasks(pd.DataFrame(), tasks) == []
