@@ -121,9 +121,8 @@ def _scores(jobs: Sequence[Job], tasks: Sequence[str]) -> pd.DataFrame:
     for job in jobs:
         if run := job.run:
             transfer = 100 * pd.Series(run.transfer_dev, dtype=float).reindex(tasks).mean(skipna=False)
-            dev, test = 100 * run.best.spearman, 100 * run.test.spearman
-            rows[job.name] = (str(job.seed), dev, test, run.best.alignment, run.best.uniformity, transfer)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["seed", *SCORES])
+            rows[job.name] = {"seed": str(job.seed), **run.scores, "transfer": transfer}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=None if rows else ["seed", *SCORES])
 
 
 def _in_papers_order(groups: list[Group], paper: Ablation, columns: Sequence[str]) -> list[Group]:

@@ -63,6 +63,12 @@ class TrainingRun(Shape):
     transfer_classifier: str = "scikit-learn"
     failed: Mapping[str, str] = {}
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """Spearman x 100 on dev and test, and alignment and uniformity on dev."""
+        dev, test, best = 100 * self.best.spearman, 100 * self.test.spearman, self.best
+        return {"dev": dev, "test": test, "alignment": best.alignment, "uniformity": best.uniformity}
+
 
 @dataclass(frozen=True)
 class Job:
