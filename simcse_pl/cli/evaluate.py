@@ -1,6 +1,5 @@
 """Measure any encoder: `simcse evaluate encoder=FOLDER`; `--help` lists all options."""
 
-import dataclasses
 import functools
 import sys
 from collections.abc import Mapping
@@ -57,7 +56,7 @@ def evaluate(config: DictConfig) -> None:
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
     print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
-    result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))
+    result = write_results(folder / RESULTS_FILE, report | results.model_dump())
     tables = encoder_tables([result], config.aggregation)
     save(folder, tables, figures={})
     for table in tables:

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
-from simcse_pl.evaluation.sts import Correlation, correlation
+from simcse_pl.evaluation.sts import correlation
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import Correlation
 
 CLASSES = 5
 _BATCH_SIZE = 64

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from simcse_pl.data.senteval.sts_sets import (
     load_sts_task,
 )
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
+from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
-from simcse_pl.evaluation.retrieval import RetrievalResult, RetrievalTask
-from simcse_pl.evaluation.sts import StsResult, evaluate_sts
-from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
+from simcse_pl.evaluation.retrieval import RetrievalTask
+from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import SuiteResults
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.progress import tracked
 
@@ -62,17 +63,6 @@ class Suite:
         pairs += [self.geometry] if self.geometry else []
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
         return sorted(set().union(*(task.sentences for task in pairs), *(example.sentences for example in examples)))
-
-
-@dataclass
-class SuiteResults:
-    """Results by protocol; `failed` has the error messages of the tasks that were not measured."""
-
-    sts: list[StsResult] = field(default_factory=list)
-    transfer: list[TransferResult] = field(default_factory=list)
-    geometry: GeometryResult | None = None
-    retrieval: RetrievalResult | None = None
-    failed: dict[str, str] = field(default_factory=dict)
 
 
 def load_suite(
@@ -198,7 +188,7 @@ def evaluate_suite(
             failed[name] = first_line(error)
     return SuiteResults(
         sts=[
-            replace(measured[task.name], regressor=measured.get(f"{task.name} regressor"))
+            measured[task.name].model_copy(update={"regressor": measured.get(f"{task.name} regressor")})
             for task in suite.sts
             if task.name in measured
         ],

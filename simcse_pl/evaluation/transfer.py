@@ -19,6 +19,7 @@ from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import TransferScores
 from simcse_pl.utils.errors import UserError
 
 SEED = 1111  # the seed and both grids are SentEval's
@@ -29,29 +30,6 @@ CLASSIFIERS = (SCIKIT_LEARN, PYTORCH) = ("scikit-learn", "pytorch")
 
 Rows = np.ndarray  # positions of examples
 Fit = tuple[Rows, Rows]  # the rows to fit on, and the rows to score
-
-
-@dataclass(frozen=True)
-class TransferResult:
-    """Score of one transfer task.
-
-    Args:
-        task: name of the task.
-        protocol: how the score was measured.
-        rows: number of scored examples.
-        accuracy: accuracy on them, in [0, 1].
-        f1: F1 of class 1, in [0, 1], for tasks with pairs; None for other tasks.
-        dev_accuracy: accuracy that the regularization was chosen by, averaged over the outer folds.
-        classifier: one of `CLASSIFIERS`.
-    """
-
-    task: str
-    protocol: str
-    rows: int
-    accuracy: float
-    f1: float | None
-    dev_accuracy: float
-    classifier: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +46,7 @@ class _Round:
 
 def evaluate_transfer(
     encode: Encode, task: TransferTask, device: str | torch.device = "cpu", classifier: str = SCIKIT_LEARN
-) -> TransferResult:
+) -> TransferScores:
     """Measure a task by SentEval's protocol for its splits.
 
     - `all`: nested cross-validation, 10 folds within 10 folds (MR, CR, SUBJ, MPQA);
@@ -112,7 +90,7 @@ def evaluate_transfer(
     ]
     predicted = fit_predict(features, targets, final)
     tests = [round_.final[1] for round_ in rounds]
-    return TransferResult(
+    return TransferScores(
         task=task.name,
         protocol=protocol,
         rows=sum(map(len, tests)),

@@ -13,8 +13,9 @@ import torch
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
+from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results.evaluation_results import SuiteResults
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.module import SimCSEModule

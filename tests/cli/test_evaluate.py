@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import asdict
 from functools import partial
 
 import pandas
@@ -88,7 +87,7 @@ def test_wandb_gets_the_tables_and_figures(evaluate, make_model):
 def measured(encode, suite, postprocess=None):
     """Return the results of evaluate.py's parts in this process."""
     once = EncodeOnce(encode, suite.sentences())
-    results = asdict(evaluate_suite(Postprocessed(once, postprocess) if postprocess else once, suite))
+    results = evaluate_suite(Postprocessed(once, postprocess) if postprocess else once, suite).model_dump()
     return {name: own for name, own in results.items() if name != "retrieval" or suite.retrieval}
 
 
@@ -144,7 +143,7 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
     results = results_of(folder)
     assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
-    assert_same(results, {"retrieval": asdict(RetrievalTask(sentences, QUERIES, column="left")(encoder.encode))})
+    assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
     assert results["settings"] == {
         **{"pooling": "cls", "num_layers": 1, "max_length": None, "normalize": None, "word_counts": None},
@@ -205,7 +204,7 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, bundle,
     results = results_of(first)
     assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
     found = RetrievalTask(sentences, QUERIES, column="left")(Postprocessed(encoder.encode, whitening))
-    assert_same(results, {"retrieval": asdict(found)})
+    assert_same(results, {"retrieval": found.model_dump()})
     fit = {"fit_columns": ["left", "right"], "fit_limit": 12, "nli": str(sentences), "fit_seed": 42}
     assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": "nli", "dim": 5, **fit}
 

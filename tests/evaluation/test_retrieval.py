@@ -1,7 +1,6 @@
 """Retrieval: its input, its results, and the saved index."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ def corpus(tmp_path):
 def test_results_are_plain_values_in_the_order_of_the_queries(corpus, tmp_path):
     (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
     result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(Encode())
-    found = json.loads(json.dumps(asdict(result)))
+    found = json.loads(json.dumps(result.model_dump()))
     first, second = found.pop("queries")
     assert found == {"corpus": str(corpus), "sentences": 4}
     assert (first["query"], second["query"]) == ("aaa", "aaaaa")
