@@ -17,7 +17,6 @@ from simcse_pl.models.backbone import (
     load_tokenizer,
     longest_input,
     match_inputs,
-    projection_head,
     resolve,
 )
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
@@ -47,9 +46,8 @@ class SentenceEncoder(nn.Module):
             `mlp_train_only` (dropped at test time); Table 6 of the paper.
         max_length: the most tokens per sentence that `encode` reads, special tokens included. None takes
             the backbone's limit, at most 512.
-        normalize: let `encode` scale vectors to length 1. This does not affect training, which uses
-            cosine similarity.
-        postprocess: a fitted post-processing that `encode` applies before that.
+        normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
+        postprocess: a fitted post-processing that `encode` applies before it normalizes.
 
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
@@ -80,7 +78,7 @@ class SentenceEncoder(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else projection_head(backbone)
+        self.projection = None if head == "none" else _new_head(backbone)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
@@ -116,14 +114,11 @@ class SentenceEncoder(nn.Module):
         return self.backbone.device
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return sentence vectors. The head is applied in training mode and, if it is `mlp`, at test time.
+        """Return sentence vectors [batch, dim]. The head is applied in training mode and, if it is `mlp`, at test time.
 
         Args:
             inputs: the tokenizer's tensors [batch, tokens]: `input_ids`, `attention_mask`, and
                 `token_type_ids` if the backbone takes them.
-
-        Returns:
-            [batch, dim].
         """
         if self._pool.reads_last_layer_alone:
             states: tuple[Tensor, ...] = (self.backbone(**inputs).last_hidden_state,)
@@ -132,14 +127,7 @@ class SentenceEncoder(nn.Module):
         return self.project(self._pool(states, inputs["attention_mask"]))
 
     def forward_in_length_groups(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the vectors of `forward`, computed with less padding.
-
-        Args:
-            inputs: see `length_bucketing.length_groups`.
-
-        Returns:
-            [batch, dim], in the order of the inputs.
-        """
+        """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
         groups = list(length_groups(self.backbone, inputs, self.ignores_padding))
         vectors: list[Tensor] = [self(group) for _, group in groups]
         if len(vectors) == 1:  # already in order
@@ -191,8 +179,7 @@ class SentenceEncoder(nn.Module):
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: `sentences` is a string or has an item that is none, or `batch_size` or
-                `max_length` is out of range.
+            UserError: `sentences` is not a list of strings, or `batch_size` or `max_length` is out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
@@ -200,8 +187,7 @@ class SentenceEncoder(nn.Module):
         max_length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.tokenizer, batch_size, max_length)
-        total = math.ceil(len(sentences) / batch_size)
-        bar = tracked(batches, "encoding", total, shown=progress)
+        bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
         was_training = self.training
         self.eval()
         try:
@@ -225,7 +211,7 @@ class SentenceEncoder(nn.Module):
         pooling, its modules are left out with a warning. Writing is atomic per file, the settings last.
 
         Raises:
-            UserError: a post-processing that is not linear.
+            UserError: the post-processing is not linear.
         """
         head_weights = {} if self.projection is None else self.projection.state_dict()
         write_saved(folder, self.backbone, self.tokenizer, EncoderSpec(self.settings, head_weights, self.postprocess))
@@ -254,7 +240,7 @@ class SentenceEncoder(nn.Module):
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the paper's official code; see
-                official_checkpoints.py.
+                saved_encoder.py.
 
         Returns:
             The encoder in evaluation mode, on the CPU.
@@ -283,21 +269,18 @@ class SentenceEncoder(nn.Module):
         num_layers: int | None = None,
         normalize: bool | None = None,
     ) -> "SentenceEncoder":
-        """Load the encoder of a Lightning checkpoint of SimCSEModule.
+        """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
 
         Args:
             path: the `.ckpt` file.
             pooling, max_length, num_layers, normalize: replace the saved settings.
 
-        Returns:
-            The encoder in evaluation mode, on the CPU.
-
         Raises:
-            UserError: the file does not exist, is damaged or holds no encoder, or an option does not fit it.
+            UserError: the file does not exist or is damaged, or an option does not fit its encoder.
         """
         backbone, tokenizer, spec = read_checkpoint(path, num_layers)
         given = {"pooling": pooling, "max_length": max_length, "normalize": normalize}
-        with torch.random.fork_rng(devices=[]):  # the head is drawn before its weights are loaded
+        with torch.random.fork_rng(devices=[]):  # the head gets random weights before its own
             return cls._assemble(str(path), backbone, tokenizer, spec, given)
 
     @classmethod
@@ -314,9 +297,10 @@ class SentenceEncoder(nn.Module):
         if not settings.pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
         longest = longest_input(backbone)
-        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the positions
+        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the limit
             settings = replace(settings, max_length=min(settings.max_length, longest))
-        with reraise_as(f"{name} cannot encode", users_too=not given):  # else the message begins with the option
+        # A message about a given option begins with the option.
+        with reraise_as(f"{name} cannot encode", users_too=not given):
             check_vocabulary(tokenizer, backbone, name)
             encoder = cls(backbone, tokenizer, **vars(settings), postprocess=spec.postprocess)
         if encoder.projection is not None and spec.settings.head != "none":
@@ -327,3 +311,11 @@ class SentenceEncoder(nn.Module):
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
+
+
+def _new_head(backbone: PreTrainedModel) -> nn.Sequential:
+    """Return Linear(dim, dim) + Tanh with weights from the distribution that the backbone's are drawn from."""
+    linear = nn.Linear(backbone.config.hidden_size, backbone.config.hidden_size)
+    nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.Tanh())

@@ -126,12 +126,12 @@ def with_weights(content, **weights):
 
 BIAS = "encoder.backbone.embeddings.LayerNorm.bias"
 DAMAGES = {
-    "of another project": (lambda c: without(c, CHECKPOINT_KEY), "holds no encoder: it is of another project or"),
-    "no dict": (lambda c: [1, 2], "holds no encoder"),
-    "code": (lambda c: c | {"hyper_parameters": Harmful()}, "holds more than tensors and plain values"),
+    "of another project": (lambda c: without(c, CHECKPOINT_KEY), "does not contain an encoder: another project or an"),
+    "no dict": (lambda c: [1, 2], "does not contain an encoder"),
+    "code": (lambda c: c | {"hyper_parameters": Harmful()}, "contains more than tensors and plain values"),
     "no weights": (lambda c: without(c, "state_dict"), "is damaged: 'state_dict'"),
     "no files": (lambda c: changed(c, files=None), "is damaged: "),
-    "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: .* must hold pooling, head"),
+    "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: .* must have pooling, head"),
     "no config": (lambda c: changed(c, files={"tokenizer.json": "{}"}), "is damaged: .*config.json"),
     "odd config": (lambda c: with_files(c, **{"config.json": "{"}), "is damaged: .*config.json"),
     "odd tokenizer": (lambda c: with_files(c, **{"tokenizer.json": "{"}), "is damaged: "),
@@ -178,7 +178,7 @@ def test_files_that_are_no_checkpoints_are_one_line(damage, checkpoint, tmp_path
         path.unlink()
     if damage == "folder":
         path.mkdir()
-    message = "no file" if damage in ("no file", "folder") else "is no checkpoint, or damaged, or holds more"
+    message = "no file" if damage in ("no file", "folder") else "is not a checkpoint, is damaged, or contains more"
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_checkpoint(path)
     assert "\n" not in str(error.value) and str(path) in str(error.value)

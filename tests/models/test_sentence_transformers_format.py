@@ -212,7 +212,7 @@ def test_unusable_weights_of_a_head_are_one_line(damage, make_model, tmp_path):
     if damage == "cut weights":
         path.write_bytes(path.read_bytes()[:500])
     messages = {"other weights": f"{DAMAGED}'linear.weight'", "other width": "head do not fit"}
-    with pytest.raises(UserError, match=messages.get(damage, "pytorch_model.bin is no checkpoint, or dam")) as error:
+    with pytest.raises(UserError, match=messages.get(damage, "pytorch_model.bin is not a checkpoint, is")) as error:
         SentenceEncoder.from_pretrained(folder)
     assert "\n" not in str(error.value)
 
