@@ -161,29 +161,6 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
-    """Make the tokenizer return only what the backbone takes.
-
-    DistilBERT and MPNet take no token types. DeBERTa, XLM and XLNet take them without embeddings for them.
-    """
-    takes = inspect.signature(backbone.forward).parameters
-    names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
-    if not getattr(backbone.config, "type_vocab_size", 0):
-        names = [name for name in names if name != "token_type_ids"]
-    tokenizer.model_input_names = names
-    tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
-
-
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
-    """Raise UserError unless the backbone has an embedding for each token of the tokenizer."""
-    words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
-    if words is not None and largest >= words.num_embeddings:
-        raise UserError(
-            f"{name}: its tokenizer belongs to another model: it has token {largest}, "
-            f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
-        )
-
-
 def longest_input(backbone: PreTrainedModel) -> int | None:
     """Return the largest number of tokens that the backbone takes, or None if there is no limit.
 
@@ -203,6 +180,14 @@ def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     """Return the layer of word embeddings, or None if it is not a plain one (I-BERT's is quantized)."""
     layer = backbone.get_input_embeddings()
     return layer if isinstance(layer, nn.Embedding) else None
+
+
+def projection_head(backbone: PreTrainedModel) -> nn.Sequential:
+    """Return Linear(dim, dim) + Tanh with weights from the distribution that the backbone's are drawn from."""
+    linear = nn.Linear(backbone.config.hidden_size, backbone.config.hidden_size)
+    nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.Tanh())
 
 
 def recompute_layers(backbone: PreTrainedModel) -> None:

@@ -11,20 +11,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import (
-    check_vocabulary,
-    load_backbone,
-    load_tokenizer,
-    longest_input,
-    match_inputs,
-    resolve,
-)
+from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, projection_head, resolve
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
 from simcse_pl.models.length_bucketing import ignores_padding, length_groups
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling
 from simcse_pl.models.saved_encoder import read_spec, write_saved
-from simcse_pl.models.tokenization import sorted_batches
+from simcse_pl.models.tokenization import check_vocabulary, match_inputs, sorted_batches
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
@@ -32,7 +25,6 @@ from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
 HEADS = ("none", "mlp", "mlp_train_only")
-_LONGEST_BY_DEFAULT = 512
 
 
 class SentenceEncoder(nn.Module):
@@ -78,7 +70,7 @@ class SentenceEncoder(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else _new_head(backbone)
+        self.projection = None if head == "none" else projection_head(backbone)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         tokenizer.model_max_length = self._checked_length(max_length)
@@ -87,7 +79,7 @@ class SentenceEncoder(nn.Module):
     def _checked_length(self, max_length: int | None) -> int:
         longest = longest_input(self.backbone) or self.tokenizer.model_max_length
         if max_length is None:
-            return min(longest, self.tokenizer.model_max_length, _LONGEST_BY_DEFAULT)
+            return min(longest, self.tokenizer.model_max_length, 512)
         shortest = self.tokenizer.num_special_tokens_to_add() + 1
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
@@ -172,7 +164,7 @@ class SentenceEncoder(nn.Module):
                 the caches, and 128 elsewhere.
             normalize: scale vectors to length 1; always on if the encoder normalizes.
             progress: show a progress bar on standard error.
-            bf16: compute in bfloat16, which leaves two to three digits and is up to twice as fast.
+            bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length: replaces the encoder's own.
 
         Returns:
@@ -206,9 +198,9 @@ class SentenceEncoder(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
-        It is a standard Hugging Face folder with `simcse.json` (the settings), the weights of the head,
-        the post-processing, and the modules of sentence-transformers. If that library does not have the
-        pooling, its modules are left out with a warning. Writing is atomic per file, the settings last.
+        Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
+        post-processing, and the modules of sentence-transformers. These are left out, with a warning, if that
+        library does not have the pooling. Writing is atomic per file, the settings last.
 
         Raises:
             UserError: the post-processing is not linear.
@@ -232,6 +224,8 @@ class SentenceEncoder(nn.Module):
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
+        The encoder is in evaluation mode, on the CPU.
+
         Args:
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
@@ -239,11 +233,7 @@ class SentenceEncoder(nn.Module):
             head: replaces the saved head. A head without saved weights is drawn at random.
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
-            pooler: `cls` or `cls_before_pooler`, for checkpoints of the paper's official code; see
-                saved_encoder.py.
-
-        Returns:
-            The encoder in evaluation mode, on the CPU.
+            pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -258,7 +248,7 @@ class SentenceEncoder(nn.Module):
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
-        return cls._assemble(str(name), backbone, tokenizer, spec, given)
+        return cls._assemble(str(name), backbone, tokenizer, spec, **given)
 
     @classmethod
     def from_checkpoint(
@@ -271,26 +261,16 @@ class SentenceEncoder(nn.Module):
     ) -> "SentenceEncoder":
         """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
 
-        Args:
-            path: the `.ckpt` file.
-            pooling, max_length, num_layers, normalize: replace the saved settings.
-
-        Raises:
-            UserError: the file does not exist or is damaged, or an option does not fit its encoder.
+        The options replace the saved settings. UserError is raised as by `from_pretrained`.
         """
         backbone, tokenizer, spec = read_checkpoint(path, num_layers)
         given = {"pooling": pooling, "max_length": max_length, "normalize": normalize}
         with torch.random.fork_rng(devices=[]):  # the head gets random weights before its own
-            return cls._assemble(str(path), backbone, tokenizer, spec, given)
+            return cls._assemble(str(path), backbone, tokenizer, spec, **given)
 
     @classmethod
     def _assemble(
-        cls,
-        name: str,
-        backbone: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        spec: EncoderSpec,
-        given: dict[str, Any],
+        cls, name: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec, **given: Any
     ) -> "SentenceEncoder":
         given = {option: value for option, value in given.items() if value is not None}
         settings = replace(spec.settings, **given)
@@ -311,11 +291,3 @@ class SentenceEncoder(nn.Module):
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
-
-
-def _new_head(backbone: PreTrainedModel) -> nn.Sequential:
-    """Return Linear(dim, dim) + Tanh with weights from the distribution that the backbone's are drawn from."""
-    linear = nn.Linear(backbone.config.hidden_size, backbone.config.hidden_size)
-    nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
-    nn.init.zeros_(linear.bias)
-    return nn.Sequential(linear, nn.Tanh())

@@ -1,5 +1,6 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models")."""
 
+import itertools
 import math
 from functools import partial
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import AffineTransform
 from zuko.distributions import DiagNormal
-from zuko.flows.coupling import GeneralCouplingTransform
+from zuko.flows.coupling import RealNVP
 from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import UnconditionalDistribution, UnconditionalTransform
 from zuko.transforms import MonotonicAffineTransform
@@ -91,17 +92,11 @@ class Flow(PostProcess):
     def _build(self, width: int, mean: Tensor, scale: Tensor) -> ZukoFlow:
         """Return a flow from embeddings to the Gaussian: (x - mean) / scale, then couplings that are the identity."""
         standardize = UnconditionalTransform(AffineTransform, mean, scale, buffer=True).inv
-        couplings = []
-        for i in range(self.transforms):
-            coupling = GeneralCouplingTransform(
-                width,
-                mask=torch.arange(width) % 2 == i % 2,
-                univariate=partial(MonotonicAffineTransform, slope=_SMALLEST_SCALE),
-                hidden_features=(self.hidden,),
-            )
-            for parameter in coupling.hyper[-1].parameters():
-                nn.init.zeros_(parameter)
-            couplings.append(coupling)
+        affine = partial(MonotonicAffineTransform, slope=_SMALLEST_SCALE)
+        flow = RealNVP(width, transforms=self.transforms, univariate=affine, hidden_features=(self.hidden,))
+        couplings = flow.transform.transforms
+        for parameter in itertools.chain(*(coupling.hyper[-1].parameters() for coupling in couplings)):
+            nn.init.zeros_(parameter)
         gaussian = UnconditionalDistribution(DiagNormal, torch.zeros(width), torch.ones(width), buffer=True)
         return ZukoFlow([standardize, *couplings], gaussian)
 

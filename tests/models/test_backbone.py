@@ -14,11 +14,11 @@ from simcse_pl.models.backbone import (
     load_backbone,
     load_tokenizer,
     longest_input,
-    match_inputs,
     rebuild_backbone,
     recompute_layers,
     resolve,
 )
+from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 
