@@ -15,9 +15,10 @@ def use_masks_without_synchronization() -> None:
 def sdpa_mask_without_synchronization(
     *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **options: Any
 ) -> Tensor | None:
-    """Build the mask of transformers; on a GPU, also for batches without padding.
+    """Build the attention mask as transformers does, but on a GPU for batches without padding too.
 
-    To skip such masks, transformers would wait for the GPU in every forward pass.
+    transformers builds none for such batches. To find out whether a batch has padding, it waits for the
+    GPU in every forward pass.
     """
     skip = allow_is_bidirectional_skip and (attention_mask is None or attention_mask.is_cpu)
     return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skip, **options)

@@ -29,22 +29,25 @@ log = logging.getLogger(__name__)
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
 ) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint, whose weights the module has afterwards.
+    """Validate, train, and test the best checkpoint.
+
+    Afterwards the module has the weights of the best checkpoint.
 
     Args:
-        trainer: with a BestCheckpoint as its first checkpoint callback and `record` among its callbacks.
+        trainer: a trainer whose first checkpoint callback is a BestCheckpoint, and with `record` among
+            its callbacks.
         module: the module to train.
         data: training, validation and test data.
-        record: gets the metrics before training.
+        record: stores the metrics before training in checkpoints.
         resume: a checkpoint to resume from.
 
     Returns:
-        The validation set, the precision, the numbers of steps, and the metrics: `before` training
-        and at the `best` step, and those of the tests at both, `test_before` and `test`.
+        The first part of results.json. `before` and `best` are metrics on the validation set, before
+        training and at the best step. `test_before` and `test` are those on the test set.
 
     Raises:
-        UserError: if the trainer does not fit (see `best_checkpoint`), the best checkpoint's metric
-            does not exist, or there is no step to train.
+        UserError: if `best_checkpoint` rejects the trainer, the best checkpoint's metric does not
+            exist, or there is no step to train.
         FailureError: if a worker process of the data loader was killed.
     """
     best = best_checkpoint(trainer)
@@ -79,17 +82,11 @@ def run_settings(
 ) -> dict[str, str]:
     """Return the settings that a run prints at its start, by name.
 
-    Args:
-        trainer: the trainer.
-        module: the module to train.
-        data: the data, already set up.
-        choices: the chosen files of Hydra's config groups.
+    The data must be set up. `choices` are the chosen files of Hydra's config groups.
     """
     encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
     assert rows is not None
-    steps = trainer.max_steps
-    if steps == -1:
-        steps = (trainer.max_epochs or 0) * len(data.train_dataloader())
+    steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     parts = [choices.get("objective"), *(str(term.name) for term in module.auxiliary), choices.get("queue")]
     return {
         "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
@@ -120,12 +117,9 @@ def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
 
 
 def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None) -> SuiteResults:
-    """Evaluate a trained encoder, as evaluate.py would.
+    """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
 
-    Args:
-        encoder: the encoder; it computes in the precision of its weights, without autocast.
-        suite: the tasks.
-        also: a further task to measure correlations and geometry on.
+    `also` is a further task to measure correlations and geometry on.
     """
     if also and also.name not in [task.name for task in suite.sts]:
         suite = replace(suite, sts=[*suite.sts, also])
@@ -168,4 +162,5 @@ def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> 
 
 
 def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:
+    """Return the metrics with one of the prefixes, by the part of their names after `val/` or `test/`."""
     return {name.partition("/")[2]: value for name, value in metrics.items() if name.startswith(prefixes)}

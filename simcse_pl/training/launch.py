@@ -25,10 +25,10 @@ _SIGNALS_TO_A_JOB = {  # which writes a checkpoint first: after so many seconds,
 
 
 def disable_hydra_output_on_other_ranks() -> None:
-    """Make Hydra create a folder for rank 0 only, under torchrun and SLURM. Call it before Hydra.
+    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM. Call this before Hydra.
 
-    Lightning does so for the ranks that it starts itself. A sweep under torchrun ends in an error,
-    because its jobs start their own ranks.
+    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error, because
+    the jobs of a sweep start their own ranks.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
         print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
@@ -57,18 +57,14 @@ def submitits_signal() -> signal.Signals | None:
 
 
 def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run a module in a process of its own, and wait for it.
+    """Run `python -m module arguments` in a process of its own, and wait for it.
 
     A job on several devices leaves a process group and environment variables behind, which a second
-    job in the same process would find. SIGINT, SIGTERM and submitit's signal end the job first, so
-    that it can write a checkpoint.
-
-    Args:
-        module: run as `python -m module`.
-        arguments: its command line.
+    job in the same process would find. On SIGINT, SIGTERM and submitit's signal this process waits
+    until the job has written a checkpoint.
 
     Raises:
-        Stopped: if this process got one of the signals; the job has ended.
+        Stopped: if this process received one of the signals; the job has ended.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     environment[STARTED_BY] = str(os.getpid())

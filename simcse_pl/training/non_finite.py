@@ -1,4 +1,4 @@
-"""Steps with a loss or gradient that is not finite: stop with an error, or skip and count them."""
+"""Steps with a loss or gradient that is not finite: stop the run, or skip the steps and count them."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _ROWS_SHOWN = 8
 
 
 class NonFiniteSteps:
-    """Handle them, and write their rows to non_finite.jsonl in the run's folder, one line per step.
+    """Stop the run at such a step or skip it, and write its rows to non_finite.jsonl in the run's folder.
 
     Args:
         action: `error` to stop the run, or `skip` to leave the weights unchanged.
@@ -36,15 +36,12 @@ class NonFiniteSteps:
         self.skipped = 0
 
     def handle(self, trainer: Trainer, loss: float, gradient_norm: float) -> None:
-        """Stop the run or drop the gradients; log a warning for the first skipped step.
+        """Raise UserError with the step and its rows, or drop the gradients before the optimizer's step.
 
         Args:
-            trainer: before its optimizer's step.
+            trainer: the trainer.
             loss: the loss of the whole batch.
             gradient_norm: the norm over all weights.
-
-        Raises:
-            UserError: unless steps are skipped; it names the step and its rows.
         """
         step = trainer.global_step + 1
         rows = self._record(trainer, step, loss, gradient_norm)

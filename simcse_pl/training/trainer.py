@@ -11,7 +11,7 @@ from simcse_pl.utils.errors import UserError, first_line
 
 
 def has_bf16(device: str) -> bool:
-    """Return whether a device multiplies bfloat16 in hardware, so faster than float32.
+    """Return whether a device has hardware for bfloat16, which makes it faster than float32.
 
     Args:
         device: torch's name of a device type, such as `cpu` or `cuda`.

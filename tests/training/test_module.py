@@ -16,7 +16,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.training.callbacks import Speed, ValidateAtEnd
+from simcse_pl.training.callbacks import ValidateAtEnd
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
@@ -39,7 +39,8 @@ def trainer(tmp_path, *callbacks, **options):
     return pl.Trainer(
         accelerator="cpu",
         callbacks=list(callbacks),
-        logger=pl.loggers.CSVLogger(tmp_path, name="", version=""),
+        default_root_dir=tmp_path,
+        logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -90,12 +91,13 @@ def test_all_views_are_embedded_in_one_pass(module, monkeypatch):
             torch.testing.assert_close(together[row, view], alone[0], atol=1e-6, rtol=0)
 
 
-def test_two_views_of_a_sentence_differ_only_by_dropout(module):
-    batch = ViewCollator(module.encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    first, second = module.train().embed(batch).unbind(dim=1)
-    assert not torch.equal(first, second)
-    first, second = module.eval().embed(batch).unbind(dim=1)
-    torch.testing.assert_close(first, second)
+def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder):
+    batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    for shared in (True, False):
+        module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), shared_dropout_mask=shared)
+        first, second = module.train().embed(batch).unbind(dim=1)
+        assert torch.equal(first, second) == shared
+        assert not torch.equal(module.embed(batch)[:, 0], first), "the next step has another mask"
 
 
 def test_dropout_and_head_are_on_in_training_only(module, tmp_path):
@@ -123,25 +125,10 @@ def test_validation_metrics_equal_scipys_and_the_formulas(module, tmp_path):
     assert logged["val/uniformity"] == pytest.approx(uniformity(torch.cat([first, second])).item(), abs=1e-5)
 
 
-def test_curves_of_training_have_a_point_per_step(module, tmp_path):
-    run = trainer(tmp_path, Speed())
-    run.fit(module, view_loader(module.encoder), pair_loader(module.encoder))
-    import pandas
-
-    curves = pandas.read_csv(tmp_path / "metrics.csv")
-    training = ("loss", "lr", "positive_similarity", "negative_similarity", "grad_norm")
-    for name in [f"train/{m}" for m in training] + ["speed/sentences_per_second", "speed/waiting_for_data"]:
-        assert curves[name].count() == 6, name
-    assert (curves["speed/sentences_per_second"].dropna() > 0).all()
-    assert curves["speed/waiting_for_data"].dropna().between(0, 1, inclusive="left").all()
-    rates = curves["train/lr"].dropna().tolist()
-    assert rates == pytest.approx([1e-3 * (1 - step / 6) for step in range(6)])
-
-
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize(("algorithm", "order"), [("norm", 2.0), ("value", float("inf"))])
-def test_gradients_are_clipped_and_their_norm_before_is_logged(module, tmp_path, precision, algorithm, order):
-    norms, clipped, logged = [], [], []
+def test_gradients_are_clipped_and_logged_with_the_learning_rate(module, tmp_path, precision, algorithm, order):
+    norms, clipped, logged, rates = [], [], [], []
 
     def norm(p):
         gradients = [x.grad.double().flatten() for x in module.parameters() if x.grad is not None]
@@ -156,14 +143,16 @@ def test_gradients_are_clipped_and_their_norm_before_is_logged(module, tmp_path,
 
         def on_train_batch_end(self, trainer, *_):
             logged.append(trainer.callback_metrics["train/grad_norm"].item())
+            rates.append(trainer.callback_metrics["train/lr"].item())
 
     options = {"gradient_clip_val": 1e-3, "gradient_clip_algorithm": algorithm, "precision": precision}
     trainer(tmp_path, Record(), max_steps=3, **options).fit(module, view_loader(module.encoder))
     assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
     assert len(logged) == 3 and logged == pytest.approx(norms, rel=1e-5)
+    assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
 
 
-@pytest.mark.parametrize(("every", "expected"), [(2, [2, 4, 6]), (4, [4, 6]), (100, [6])])
+@pytest.mark.parametrize(("every", "expected"), [(2, [2, 4, 6]), (4, [4, 6])])
 def test_validation_runs_at_each_interval_and_at_the_end(module, tmp_path, every, expected):
     steps = []
 
@@ -190,23 +179,6 @@ def test_a_second_encoder_takes_all_views_but_the_first(encoder, make_model):
         own.log = lambda *arguments, **options: None
         own.validation_step(dict(scored), 0)
     assert module.spearman.compute() == expected.spearman.compute(), "only the first is measured"
-
-
-def test_two_encoders_are_both_trained(encoder, make_model, tmp_path):
-    other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    before = [[p.detach().clone() for p in own.parameters()] for own in (encoder, other)]
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(lr=1e-3), positive_encoder=other)
-    trainer(tmp_path, max_epochs=1).fit(module, view_loader(encoder))
-    for own, old in zip((encoder, other), before, strict=True):
-        assert any(not torch.equal(a, b) for a, b in zip(own.parameters(), old, strict=True))
-
-
-def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder):
-    batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW(), shared_dropout_mask=True).train()
-    first, second = module.embed(batch).unbind(dim=1)
-    assert torch.equal(first, second)
-    assert not torch.equal(module.embed(batch)[:, 0], first), "the next step has another mask"
 
 
 class Norm(AuxiliaryLoss):
@@ -282,16 +254,13 @@ def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, make_model, tmp
         SimCSEModule(other, objective, LinearAdamW())
 
 
-def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder, tmp_path):
+def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder):
     objective = SoftmaxObjective(labels=3)
-    module = SimCSEModule(encoder, objective, LinearAdamW(lr=1e-2))
-    before = objective.classifier.weight.detach().clone()
+    module = SimCSEModule(encoder, objective, LinearAdamW())
     views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
-    batch = views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])}
-    loader = DataLoader([batch], batch_size=None)
-    trainer(tmp_path, max_epochs=1).fit(module, loader)
-    assert not torch.equal(objective.classifier.weight, before)
-    assert "objective.classifier.weight" in module.state_dict()
+    module.loss(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})[0].backward()
+    assert objective.classifier.weight.grad.any()
+    assert {"objective.classifier.weight"} <= dict(module.named_parameters()).keys() & module.state_dict().keys()
 
 
 @pytest.mark.slow  # runs a C++ compiler
@@ -320,9 +289,10 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     [*(("bert", p) for p in ("layers_0", "layers_1", "layers_3", "first_last", "cls")), ("modernbert", "layers_1_2")],
 )
 def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, pooling):
-    """DDP waits forever for missing gradients."""
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling)
-    module = SimCSEModule(encoder, ContrastiveObjective(), LinearAdamW())
-    loss, _ = module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
+    """DDP waits forever for missing gradients. Two encoders are both trained."""
+    first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
+    module = SimCSEModule(first, ContrastiveObjective(), LinearAdamW(), positive_encoder=second)
+    loss, _ = module.loss(ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
     loss.backward()
     assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
+    assert any(p.requires_grad for p in second.parameters())

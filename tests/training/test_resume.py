@@ -9,7 +9,7 @@ import torch
 
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking.wandb_logger import PLANE
-from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs
