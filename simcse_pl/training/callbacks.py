@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -82,9 +81,6 @@ class LastCheckpoint(ModelCheckpoint):
     Args:
         every_n_validations: 1 or more. A killed run repeats the steps after its last checkpoint.
         options: options of Lightning's ModelCheckpoint.
-
-    Raises:
-        UserError: if `every_n_validations` is less than 1.
     """
 
     def __init__(self, every_n_validations: int = 1, **options: Any) -> None:
@@ -102,13 +98,18 @@ class LastCheckpoint(ModelCheckpoint):
             super().on_validation_end(trainer, pl_module)
 
 
-class _WarnOnShare(Callback):
-    """Warn once if the mean of a curve between two validations is above a limit."""
+class WarnOnShare(Callback):
+    """Warn once if the mean of a curve between two validations is above a limit.
 
-    curve: str
-    above = 0.0
+    Args:
+        curve: the curve's name.
+        warning: the text that follows the percentage.
+        above: the limit.
+        unless: an option of the objective which, if set, disables the warning.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
+        self.curve, self.warning, self.above, self.unless = curve, warning, above, unless
         self._shares: list[torch.Tensor] = []
         self._warned = False
 
@@ -121,45 +122,10 @@ class _WarnOnShare(Callback):
         """Warn if the mean is above the limit."""
         share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
         self._shares.clear()
-        if share > self.above and (message := self.message(pl_module.objective)):
+        if share > self.above and not (self.unless and getattr(pl_module.objective, self.unless, False)):
             self._warned = True
             if trainer.is_global_zero:
-                log.warning("%.2f%% %s", 100 * share, message)
-
-    @abstractmethod
-    def message(self, objective: Any) -> str | None:
-        """Return the warning that follows the percentage; None if the objective needs none."""
-
-
-class WarnOnDuplicates(_WarnOnShare):
-    """Warn once if rows have their own sentence among their negatives."""
-
-    curve = "train/duplicates"
-
-    def message(self, objective: Any) -> str | None:
-        """Suggest objective.mask_duplicates, unless it is set."""
-        if getattr(objective, "mask_duplicates", False):
-            return None
-        return (
-            "of the rows so far had their own sentence among their negatives, because the data repeats it: "
-            "objective.mask_duplicates=true leaves out such negatives"
-        )
-
-
-class WarnOnMaskedNegatives(_WarnOnShare):
-    """Warn once if objective.false_negative_threshold leaves out most negatives."""
-
-    curve = "train/masked_negatives"
-    above = 0.5
-
-    def message(self, objective: Any) -> str | None:
-        """Suggest a higher threshold or a guide."""
-        threshold = getattr(objective, "false_negative_threshold", None)
-        another = "another" if getattr(objective, "guide", None) else "a fixed encoder as"
-        return (
-            f"of the negatives so far were left out, because their cosine is above "
-            f"objective.false_negative_threshold={threshold}: raise it, or set {another} objective.guide"
-        )
+                log.warning("%.2f%% %s", 100 * share, self.warning)
 
 
 class WarnOnCollapse(Callback):
@@ -173,12 +139,8 @@ class WarnOnCollapse(Callback):
         if not self._warned and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
             self._warned = True
             if trainer.is_global_zero:
-                log.warning(
-                    "step %d: the embeddings have collapsed (val/uniformity is %.2g): lower optimizer.lr, or check "
-                    "that the sentences of a batch differ",
-                    trainer.global_step,
-                    uniformity,
-                )
+                what = f"step {trainer.global_step}: the embeddings have collapsed (val/uniformity is {uniformity:.2g})"
+                log.warning("%s: lower optimizer.lr, or check that the sentences of a batch differ", what)
 
 
 class GeometryCurves(Callback):

@@ -25,6 +25,8 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_LOWERED = "the saved encoder is the best checkpoint, and scores lower than the encoder before training"
+
 
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
@@ -46,8 +48,7 @@ def train_and_test(
         training and at the best step. `test_before` and `test` are those on the test set.
 
     Raises:
-        UserError: if `best_checkpoint` rejects the trainer, the best checkpoint's metric does not
-            exist, or there is no step to train.
+        UserError: if the best checkpoint's metric does not exist, or there is no step to train.
         FailureError: if a worker process of the data loader was killed.
     """
     best = best_checkpoint(trainer)
@@ -62,7 +63,9 @@ def train_and_test(
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     _warn_if_lowered(record.before, best.best_metrics)
-    module.load_state_dict(_best_weights(trainer, best.best_model_path))
+    first = trainer.is_global_zero  # other machines may not have the file
+    weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    module.load_state_dict(trainer.strategy.broadcast(weights))
     test = trainer.test(module, data, verbose=False)[0]
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
@@ -129,11 +132,7 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
 
 
 def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
-    """Return the scores of a suite's tasks, as results.json has them.
-
-    These are correlations (`sts`), accuracies (`transfer`, `transfer_dev`), error messages
-    (`failed`) and, if there are transfer tasks, their `transfer_classifier`.
-    """
+    """Return the scores and the errors of a suite's tasks, as results.json has them."""
     in_suite = [task.name for task in suite.sts]
     return {
         "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
@@ -144,21 +143,10 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
     }
 
 
-def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
-    """Load weights on rank 0 and send them to all ranks: other machines may not have the file."""
-    first = trainer.is_global_zero
-    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
-    return trainer.strategy.broadcast(weights)
-
-
 def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
     lowered = before["val/spearman"] - best["val/spearman"]
     if lowered > 0 and is_first_process():
-        log.warning(
-            "training has lowered Spearman's correlation on dev by %.2f: the saved encoder is the best checkpoint, "
-            "and scores lower than the encoder before training",
-            100 * lowered,
-        )
+        log.warning("training has lowered Spearman's correlation on dev by %.2f: %s", 100 * lowered, _LOWERED)
 
 
 def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:

@@ -129,7 +129,7 @@ class SimCSEModule(LightningModule):
         self.uniformity = Uniformity()
 
     def _example_loss(self) -> Tensor:
-        """Return a number that depends on the same parameters as the loss."""
+        """Return a scalar that depends on the same parameters as the loss."""
         batch = example_batch(self.encoder)
         return sum((term(self.encoder, batch) for term in self.auxiliary), start=self.embed(batch).sum())
 
@@ -255,10 +255,7 @@ class SimCSEModule(LightningModule):
 def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
     """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out.
 
-    Args:
-        encoder: the encoder.
-        batch: the views.
-        length_bucketing: encode them in groups of similar length, or else in one padded pass.
+    The views are encoded in groups of similar length with `length_bucketing`, or else in one padded pass.
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}

@@ -36,13 +36,7 @@ class NonFiniteSteps:
         self.skipped = 0
 
     def handle(self, trainer: Trainer, loss: float, gradient_norm: float) -> None:
-        """Raise UserError with the step and its rows, or drop the gradients before the optimizer's step.
-
-        Args:
-            trainer: the trainer.
-            loss: the loss of the whole batch.
-            gradient_norm: the norm over all weights.
-        """
+        """Raise UserError with the step and its rows, or drop the gradients before the optimizer's step."""
         step = trainer.global_step + 1
         rows = self._record(trainer, step, loss, gradient_norm)
         what = f"step {step}: the loss is {loss:.3g} and its gradient's norm {gradient_norm:.3g}, in {rows}"
@@ -59,16 +53,11 @@ class NonFiniteSteps:
         datamodule: Any = getattr(trainer, "datamodule", None)
         if datamodule is None:
             return "unknown rows"
-        progress = trainer.fit_loop.epoch_loop.batch_progress.current
-        rows = datamodule.rows_of_batch(trainer.current_epoch, progress.ready - 1)
+        batch = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+        rows = datamodule.rows_of_batch(trainer.current_epoch, batch)
         if trainer.is_global_zero:
-            line = {
-                "step": step,
-                "loss": str(loss),
-                "gradient_norm": str(gradient_norm),
-                "rows": [row + 1 for row in rows],
-                "sentences": [list(datamodule.rows.rows[row]) for row in rows],
-            }
+            line: dict[str, Any] = {"step": step, "loss": str(loss), "gradient_norm": str(gradient_norm)}
+            line |= {"rows": [row + 1 for row in rows], "sentences": [list(datamodule.rows.rows[row]) for row in rows]}
             with (Path(trainer.default_root_dir) / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""

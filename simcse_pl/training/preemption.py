@@ -84,9 +84,8 @@ class Preemption(Callback):
         mark_preempted()
         try:
             if trainer.is_global_zero:
-                print(
-                    f"stopped after step {trainer.global_step}: continue with resume=auto", file=sys.stderr, flush=True
-                )
+                message = f"stopped after step {trainer.global_step}: continue with resume=auto"
+                print(message, file=sys.stderr, flush=True)
                 if received != signal.SIGINT:
                     self._requeue()
         finally:

@@ -18,9 +18,6 @@ def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Ba
     Args:
         encoder: maps inputs [batch, tokens] to vectors [batch, dim].
         batch: inputs [batch, views, tokens].
-
-    Returns:
-        [batch, views, dim].
     """
     ids = batch["input_ids"]
     devices = [] if ids.device.type == "cpu" else [ids.device]

@@ -11,11 +11,7 @@ from simcse_pl.utils.errors import UserError, first_line
 
 
 def has_bf16(device: str) -> bool:
-    """Return whether a device has hardware for bfloat16, which makes it faster than float32.
-
-    Args:
-        device: torch's name of a device type, such as `cpu` or `cuda`.
-    """
+    """Return whether a type of device (`cpu`, `cuda`) has hardware for bfloat16, so that it is faster than float32."""
     if device == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return device == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
@@ -31,12 +27,10 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
 
     Raises:
-        UserError: if an option is invalid, there is no step to train, or there are more ranks than
-            CPU cores.
+        UserError: if an option is invalid.
     """
     every = options.get("val_check_interval", 1)
-    steps, part = type(every) is int and every >= 1, type(every) is float and 0 < every <= 1
-    if not (steps or part):
+    if not (type(every) is int and every >= 1) and not (type(every) is float and 0 < every <= 1):
         raise UserError(f"val_every={every}: it must be a whole number of steps, at least 1")
     if (options.get("log_every_n_steps") or 0) < 0:
         raise UserError(f"log_every={options['log_every_n_steps']}: it must be 0 or more")
@@ -59,7 +53,6 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
 
 def _device(accelerator: str) -> str:
     """Return torch's name of the device that Lightning uses for an accelerator."""
-    if accelerator in ("auto", "gpu"):
-        found = {"mps": torch.backends.mps.is_available(), "cuda": torch.cuda.is_available()}
-        return next((device for device, available in found.items() if available), "cpu")
-    return accelerator
+    if accelerator not in ("auto", "gpu"):
+        return accelerator
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

@@ -18,14 +18,7 @@ class SpearmanCorrelation(SpearmanCorrCoef):
 
 
 class Alignment(CatMetric):
-    """`alignment` of all positive pairs of all ranks; nan without any.
-
-    Examples:
-        >>> metric = Alignment()
-        >>> metric.update(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
-        >>> metric.compute()
-        tensor(2.)
-    """
+    """`alignment` of all positive pairs of all ranks; nan without any."""
 
     value: list[Tensor]  # type: ignore[assignment]
 
@@ -39,16 +32,7 @@ class Alignment(CatMetric):
 
 
 class Uniformity(CatMetric):
-    """`uniformity` of all embeddings of all ranks; nan for fewer than two.
-
-    The metric stores the embeddings of a validation in memory.
-
-    Examples:
-        >>> metric = Uniformity()
-        >>> metric.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-        >>> metric.compute()
-        tensor(-8.)
-    """
+    """`uniformity` of all embeddings of all ranks, which are kept in memory; nan for fewer than two."""
 
     value: list[Tensor]  # type: ignore[assignment]
 

@@ -26,9 +26,8 @@ _WORKER_GRACE = 10.0  # torch checks its workers every 5 seconds
 def watched_ranks(trainer: Trainer) -> Iterator[None]:
     """Within the block, end all ranks within seconds if one of them is killed.
 
-    Without this, the other ranks wait in a collective until it times out after half an hour. Rank 0
-    prints which rank was killed, and exits with status 1. This concerns ranks that Lightning starts;
-    torchrun and SLURM watch their own.
+    Otherwise the other ranks wait in a collective until it times out after half an hour. Rank 0 prints
+    which rank was killed, and exits with status 1. torchrun and SLURM watch the ranks that they start.
     """
     launcher = trainer.strategy.launcher
     environment = launcher.cluster_environment if isinstance(launcher, _SubprocessScriptLauncher) else None
@@ -58,8 +57,8 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
 def watched_workers() -> Iterator[None]:
     """Within the block, report in one line if a worker process of the data loader is killed.
 
-    The kernel kills workers if memory runs out. Usually an error of torch ends the block. But torch
-    waits forever for a worker that was killed while it held a lock; this process then exits.
+    The kernel kills workers if memory runs out. Usually an error of torch ends the block. If the
+    worker held a lock, torch waits forever, and this function ends the process.
 
     Raises:
         FailureError: if a worker was killed.
@@ -115,13 +114,8 @@ def _watch_workers(workers: set[BaseProcess], done: threading.Event) -> None:
 
 
 def _killed_worker(workers: set[BaseProcess]) -> str | None:
-    """Return a message about a killed worker, or None.
-
-    Args:
-        workers: all workers seen so far, to which those of now are added. multiprocessing forgets a
-            process that has ended.
-    """
-    workers.update(multiprocessing.active_children())
+    """Add this process's children to `workers`, and return a message if one of them was killed."""
+    workers.update(multiprocessing.active_children())  # which forgets a process that has ended
     for worker in list(workers):
         number = -(worker.exitcode or 0)
         if number > 0 and number not in (signal.SIGINT, signal.SIGTERM):  # with which torch and Ctrl-C end them

@@ -43,12 +43,8 @@ def forked(tmp_path, make_model, forks_of_session):
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
     given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
     given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "chunk_size=2"]
-    given += [
-        "data.validation=[sample]",
-        "trainer=cpu",
-        "+trainer.limit_val_batches=1",
-        "+trainer.limit_test_batches=1",
-    ]
+    given += ["data.validation=[sample]", "trainer=cpu"]
+    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")]
 
     def run(*runs):
         ended = []
@@ -113,30 +109,29 @@ def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
 
 
 def test_a_finished_run_is_not_repeated_and_other_options_are_an_error(forked, tmp_path):
-    (first, again, other, without) = forked(
+    checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    first, again, other, without, apart = forked(
         ("run", ["trainer.max_epochs=1"], None),
         ("run", ["trainer.max_epochs=1", "resume=auto"], ["kill_in_step", 1]),
         ("run", ["trainer.max_epochs=1", "resume=auto", "seed=7"], None),
         ("run", ["trainer.max_epochs=1"], None),
+        ("apart", ["trainer.max_epochs=1", f"resume={checkpoint}"], None),
     )
     assert first[0] == 0 and again[0] == 0
     assert other[0] == 2 and "holds another job" in other[1]
     assert without[0] == 2 and "or continue with resume=auto" in without[1]
+    assert apart[0] == 2
+    assert apart[1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
 
 
 def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
-    statuses = forked(
-        ("first", ["trainer.max_epochs=2"], None),
-        ("second", [f"resume={checkpoint}"], None),
-        ("first", [f"resume={checkpoint}"], None),
-        ("third", [f"resume={checkpoint}"], None),  # the checkpoint of the last step by now
-    )
-    assert [status for status, _ in statuses] == [0, 0, 0, 2], statuses
-    assert statuses[-1][1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
-    curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
+    resumed = [f"resume={checkpoint}"]
+    statuses = forked(("first", ["trainer.max_epochs=2"], None), ("second", resumed, None), ("first", resumed, None))
+    assert [status for status, _ in statuses] == [0, 0, 0], statuses
+    curves, first = (pandas.read_csv(tmp_path / name / "metrics.csv") for name in ("second", "first"))
     assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2 + 1
-    assert pandas.read_csv(tmp_path / "first" / "metrics.csv")["train/loss"].count() == STEPS
+    assert first["train/loss"].count() == STEPS
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
 
@@ -150,10 +145,23 @@ def write_run(folder, options=(), steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
-def test_curves_are_cut_at_the_step_of_the_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "in_sweep", "why"),
+    [
+        ("auto", False, "resume=auto"),
+        ("auto", True, "resume=auto"),
+        (None, True, "this is a job of a sweep, where resume=auto is the default"),
+    ],
+)
+def test_curves_are_cut_at_the_step_of_the_checkpoint_and_the_log_says_why(
+    given, in_sweep, why, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("simcse_pl.training.resume.in_sweep", lambda: in_sweep)
     write_run(tmp_path, ["seed=1", "resume=auto"])
-    checkpoint = find_checkpoint("auto", tmp_path, ["debug=true", "resume=auto", "seed=1"])
+    with caplog.at_level("INFO"):
+        checkpoint = find_checkpoint(given, tmp_path, ["debug=true", "resume=auto", "seed=1"])
     assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
+    assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
 
 
@@ -169,20 +177,15 @@ def test_only_a_run_resumed_in_its_own_folder_keeps_its_wandb_run(tmp_path, resu
     assert (tmp_path / "run" / WANDB_FILE).exists() == stays
 
 
-def test_without_a_checkpoint_a_run_starts_anew(tmp_path):
-    assert find_checkpoint("auto", tmp_path, []) is None
+@pytest.mark.parametrize("search", [False, True])
+def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search):
+    assert find_checkpoint("auto", tmp_path, [], search) is None
+    if search:
+        write_run(tmp_path)
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
-    assert find_checkpoint("auto", tmp_path, []) is None
-    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n"
     (tmp_path / WANDB_FILE).write_text("{}")
-    assert find_checkpoint("auto", tmp_path, []) is None and not (tmp_path / WANDB_FILE).exists()
-
-
-def test_a_forgotten_checkpoint_is_not_resumed(tmp_path):
-    write_run(tmp_path)
-    forget_checkpoint(tmp_path)
-    assert find_checkpoint("auto", tmp_path, []) is None
-    forget_checkpoint(tmp_path)
+    assert find_checkpoint("auto", tmp_path, [], search) is None
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n" and not (tmp_path / WANDB_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -204,11 +207,9 @@ def test_runs_that_cannot_be_resumed_are_errors(tmp_path, resume, options, messa
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"PK half",
         {"state_dict": {}},
         torch.ones(3),
-        {"global_step": 1, "callbacks": {"run": {"options": [["seed=1"]]}}},
         {"global_step": torch.ones(2), "callbacks": {"run": {"options": [], "before": {"val/spearman": 0.5}}}},
         {"global_step": 1, "callbacks": {"run": {"options": [], "before": {}}}},
     ],
