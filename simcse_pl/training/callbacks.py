@@ -27,9 +27,6 @@ class SeedEveryStep(Callback):
 
     A resumed run then draws the same dropout masks and masked tokens as an uninterrupted one. Each rank
     draws its own.
-
-    Args:
-        seed: the run's seed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -139,8 +136,8 @@ class WarnOnCollapse(Callback):
         if not self._warned and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
             self._warned = True
             if trainer.is_global_zero:
-                what = f"step {trainer.global_step}: the embeddings have collapsed (val/uniformity is {uniformity:.2g})"
-                log.warning("%s: lower optimizer.lr, or check that the sentences of a batch differ", what)
+                what = f"step {trainer.global_step}: the embeddings have collapsed (val/uniformity is %.2g)"
+                log.warning(f"{what}: lower optimizer.lr, or check that the sentences of a batch differ", uniformity)
 
 
 class GeometryCurves(Callback):
@@ -172,9 +169,8 @@ class Speed(Callback):
     speed/waiting_for_data is the share of the time in which this device waited for its batch.
     """
 
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._waited = 0.0
+    _since: float | None = None
+    _waited = 0.0
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Exclude the time of validations and checkpoints."""

@@ -23,11 +23,7 @@ _MOST_THREADS = 12  # with so many, torch's parallel generator is as fast as thi
 
 
 def use_fast_dropout(backbone: PreTrainedModel) -> None:
-    """Replace a backbone's dropout by one that is faster on a CPU with few cores.
-
-    Args:
-        backbone: its nn.Dropout modules and its sdpa attention are replaced.
-    """
+    """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones, on a CPU with few cores."""
     if torch.get_num_threads() >= _MOST_THREADS:
         return
     for module in list(backbone.modules()):

@@ -31,16 +31,13 @@ _LOWERED = "the saved encoder is the best checkpoint, and scores lower than the 
 def train_and_test(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, record: RunMetadata, resume: Path | None = None
 ) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint.
-
-    Afterwards the module has the weights of the best checkpoint.
+    """Validate, train, and test the best checkpoint. Afterwards the module has its weights.
 
     Args:
-        trainer: a trainer whose first checkpoint callback is a BestCheckpoint, and with `record` among
-            its callbacks.
+        trainer: its first checkpoint callback must be a BestCheckpoint.
         module: the module to train.
         data: training, validation and test data.
-        record: stores the metrics before training in checkpoints.
+        record: a callback of the trainer, which stores the metrics before training in checkpoints.
         resume: a checkpoint to resume from.
 
     Returns:
@@ -83,10 +80,7 @@ def train_and_test(
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the settings that a run prints at its start, by name.
-
-    The data must be set up. `choices` are the chosen files of Hydra's config groups.
-    """
+    """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
     encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
     assert rows is not None
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
@@ -106,11 +100,7 @@ def run_settings(
 
 
 def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
-    """Return the callback that knows which checkpoint to test.
-
-    Raises:
-        UserError: if the first checkpoint callback is another one, or gradients are accumulated.
-    """
+    """Return the callback of the best checkpoint; raise UserError if this trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
     if trainer.accumulate_grad_batches != 1:
         raise UserError("trainer.accumulate_grad_batches: it adds no negatives to a batch; set chunk_size instead")
@@ -144,8 +134,7 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
 
 
 def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float]) -> None:
-    lowered = before["val/spearman"] - best["val/spearman"]
-    if lowered > 0 and is_first_process():
+    if (lowered := before["val/spearman"] - best["val/spearman"]) > 0 and is_first_process():
         log.warning("training has lowered Spearman's correlation on dev by %.2f: %s", 100 * lowered, _LOWERED)
 
 

@@ -15,11 +15,7 @@ from simcse_pl.utils.errors import UserError
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
-    """Freeze the word embeddings and the first layers.
-
-    Raises:
-        UserError: if no layer would be left to train, or the layers share their weights.
-    """
+    """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
     backbone = encoder.backbone
     available = backbone.config.num_hidden_layers
     if not 0 <= layers < available:

@@ -8,6 +8,7 @@ import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
+from transformers import AttentionMaskInterface
 
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
@@ -19,7 +20,7 @@ from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.attention_masks import use_masks_without_synchronization
+from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.non_finite import NonFiniteSteps
@@ -56,9 +57,6 @@ class SimCSEModule(LightningModule):
         length_bucketing: on a CPU, encode sequences of similar length together (see `length_groups`).
         compile: compile the backbone with torch.compile, once for all lengths and batch sizes.
         on_non_finite: `error` to stop at a loss or gradient that is not finite, `skip` to skip the step.
-
-    Raises:
-        UserError: if a value is out of range, or if options exclude each other.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class SimCSEModule(LightningModule):
             raise UserError("objective.guide: its vocabulary must be that of the trained encoder")
         if any(trained.postprocess for trained in encoders):
             raise UserError("this encoder has a post-processing, which was fitted to its present weights")
-        use_masks_without_synchronization()
+        AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
         for trained in encoders:
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
@@ -149,10 +147,8 @@ class SimCSEModule(LightningModule):
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.
 
-        The mean of the loss over devices is the loss of the whole batch.
-
-        Args:
-            batch: tensors [batch, views, tokens], and `labels` [batch] if the data has labels.
+        The batch has tensors [batch, views, tokens], and `labels` [batch] if the data has labels. The mean
+        of the loss over devices is the loss of the whole batch.
         """
         labels = batch.get("labels")
         batch = _views_of(batch)

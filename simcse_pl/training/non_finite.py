@@ -11,27 +11,19 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-ACTIONS = ("error", "skip")
 FILE = "non_finite.jsonl"
 _ROWS_SHOWN = 8
 
 
 class NonFiniteSteps:
-    """Stop the run at such a step or skip it, and write its rows to non_finite.jsonl in the run's folder.
+    """Stop the run at such a step (`error`), or leave the weights unchanged and count it in `skipped` (`skip`).
 
-    Args:
-        action: `error` to stop the run, or `skip` to leave the weights unchanged.
-
-    Attributes:
-        skipped: number of steps skipped.
-
-    Raises:
-        UserError: if the action is unknown.
+    The rows of such steps are written to non_finite.jsonl in the run's folder.
     """
 
     def __init__(self, action: str) -> None:
-        if action not in ACTIONS:
-            raise UserError(f"on_non_finite={action}: choose one of {', '.join(ACTIONS)}")
+        if action not in ("error", "skip"):
+            raise UserError(f"on_non_finite={action}: choose one of error, skip")
         self.action = action
         self.skipped = 0
 

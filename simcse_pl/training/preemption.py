@@ -26,9 +26,6 @@ class Preemption(Callback):
 
     A second Ctrl-C does not wait for the batch. On SIGTERM, a SLURM job is requeued. Submitit sends
     its jobs another signal (SIGUSR2, or SUBMITIT_PREEMPT_SIGNAL) and requeues them itself.
-
-    Args:
-        path: the checkpoint's path.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,13 +59,10 @@ class Preemption(Callback):
             if is_first_process():  # not by print, which may be what the signal interrupted
                 os.write(2, b"\ninterrupted: training stops after this batch; Ctrl-C again stops it now\n")
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Save a checkpoint and stop if any rank received a signal.
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Save a checkpoint and raise Stopped if any rank received a signal.
 
         At this point Lightning has logged and validated the previous batch.
-
-        Raises:
-            Stopped: if any rank received a signal.
         """
         received_by = torch.tensor(float(self._received is not None))
         if not sum_over_ranks(received_by.to(pl_module.device) if world_size() > 1 else received_by):

@@ -23,9 +23,7 @@ LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
 
 class RunMetadata(Callback):
-    """Store the run's options, and its metrics before training, in checkpoints.
-
-    The callback also corrects the step at which Lightning logs curves.
+    """Store the run's options and its metrics before training in checkpoints, and correct the step of curves.
 
     Args:
         options: the options given to the run.

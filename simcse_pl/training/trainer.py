@@ -18,16 +18,13 @@ def has_bf16(device: str) -> bool:
 
 
 def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto", **options: Any) -> Trainer:
-    """Return Lightning's trainer.
+    """Return Lightning's trainer; raise UserError if an option is invalid.
 
     Args:
         precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
             With bf16-mixed, weights, normalization, the loss and the optimizer stay in float32.
         accelerator: one of Lightning's.
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
-
-    Raises:
-        UserError: if an option is invalid.
     """
     every = options.get("val_check_interval", 1)
     if not (type(every) is int and every >= 1) and not (type(every) is float and 0 < every <= 1):

@@ -55,13 +55,10 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
 
 @contextmanager
 def watched_workers() -> Iterator[None]:
-    """Within the block, report in one line if a worker process of the data loader is killed.
+    """Within the block, raise FailureError if a worker process of the data loader is killed.
 
     The kernel kills workers if memory runs out. Usually an error of torch ends the block. If the
     worker held a lock, torch waits forever, and this function ends the process.
-
-    Raises:
-        FailureError: if a worker was killed.
     """
     done = threading.Event()
     workers: set[BaseProcess] = set()

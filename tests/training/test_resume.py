@@ -19,9 +19,8 @@ STEPS = 12  # 4 epochs of 3 batches
 
 def everything_of(folder):
     """Return all that a run leaves, except times and paths."""
-    curves = pandas.read_csv(folder / "metrics.csv").drop(
-        columns=["speed/sentences_per_second", "speed/waiting_for_data"]
-    )
+    speed = ["speed/sentences_per_second", "speed/waiting_for_data"]
+    curves = pandas.read_csv(folder / "metrics.csv").drop(columns=speed)
     results = json.loads((folder / "results.json").read_text()) | {"overrides": None}
     checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     state = {"weights": checkpoint["state_dict"], "optimizer": checkpoint["optimizer_states"][0]["state"]}
@@ -31,9 +30,8 @@ def everything_of(folder):
 def assert_same(folder, whole):
     curves, results, state, encoder = everything_of(folder)
     pandas.testing.assert_frame_equal(curves, whole[0], check_exact=True)
-    assert results == whole[1]
     torch.testing.assert_close(state, whole[2], atol=0, rtol=0)
-    assert encoder == whole[3]
+    assert results == whole[1] and encoder == whole[3]
 
 
 @pytest.fixture
@@ -220,12 +218,3 @@ def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
     with pytest.raises(UserError, match="last.ckpt is no checkpoint"):
         find_checkpoint("auto", tmp_path, [])
-
-
-@pytest.mark.parametrize("content", [b"loss\n1\n", b"step\nx\n", b"step\n1,2\n", b"step\n\xff\n"])
-def test_damaged_curves_are_an_error_and_stay(tmp_path, content):
-    write_run(tmp_path)
-    (tmp_path / "metrics.csv").write_bytes(content)
-    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue"):
-        find_checkpoint("auto", tmp_path, [])
-    assert (tmp_path / "metrics.csv").read_bytes() == content

@@ -27,11 +27,9 @@ def test_a_gpu_has_bf16_unless_it_is_emulated(available, bf16, monkeypatch):
     ("accelerator", "cuda", "mps", "expected"),
     [
         ("auto", True, False, "cuda"),
-        ("gpu", True, False, "cuda"),
-        ("auto", False, True, "mps"),
+        ("gpu", False, True, "mps"),
         ("auto", False, False, "cpu"),
         ("cpu", True, False, "cpu"),
-        ("cuda", True, False, "cuda"),
     ],
 )
 def test_auto_precision_is_chosen_for_lightnings_device(accelerator, cuda, mps, expected, monkeypatch):
