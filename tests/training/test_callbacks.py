@@ -65,19 +65,15 @@ def fit(folder, scores, steps=6, every=2, resume=None, last_every=1, **options):
     config = OmegaConf.create({"run_dir": str(folder), "callbacks": DEFAULT}).callbacks
     config.last.every_n_validations = last_every
     made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
-    trainer = make_trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        val_check_interval=every,
-        check_val_every_n_epoch=None,
-        callbacks=[*made, RunMetadata([])],
-        **QUIET | options,
-    )
+    intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
+    trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata([])], **intervals, **QUIET | options)
     written, save = [], trainer.save_checkpoint
-    trainer.save_checkpoint = lambda path, *more: (
-        written.append((Path(path).stem, trainer.global_step)),
-        save(path, *more),
-    )
+
+    def recorded(path, *more):
+        written.append((Path(path).stem, trainer.global_step))
+        save(path, *more)
+
+    trainer.save_checkpoint = recorded
     module, loader = Scripted(scores), DataLoader(torch.ones(4))
     if resume is None:
         trainer.validate(module, loader, verbose=False)
@@ -139,12 +135,9 @@ def section_5(embeddings):
     w = embeddings.double().numpy()
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     cosines = w @ w.T
-    return {
-        "geometry/gram_sum": cosines.sum(),
-        "geometry/largest_eigenvalue": np.linalg.eigvalsh(cosines)[-1],
-        "geometry/nonnegative_cosines": (cosines >= 0).mean(),
-        "geometry/trace": np.trace(cosines),
-    }
+    names = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")
+    values = (cosines.sum(), np.linalg.eigvalsh(cosines)[-1], (cosines >= 0).mean(), np.trace(cosines))
+    return {f"geometry/{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def test_geometry_curves_cover_all_validation_embeddings(make_model):

@@ -64,19 +64,12 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, monke
         trainer = pl.Trainer(
             strategy=PretendStrategy(),
             inference_mode=False,
-            precision="32-true",
             callbacks=[steps, *default_callbacks(tmp_path), record],
             logger=CurvesLogger(tmp_path, name="", version=""),
-            max_steps=9,
-            max_epochs=-1,
-            num_sanity_val_steps=0,
-            limit_val_batches=1,
-            limit_test_batches=1,
-            val_check_interval=10,
-            check_val_every_n_epoch=None,
-            log_every_n_steps=10,
-            enable_model_summary=False,
             default_root_dir=tmp_path,
+            **{"precision": "32-true", "max_steps": 9, "max_epochs": -1, "check_val_every_n_epoch": None},
+            **{"limit_val_batches": 1, "limit_test_batches": 1, "val_check_interval": 10, "log_every_n_steps": 10},
+            **{"num_sanity_val_steps": 0, "enable_model_summary": False},
         )
         train_and_test(trainer, module, data, record)
         assert np.diff(waits[4:]).tolist() == [1] * 4

@@ -56,33 +56,25 @@ def forked(tmp_path, make_model, forks_of_session):
 
 
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.by_hand)])
-def test_a_killed_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
-    """Kill at a random step, and some once more while a checkpoint is written."""
-    runs = [("whole", [], None)]
+def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
+    """Kill at a random step and while a checkpoint is written; terminate twice, and right after a validation."""
+    faults = {"twice": [["terminate_in_step", 5], ["terminate_in_step", 1]], "validated": [["terminate_in_step", 2]]}
     for seed in seeds:
         chance = random.Random(seed)
         kills = [["kill_in_step", chance.randint(1, STEPS)], ["kill_while_saving", chance.randint(1, 2)]]
-        kills = kills if seed < 3 else kills[:1]
-        runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills, None)]
+        faults[f"killed{seed}"] = kills if seed < 3 else kills[:1]
+    runs = [("whole", [], None)]
+    runs += [(folder, ["resume=auto"], fault) for folder, own in faults.items() for fault in (*own, None)]
     statuses = forked(*runs)
-    for (folder, _, kill), (status, errors) in zip(runs, statuses, strict=True):
-        assert status in ((0, -9) if kill else (0,)), (folder, kill, errors)
+    expected = {"terminate_in_step": (143,), "kill_in_step": (0, -9), "kill_while_saving": (0, -9)}
+    for (folder, _, fault), (status, errors) in zip(runs, statuses, strict=True):
+        assert status in (expected[fault[0]] if fault else (0,)), (folder, fault, errors)
+        assert (status == 143) == ("stopped after step " in errors)
     assert sum(status == -9 for status, _ in statuses) >= len(seeds)
     whole = everything_of(tmp_path / "whole")
     assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
-    for seed in seeds:
-        assert_same(tmp_path / f"killed{seed}", whole)
-
-
-def test_a_terminated_run_is_resumed_to_the_bit(forked, tmp_path):
-    """Terminate twice, and after a validation that precedes an epoch's last batch."""
-    twice = [("twice", ["resume=auto"], kill) for kill in (["terminate_in_step", 5], ["terminate_in_step", 1], None)]
-    validated = [("validated", ["resume=auto"], kill) for kill in (["terminate_in_step", 2], None)]
-    statuses = forked(("whole", [], None), *twice, *validated)
-    assert [status for status, _ in statuses] == [0, 143, 143, 0, 143, 0], statuses
-    assert sum("stopped after step " in errors for _, errors in statuses) == 3
-    for folder in ("twice", "validated"):
-        assert_same(tmp_path / folder, everything_of(tmp_path / "whole"))
+    for folder in faults:
+        assert_same(tmp_path / folder, whole)
 
 
 @pytest.mark.slow
