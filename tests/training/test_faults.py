@@ -6,11 +6,7 @@ run without faults; then one write fails per run.
 
 import csv
 import json
-import multiprocessing
-import os
 import re
-import signal
-import time
 
 import numpy as np
 import pandas as pd
@@ -19,8 +15,6 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.training.watchdog import watched_workers
-from simcse_pl.utils.errors import FailureError
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
 
@@ -134,25 +128,3 @@ def test_a_killed_worker_is_reported_and_the_run_can_be_resumed(how, commands, f
     done = forks_of_session.run(*given, environment=environment())
     assert done.returncode == 0 and json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 4
     assert "resuming from step" in done.stdout
-
-
-@watched_workers()
-def kill_and_lose_the_connection(worker, number):
-    time.sleep(0.5)  # seconds in which the worker is seen
-    os.kill(worker.pid, number)
-    worker.join()
-    raise ConnectionResetError(104, "Connection reset by peer")
-
-
-@pytest.mark.parametrize(
-    ("number", "error", "line"),
-    [
-        (signal.SIGKILL, FailureError, r"DataLoader worker .* was ended by SIGKILL: continue with resume=auto"),
-        (signal.SIGTERM, ConnectionResetError, "Connection reset by peer"),
-    ],
-)
-def test_any_error_after_a_kill_names_the_killed_worker(number, error, line):
-    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
-    worker.start()
-    with pytest.raises(error, match=line):
-        kill_and_lose_the_connection(worker, number)
