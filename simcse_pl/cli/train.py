@@ -25,14 +25,13 @@ from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.optuna_search import OptunaTrial
-from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
@@ -126,17 +125,14 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     first.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
-    resume = config.resume or ("auto" if in_sweep() else None)
-    if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
+    if resume_option(config.resume) == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
         return JobStart(config, best_score(finished))
     if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job("simcse_pl.cli.train", job_arguments(runtime, folder))
         finished = finished_job(folder, job["overrides"])
         return JobStart(config, best_score(finished) if finished else math.nan)
-    if config.get("search"):
-        forget_checkpoint(folder)
-    checkpoint = find_checkpoint(resume, folder, job["overrides"])
+    checkpoint = find_checkpoint(config.resume, folder, job["overrides"], search=bool(config.get("search")))
     search: OptunaTrial | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")

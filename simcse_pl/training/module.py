@@ -8,6 +8,7 @@ import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
+from transformers import AttentionMaskInterface
 
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
@@ -19,7 +20,7 @@ from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.attention_masks import use_masks_without_synchronization
+from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.non_finite import NonFiniteSteps
@@ -51,16 +52,11 @@ class SimCSEModule(LightningModule):
         queue: embeddings of past batches as further negatives.
         chunk_size: rows of a device's batch encoded at once (see gradient_cache); None for all.
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
-        freeze_layers: freeze the word embeddings and this many layers; None for no layers.
-            Parameters that no loss depends on are always frozen.
-        length_bucketing: on a CPU, encode sequences of similar length together (see
-            `length_groups`). Vectors are the same.
-        compile: compile the backbone by torch.compile, for all lengths and batch sizes.
-        on_non_finite: `error` to stop at a loss or gradient that is not finite, or `skip` (see
-            non_finite).
-
-    Raises:
-        UserError: if a value is out of range, or parts do not go together.
+        freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
+            that no loss depends on are always frozen.
+        length_bucketing: on a CPU, encode sequences of similar length together (see `length_groups`).
+        compile: compile the backbone with torch.compile, once for all lengths and batch sizes.
+        on_non_finite: `error` to stop at a loss or gradient that is not finite, `skip` to skip the step.
     """
 
     def __init__(
@@ -81,20 +77,24 @@ class SimCSEModule(LightningModule):
     ) -> None:
         super().__init__()
         self.non_finite = NonFiniteSteps(on_non_finite)
+        guide: SentenceEncoder | None = getattr(objective, "guide", None)
+        encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         if chunk_size is not None and chunk_size < 1:
             raise UserError(f"chunk_size={chunk_size}: it must be at least 1")
         if shared_dropout_mask and positive_encoder:
             raise UserError("shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
-        guide: SentenceEncoder | None = getattr(objective, "guide", None)
-        if queue:
-            _check_queue(objective, guide, positive_encoder)
+        if queue and positive_encoder:
+            raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
+        if queue and not objective.contrasts:
+            raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
+        if queue and guide:
+            raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
         if guide and guide.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError("objective.guide: its vocabulary must be that of the trained encoder")
-        use_masks_without_synchronization()
-        encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
+        if any(trained.postprocess for trained in encoders):
+            raise UserError("this encoder has a post-processing, which was fitted to its present weights")
+        AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
         for trained in encoders:
-            if trained.postprocess:
-                raise UserError("this encoder has a post-processing, which was fitted to its present weights")
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
             if freeze_layers is not None:
@@ -112,7 +112,7 @@ class SimCSEModule(LightningModule):
         self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size
         self.length_bucketing = length_bucketing
-        self._freeze_unused(encoders)
+        freeze_unused(nn.ModuleList([*encoders, self.auxiliary]), self._example_loss)
         self.queue = queue
         if queue:
             queue.attach(encoder)
@@ -126,39 +126,29 @@ class SimCSEModule(LightningModule):
         self.alignment = Alignment()
         self.uniformity = Uniformity()
 
-    def _freeze_unused(self, encoders: Sequence[SentenceEncoder]) -> None:
-        """Freeze the parameters that no loss depends on."""
-        for encoder in encoders:
-            encoder.backbone.eval()  # in training, some architectures skip layers at random
+    def _example_loss(self) -> Tensor:
+        """Return a scalar that depends on the same parameters as the loss."""
         batch = example_batch(self.encoder)
-        with torch.random.fork_rng(devices=[]):
-            loss = self.embed(batch).sum() + sum(term(self.encoder, batch) for term in self.auxiliary)
-        freeze_unused(nn.ModuleList([*encoders, self.auxiliary]).parameters(), loss)
-        for encoder in encoders:
-            encoder.backbone.train()
+        return sum((term(self.encoder, batch) for term in self.auxiliary), start=self.embed(batch).sum())
 
     def embed(self, batch: Batch) -> Tensor:
         """Embed a training batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
         return apply_in_chunks(self._embed_at_once, batch, self.chunk_size)
 
     def _embed_at_once(self, batch: Batch) -> Tensor:
-        if self.positive_encoder:
-            first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
-            anchors = embed_views(self.encoder, first, self.length_bucketing)
-            return torch.cat([anchors, embed_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
         if self.shared_dropout_mask:
             return embed_with_shared_dropout_mask(self.encoder, batch)
-        return embed_views(self.encoder, batch, self.length_bucketing)
+        if not self.positive_encoder:
+            return embed_views(self.encoder, batch, self.length_bucketing)
+        first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
+        anchors = embed_views(self.encoder, first, self.length_bucketing)
+        return torch.cat([anchors, embed_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the objective of this device's rows plus the auxiliary losses.
+        """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.
 
-        Args:
-            batch: tensors [batch, views, tokens], and `labels` [batch] if the data has labels.
-
-        Returns:
-            A scalar, whose mean over devices is the loss of the whole batch, and the curves to log of
-            this device's rows, by name.
+        The batch has tensors [batch, views, tokens], and `labels` [batch] if the data has labels. The mean
+        of the loss over devices is the loss of the whole batch.
         """
         labels = batch.get("labels")
         batch = _views_of(batch)
@@ -206,8 +196,8 @@ class SimCSEModule(LightningModule):
         """Log the gradient norm, check that it and the loss are finite, update the queue, and clip.
 
         The check is the only synchronization with a GPU in a step. In 16-mixed, the norm may be
-        infinite: the gradient scaler skips such steps and lowers its scale. Clipping is not left to
-        Lightning because it rejects a fused optimizer in bf16, too, where nothing is scaled.
+        infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
+        gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
         """
         trained = [p for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
@@ -227,14 +217,8 @@ class SimCSEModule(LightningModule):
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add scored pairs to the validation metrics."""
-        self._measure(batch, "val")
-
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add scored pairs to the test metrics."""
-        self._measure(batch, "test")
-
-    def _measure(self, batch: Batch, stage: str) -> None:
+        """Add scored pairs to the metrics."""
+        stage = "test" if self._trainer and self._trainer.testing else "val"
         scores = batch.pop("scores")
         embeddings = embed_views(self.encoder, batch, self.length_bucketing).float()
         if not embeddings.isfinite().all():
@@ -248,8 +232,10 @@ class SimCSEModule(LightningModule):
         self.log(f"{stage}/alignment", self.alignment, batch_size=len(scores))
         self.log(f"{stage}/uniformity", self.uniformity, batch_size=len(scores))
 
+    test_step = validation_step
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights."""
+        """Add the parts of the encoder that `SentenceEncoder.from_checkpoint` needs beside the weights."""
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
@@ -265,24 +251,12 @@ class SimCSEModule(LightningModule):
 def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
     """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out.
 
-    Args:
-        encoder: the encoder.
-        batch: the views.
-        length_bucketing: encode them in groups of similar length, or else in one padded pass.
+    The views are encoded in groups of similar length with `length_bucketing`, or else in one padded pass.
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
     vectors: Tensor = encoder.forward_in_length_groups(sequences) if length_bucketing else encoder(sequences)
     return vectors.view(rows, views, -1)
-
-
-def _check_queue(objective: Objective, guide: SentenceEncoder | None, positive_encoder: SentenceEncoder | None) -> None:
-    if positive_encoder:
-        raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
-    if not objective.contrasts:
-        raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
-    if guide:
-        raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
 
 
 def _views_of(batch: Batch) -> Batch:

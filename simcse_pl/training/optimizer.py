@@ -19,9 +19,6 @@ class LinearAdamW:
         lr: the highest learning rate.
         weight_decay: decoupled weight decay of all weights.
         warmup_steps: steps over which the learning rate rises from 0 to `lr`.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     lr: float = 5e-5

@@ -1,10 +1,8 @@
 """Validation metrics over batches and ranks: alignment, uniformity, Spearman's correlation."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torchmetrics import Metric, SpearmanCorrCoef
+from torchmetrics import CatMetric, SpearmanCorrCoef
 from torchmetrics.utilities import dim_zero_cat
 
 from simcse_pl.evaluation.metrics import alignment, uniformity
@@ -19,59 +17,29 @@ class SpearmanCorrelation(SpearmanCorrCoef):
         return correlation if dim_zero_cat(self.preds).isfinite().all() else correlation.new_tensor(torch.nan)
 
 
-class Alignment(Metric):
-    """Mean of `alignment` over all positive pairs of all ranks.
+class Alignment(CatMetric):
+    """`alignment` of all positive pairs of all ranks; nan without any."""
 
-    Examples:
-        >>> metric = Alignment()
-        >>> metric.update(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
-        >>> metric.compute()
-        tensor(2.)
-    """
+    value: list[Tensor]  # type: ignore[assignment]
 
-    higher_is_better = False
-    full_state_update = False
-    total: Tensor
-    pairs: Tensor
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
-        self.add_state("pairs", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
+    def update(self, x: Tensor, y: Tensor) -> None:  # type: ignore[override]
         """Add positive pairs `x`, `y`, each [n, dim]; n may be 0."""
-        if len(x):  # not in place, as Lightning validates in inference mode and trains outside it
-            self.total = self.total + alignment(x, y) * len(x)
-            self.pairs = self.pairs + len(x)
+        self.value.append(torch.stack([x, y], dim=1))
 
     def compute(self) -> Tensor:
-        """Return the mean over all pairs; nan without any."""
-        return self.total / self.pairs
+        """Return the mean over all pairs."""
+        return alignment(*dim_zero_cat(self.value).unbind(dim=1))
 
 
-class Uniformity(Metric):
-    """`uniformity` of all embeddings of all ranks, which are stored: 4 dim bytes each.
+class Uniformity(CatMetric):
+    """`uniformity` of all embeddings of all ranks, which are kept in memory; nan for fewer than two."""
 
-    Examples:
-        >>> metric = Uniformity()
-        >>> metric.update(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-        >>> metric.compute()
-        tensor(-8.)
-    """
+    value: list[Tensor]  # type: ignore[assignment]
 
-    higher_is_better = False
-    full_state_update = False
-    embeddings: list[Tensor]
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("embeddings", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor) -> None:
+    def update(self, x: Tensor) -> None:  # type: ignore[override]
         """Add the embeddings `x` [n, dim]."""
-        self.embeddings.append(x)
+        self.value.append(x)
 
     def compute(self) -> Tensor:
-        """Return the uniformity of all embeddings; nan for fewer than two."""
-        return uniformity(dim_zero_cat(self.embeddings))
+        """Return the uniformity of all embeddings."""
+        return uniformity(dim_zero_cat(self.value))

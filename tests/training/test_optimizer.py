@@ -7,27 +7,15 @@ from simcse_pl.training.optimizer import LinearAdamW
 from simcse_pl.utils.errors import UserError
 
 
-def rates(settings, steps):
-    optimizer, schedule = settings.build([torch.nn.Parameter(torch.ones(1))], steps)
-    seen = []
-    for _ in range(steps):
-        seen.append(optimizer.param_groups[0]["lr"])
+@pytest.mark.parametrize(("warmup", "expected"), [(0, [1.0, 0.75, 0.5, 0.25]), (2, [0, 0.5, 1.0, 0.75, 0.5, 0.25])])
+def test_the_learning_rate_rises_during_warmup_and_falls_linearly_to_zero(warmup, expected):
+    settings = LinearAdamW(lr=1.0, warmup_steps=warmup)
+    optimizer, schedule = settings.build([torch.nn.Parameter(torch.ones(1))], len(expected))
+    assert optimizer.defaults["weight_decay"] == 0
+    for rate in expected:
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
         optimizer.step()
         schedule.step()
-    return seen
-
-
-def test_the_learning_rate_falls_linearly_to_zero():
-    assert rates(LinearAdamW(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
-
-
-def test_the_learning_rate_rises_during_warmup():
-    assert rates(LinearAdamW(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
-
-
-def test_no_weight_decay_by_default():
-    optimizer, _ = LinearAdamW().build([torch.nn.Parameter(torch.ones(1))], 1)
-    assert optimizer.defaults["weight_decay"] == 0
 
 
 @pytest.mark.parametrize("name", ["lr", "weight_decay", "warmup_steps"])
