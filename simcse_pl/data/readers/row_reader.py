@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simcse_pl.data.readers.formats import (
     Cells,
@@ -133,10 +133,6 @@ def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: W
     return _valid_rows(source, table, [0], 1, on_invalid_row, warn)
 
 
-class _InvalidRowError(Exception):
-    """A row that cannot be used, and why."""
-
-
 def _valid_rows(
     source: str | Path,
     table: OpenedTable,
@@ -150,18 +146,17 @@ def _valid_rows(
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        try:
-            row, name = _row(table, cells, positions, label, on_invalid_row == "blank")
-        except _InvalidRowError as error:
-            if on_invalid_row != "drop":
-                advice = "data.on_invalid_row=drop skips such rows in training"
-                raise UserError(f"{source}, {place}: {error} ({advice})") from None
-            first_dropped = first_dropped or f"{place}: {error}"
+        row = _row(table, cells, positions, label, on_invalid_row == "blank")
+        if not isinstance(row, Unreadable):
+            rows += 1
+            blank += row[0].count("")
+            yield row
+        elif on_invalid_row == "drop":
+            first_dropped = first_dropped or f"{place}: {row.problem}"
             dropped += 1
         else:
-            rows += 1
-            blank += row.count("")
-            yield row, name
+            advice = "data.on_invalid_row=drop skips such rows in training"
+            raise UserError(f"{source}, {place}: {row.problem} ({advice})")
     if not rows:
         raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
     if blank:
@@ -172,30 +167,25 @@ def _valid_rows(
 
 def _row(
     table: OpenedTable, cells: Cells, positions: list[int], label: int | None, blank: bool
-) -> tuple[Row, str | None]:
+) -> tuple[Row, str | None] | Unreadable:
     """Return the sentences and the label of a row; with `blank`, some but not all sentences may be empty."""
     if isinstance(cells, Unreadable):
-        raise _InvalidRowError(cells.problem)
+        return cells
     if len(cells) != table.width:
-        raise _InvalidRowError(f"{len(cells)} columns where there should be {table.width}")
-    row = tuple(_text(table, cells, i) for i in positions)
-    name = None if label is None else _label(table, cells, label)
-    for i, text in zip([*positions, label], [*row, name], strict=True):
-        if i is not None and not text and not (blank and any(row) and i != label):
-            raise _InvalidRowError(f"column {table.name(i)} is empty")
-    return row, name
-
-
-def _label(table: OpenedTable, cells: Sequence[Any], position: int) -> str:
-    cell = cells[position]
-    return str(cell) if isinstance(cell, int) else _text(table, cells, position)  # jsonl may number the classes
-
-
-def _text(table: OpenedTable, cells: Sequence[Any], position: int) -> str:
-    cell = "" if cells[position] is None else cells[position]
-    if problem := text_problem(cell):
-        raise _InvalidRowError(f"column {table.name(position)} {problem}")
-    return str(cell).strip()
+        return Unreadable(f"{len(cells)} columns where there should be {table.width}")
+    texts = {}
+    for i in [*positions, *([] if label is None else [label])]:
+        cell = "" if cells[i] is None else cells[i]
+        if i == label and isinstance(cell, int):  # jsonl may number the classes
+            cell = str(cell)
+        if problem := text_problem(cell):
+            return Unreadable(f"column {table.name(i)} {problem}")
+        texts[i] = cell.strip()
+    row = tuple(texts[i] for i in positions)
+    for i, text in texts.items():
+        if not text and not (blank and any(row) and i != label):
+            return Unreadable(f"column {table.name(i)} is empty")
+    return row, None if label is None else texts[label]
 
 
 def _check_no_numbers(source: str | Path, table: OpenedTable, positions: list[int], rows: NamedRows) -> NamedRows:
