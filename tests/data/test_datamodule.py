@@ -105,7 +105,6 @@ def test_one_row_is_enough_with_a_hard_negative(make_data):
     [
         ({"rows": 1}, "has one row to train on: a batch of one row without hard negatives has no negatives"),
         ({"limit": 1}, "has one row to train on"),
-        ({"limit": 11}, "data.limit=11: it must be 1 to 10, the number of rows"),
         ({"columns": 2, "view": Shuffled()}, "has rows of 2 sentences, with positives of their own: set views=dropout"),
         ({"view": NEXT}, "rows10x1.tsv does not show which sentences follow each other in a document"),
         ({"batch_size": 1}, "data.batch_size=1: a batch of one"),

@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simcse_pl.data.readers.formats import (
     Cells,
@@ -34,15 +34,9 @@ ON_INVALID_ROW = ("error", "drop", "blank")
 _ROWS_CHECKED_FOR_NUMBERS = 100
 
 
-def read_rows(
-    source: str | Path,
-    columns: Sequence[int | str] | None = None,
-    on_invalid_row: str = "error",
-    header: bool | None = True,
-    split: str = "train",
-) -> list[Row]:
+def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
     """Read all rows of a source; the arguments and errors are those of `iterate_rows`."""
-    return [row for row, _ in iterate_rows(source, columns, on_invalid_row, header, split)]
+    return [row for row, _ in iterate_rows(source, columns, **options)]
 
 
 def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
@@ -58,7 +52,7 @@ def iterate_sentences(source: str | Path, column: int | str | None = None) -> It
         column: the column's name, or its position from 0; required if there are several columns.
 
     Raises:
-        UserError: the file or the column does not exist, or several columns and none chosen; from the iterator, an
+        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
             invalid row.
     """
     table = _open_source(str(source), True, "train")
@@ -216,14 +210,18 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     """
     found = _locate(str(source))
     if not isinstance(found, Path):
-        return str(_load_hub_dataset(found, split)._fingerprint)
+        return str(load_hub_dataset(found, split)._fingerprint)
     check_is_file(found)
     return sha256_of(found)
 
 
 def _open_source(name: str, header: bool | None, split: str) -> OpenedTable:
     found = _locate(name)
-    return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
+    if isinstance(found, Path):
+        return open_table(found, header)
+    dataset = load_hub_dataset(found, split)
+    names = list(dataset.column_names)
+    return OpenedTable(((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1)), len(names), names)
 
 
 def _locate(name: str) -> Path | str:
@@ -238,19 +236,12 @@ def _locate(name: str) -> Path | str:
     return f"{owner}/{repository}"
 
 
-def open_hub_dataset(repository: str, split: str) -> OpenedTable:
-    """Open a split of a dataset on the Hugging Face Hub, downloaded or from the cache.
+def load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
+    """Load a split of a dataset on the Hugging Face Hub, downloaded or from the cache.
 
     Raises:
         UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
     """
-    dataset = _load_hub_dataset(repository, split)
-    names = list(dataset.column_names)
-    records = ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1))
-    return OpenedTable(records, len(names), names)
-
-
-def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
     import datasets  # slow to import
 
     unavailable = hub.unavailable(repository, "dataset")

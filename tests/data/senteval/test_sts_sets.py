@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from simcse_pl.data.readers.formats import OpenedTable
 from simcse_pl.data.senteval import sts_sets as sts
 from simcse_pl.data.senteval.sts_sets import SPLITS, STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
 from simcse_pl.utils.errors import UserError
@@ -42,13 +41,16 @@ def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     assert all("of the original's" in record.getMessage() for record in caplog.records if record.levelname != "INFO")
 
 
+HUB_ROWS = [{"score": 3.0, "sentence1": "A.", "sentence2": "B."}]
+
+
 def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(monkeypatch, caplog):
-    def open_hub_dataset(name, split):
+    def load_hub_dataset(name, split):
         if split == "test":
             raise UserError("error 429")
-        return OpenedTable(iter([("row 1", [3.0, "A.", "B."])]), 3, ["score", "sentence1", "sentence2"])
+        return HUB_ROWS
 
-    monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
+    monkeypatch.setattr(sts, "load_hub_dataset", load_hub_dataset)
     assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning == "data.validation: STS-B from the hub is not available: error 429"
@@ -58,12 +60,7 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
 
 def test_stsb_from_the_hub(monkeypatch):
     calls = []
-
-    def open_hub_dataset(name, split):
-        calls.append((name, split))
-        return OpenedTable(iter([("row 1", [3.0, "A.", "B."])]), 3, ["score", "sentence1", "sentence2"])
-
-    monkeypatch.setattr(sts, "open_hub_dataset", open_hub_dataset)
+    monkeypatch.setattr(sts, "load_hub_dataset", lambda *arguments: calls.append(arguments) or HUB_ROWS)
     assert load_stsb(["hub"], None)["dev"].pairs == [ScoredPair("A.", "B.", 3.0)]
     assert calls == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
 
