@@ -37,7 +37,8 @@ class MaskedLanguageModel(View):
     """
 
     def __init__(self, name: str, rate: float = 0.15) -> None:
-        self.rate = check_rate(rate)
+        check_rate(rate)
+        self.rate = rate
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
         if self.tokenizer.mask_token is None:
