@@ -30,7 +30,7 @@ class AuxiliaryLoss(nn.Module, ABC):
     chunk_size: int | None = None
     length_bucketing: bool = False
 
-    def __init__(self, weight: float) -> None:
+    def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
         check_non_negative(f"auxiliary.{self.name}.weight", weight)
         self.weight = weight

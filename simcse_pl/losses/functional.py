@@ -43,9 +43,9 @@ def contrastive_loss(
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
 
     In plain terms: each anchor should be more similar to its own positive than to the positives and
-    hard negatives of all other rows. The loss is the cross-entropy of finding the own positive.
+    hard negatives of all other rows. The loss is the cross-entropy of finding its own positive.
 
-    This is equation 1 (4) without hard negatives, 5 with them and 8 with their weight. For the
+    These are equations 1 and 4 without hard negatives, 5 with them, and 8 with their weight. For the
     anchor h_i, its positive h_i+ and the hard negatives h_j- of the rows j = 1..N, it is the mean of
 
         -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
@@ -65,8 +65,8 @@ def contrastive_loss(
         similarity: `cosine` or `dot`.
         label_offset: the index in `positives` of the first anchor's own positive.
         negative_mask: [n, up to m + m k + q] bool, or None: True removes a key from an anchor's sum.
-            The keys are the positives, then the hard negatives row by row, then the queue. An own
-            positive must not be masked. Keys beyond the last column stay in the sum.
+            The keys are the positives, then the hard negatives row by row, then the queue. An
+            anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
         decoupled: whether to remove an anchor's own positive from its sum (Yeh et al. 2022). The
             loss of an anchor without negatives is then 0.
 
@@ -105,8 +105,8 @@ def near_negatives(
     Args:
         anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`. They may come
             from another encoder than the trained one.
-        threshold: the cosine above which a negative is false. An anchor's own positive and own hard
-            negatives are never false negatives.
+        threshold: negatives with a higher cosine are returned. An anchor's own positive and its own
+            hard negatives never are.
 
     Returns:
         [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
@@ -126,7 +126,7 @@ def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None
 
 
 def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return the cross-entropy without the own class in the sum, 0 if there are no others."""
+    """Return the cross-entropy without the true class in the sum. A row without other classes has loss 0."""
     others = logits.scatter(1, classes[:, None], -math.inf)
     alone = others.isneginf().all(dim=1)
     sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite

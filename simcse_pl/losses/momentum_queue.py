@@ -38,7 +38,7 @@ class MomentumQueue(nn.Module):
         if size < 1:
             raise UserError(f"queue.size={size}: it must be at least 1")
         if not 0 <= momentum < 1:
-            raise UserError(f"queue.momentum={momentum}: it must be from 0 and below 1")
+            raise UserError(f"queue.momentum={momentum}: it must be 0 or more, and below 1")
         self.size = size
         self.momentum = momentum
         self._filled = 0  # on the host, as reading it from a GPU would synchronize
@@ -74,8 +74,8 @@ class MomentumQueue(nn.Module):
         """
         for own, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
             own.lerp_(new.to(own.dtype), 1 - self.momentum)
-        vectors = apply_in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
-        anchors = encoder.project(vectors).float()
+        first_views = {name: x[:, 0] for name, x in batch.items()}
+        anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
         anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_non_negative, check_positive
@@ -43,7 +43,7 @@ class Objective(nn.Module, ABC):
             labeled: whether rows have a label.
 
         Raises:
-            UserError: if it is not.
+            UserError: if the loss is not defined for these rows.
         """
 
     @abstractmethod
@@ -82,7 +82,7 @@ class ContrastiveObjective(Objective):
         hard_negative_weight: alpha of equation 8, 0 or more. No effect without hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
-            (see duplicates). It does not apply to a queue, which stores embeddings only.
+            (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         false_negative_threshold: leave out negatives whose cosine with the anchor is above this
             value, -1 to 1. None leaves out none.
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
@@ -142,27 +142,26 @@ class ContrastiveObjective(Objective):
     ) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
-        Args:
-            embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
-            labels: must be None.
-            queue: [q, dim], further negatives.
-            keys: [batch, views], needed to mask duplicates.
-            guides: [batch, views, any dim], the guide's embeddings.
+        The arguments are those of `Objective.forward`, with anchor, positive and any hard negatives as
+        the views of `embeddings`, and `guides`: [batch, views, any dim], the guide's embeddings.
         """
         self.check_rows(embeddings.shape[1], labels is not None)
         split = split_batch(len(embeddings), embeddings.device)
-        others = all_gather_with_grad(embeddings[:, 1:], split)
+        anchors, others = embeddings[:, 0], all_gather_with_grad(embeddings[:, 1:], split)
         mask = None
         if self.mask_duplicates and keys is not None:
             mask = duplicate_negatives(keys, all_gather_with_grad(keys, split), split.label_offset)
         if self.false_negative_threshold is not None:
-            if guides is None:
-                near = self._near_negatives(embeddings[:, 0], others, queue, split)
-            else:
-                near = self._near_negatives(guides[:, 0], all_gather_with_grad(guides[:, 1:], split), None, split)
+            compared = (anchors, others[:, 0], others[:, 1:], queue)
+            if guides is not None:
+                guided = all_gather_with_grad(guides[:, 1:], split)
+                compared = (guides[:, 0], guided[:, 0], guided[:, 1:], None)
+            near = near_negatives(*compared, threshold=self.false_negative_threshold, label_offset=split.label_offset)
+            negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
+            self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
             mask = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
         return split.weight * contrastive_loss(
-            embeddings[:, 0],
+            anchors,
             others[:, 0],
             others[:, 1:],
             queue,
@@ -174,24 +173,9 @@ class ContrastiveObjective(Objective):
             decoupled=self.decoupled,
         )
 
-    def _near_negatives(self, anchors: Tensor, others: Tensor, queue: Tensor | None, split: BatchSplit) -> Tensor:
-        """Return the mask of false negatives, and log their share."""
-        assert self.false_negative_threshold is not None
-        near = near_negatives(
-            anchors,
-            others[:, 0],
-            others[:, 1:],
-            queue,
-            threshold=self.false_negative_threshold,
-            label_offset=split.label_offset,
-        )
-        negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
-        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
-        return near
-
 
 class DecoupledContrastiveObjective(ContrastiveObjective):
-    """The contrastive loss without the own positive in the denominator (Yeh et al. 2022)."""
+    """The contrastive loss without an anchor's own positive in its denominator (Yeh et al. 2022)."""
 
     decoupled = True
 
@@ -207,13 +191,7 @@ class SoftmaxObjective(Objective):
         labels: number of classes, 2 or more; 3 in NLI.
 
     Raises:
-        UserError: if a value is out of range.
-
-    Examples:
-        >>> objective = SoftmaxObjective(labels=3)
-        >>> objective.attach(dim=8)
-        >>> objective(torch.randn(4, 2, 8), torch.tensor([0, 2, 1, 0])).shape
-        torch.Size([])
+        UserError: if there are fewer classes, or in a call, if rows are not pairs with one of these labels.
     """
 
     contrasts = False
@@ -243,11 +221,7 @@ class SoftmaxObjective(Objective):
         queue: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss of this device's pairs; `queue` and `keys` are not used.
-
-        Raises:
-            UserError: if rows are not labeled pairs, or a label is out of range.
-        """
+        """Return the loss of this device's labeled pairs; `queue` and `keys` are not used."""
         self.check_rows(embeddings.shape[1], labels is not None)
         assert labels is not None
         invalid = labels[(labels < 0) | (labels >= self.labels)]

@@ -1,7 +1,5 @@
 """Regularizers of the word embeddings: cosine regularization and spectrum control."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,7 @@ DECAYS = ("polynomial", "exponential")
 
 
 def cosine_regularization(words: Tensor) -> Tensor:
-    """Return the mean cosine of each word embedding with each other one.
+    """Return the mean cosine of all pairs of word embeddings; a word paired with itself counts as 0.
 
     This is the term of MLE-CosReg (Gao et al. 2019, section 5) without its weight gamma:
 
@@ -38,20 +36,11 @@ def cosine_regularization(words: Tensor) -> Tensor:
 
 
 def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> Tensor:
-    """Return the singular values that spectrum control prescribes, relative to the largest.
+    """Return the singular values that spectrum control prescribes, [count] in float64, descending from 1.
 
-    For k = 1..count these are
+    For k = 1..count, the exponent gamma and the rate c_2 these are
 
         polynomial: k^-gamma        exponential: exp(-c_2 (k^gamma - 1))
-
-    Args:
-        decay: `polynomial` or `exponential`.
-        count: number of singular values.
-        exponent: gamma; 0 gives a flat curve.
-        rate: c_2, for exponential decay only.
-
-    Returns:
-        [count] in float64, descending from 1.
     """
     k = torch.arange(1, count + 1, dtype=torch.float64)
     return k**-exponent if decay == "polynomial" else torch.exp(-rate * (k**exponent - 1))
@@ -94,9 +83,6 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:
     """Return the encoder's word embeddings without the padding token's, which is never trained.
 
-    Returns:
-        [|V| or |V| - 1, dim].
-
     Raises:
         UserError: if the encoder has no matrix of word embeddings.
     """
@@ -118,10 +104,7 @@ class CosineRegularization(AuxiliaryLoss):
         UserError: if the weight is negative.
     """
 
-    name: ClassVar[str] = "cosine_regularization"
-
-    def __init__(self, weight: float = 1.0) -> None:
-        super().__init__(weight)
+    name = "cosine_regularization"
 
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
@@ -132,7 +115,8 @@ class SpectrumControl(AuxiliaryLoss):
     """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
-        weight: lambda_3 times sigma_1^2, 0 or more.
+        weight: 0 or more. It is lambda_3 sigma_1^2 in the paper's notation, as the sum is divided by
+            sigma_1^2.
         decay: `polynomial` or `exponential`.
         exponent: gamma, 0 or more. Smaller values prescribe a slower decay, so more isotropic words.
         rate: c_2, 0 or more, for exponential decay only.
@@ -141,7 +125,7 @@ class SpectrumControl(AuxiliaryLoss):
         UserError: if a value is out of range.
     """
 
-    name: ClassVar[str] = "spectrum_control"
+    name = "spectrum_control"
 
     def __init__(
         self, weight: float = 1.0, decay: str = "polynomial", exponent: float = 0.2, rate: float = 0.5
@@ -151,9 +135,7 @@ class SpectrumControl(AuxiliaryLoss):
             raise UserError(f"auxiliary.spectrum_control.decay={decay}: choose one of {', '.join(DECAYS)}")
         check_non_negative("auxiliary.spectrum_control.exponent", exponent)
         check_non_negative("auxiliary.spectrum_control.rate", rate)
-        self.decay = decay
-        self.exponent = exponent
-        self.rate = rate
+        self.decay, self.exponent, self.rate = decay, exponent, rate
 
     def forward(self, encoder: SentenceEncoder, batch: Batch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
