@@ -23,8 +23,8 @@ def fit_predict(features: Tensor, labels: Tensor, Cs: Tensor, fit_rows: Tensor) 
     A problem minimizes scikit-learn's objective, C sum_i log loss_i + ||W||^2 / 2 over its own rows. The intercept is
     not penalized. Two classes have one weight vector; more classes have one each (multinomial). Newton's method with
     conjugate gradients (Lin, Weng and Keerthi 2008) solves all problems together, so that a step takes two products
-    with the feature matrix. The features are first rotated to their principal axes, which makes the Hessian nearly
-    diagonal and its diagonal a good preconditioner. The rotation does not change the penalty.
+    with the feature matrix. The features are first rotated to their principal axes, which makes the Hessian's diagonal
+    a good preconditioner. The rotation does not change the penalty.
 
     Args:
         features: [n, dim].

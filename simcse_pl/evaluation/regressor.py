@@ -24,10 +24,10 @@ def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int
 
     The regressor is a softmax over the scores 1 to 5 with the features |u - v| and u * v. As in SentEval, Adam
     minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and training stops by
-    Pearson's correlation on dev.
+    Pearson's correlation on dev. `encode` is called once, with the distinct sentences.
 
     Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
+        encode: function from sentences to vectors [n, dim].
         tasks: the splits `train`, `dev` and `test`.
         seed: seed of the weights and of the order of batches.
     """
@@ -53,7 +53,7 @@ def _class_weights(scores: np.ndarray) -> Tensor:
 def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> nn.Linear:
     model = nn.Linear(x.shape[1], CLASSES)
     optimizer = torch.optim.Adam(model.parameters())
-    best, best_score, rounds_without = model, -1.0, 0
+    best, best_score, misses = model, -1.0, 0
     for _ in range(_ROUNDS):
         for _ in range(_EPOCHS_PER_ROUND):
             for rows in torch.randperm(len(x)).split(_BATCH_SIZE):
@@ -65,9 +65,9 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
         if score > best_score:
             best, best_score = copy.deepcopy(model), score
         else:
-            rounds_without += 1
-            if rounds_without >= _PATIENCE:
-                break
+            misses += 1
+        if misses >= _PATIENCE:
+            break
     return best
 
 

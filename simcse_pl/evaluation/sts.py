@@ -1,5 +1,6 @@
 """The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,12 +57,7 @@ class StsResult:
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsResult:
-    """Return Spearman's and Pearson's correlation of cosines and human scores.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        task: the scored pairs.
-    """
+    """Return the correlations of cosines and human scores; `encode` is called once, with the distinct sentences."""
     predicted = cosines(encode, task.pairs)
     human = np.array([pair.score for pair in task.pairs])
     subsets, start = {}, 0
@@ -90,13 +86,8 @@ def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
     """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    if len(human) < 2:
-        return Correlation(np.nan, np.nan)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
         warnings.simplefilter("error", DegenerateDataWarning)
-        try:
-            return Correlation(
-                float(spearmanr(predicted, human).statistic), float(pearsonr(predicted, human).statistic)
-            )
-        except DegenerateDataWarning:
-            return Correlation(np.nan, np.nan)
+        if len(human) > 1:
+            return Correlation(*(float(measure(predicted, human).statistic) for measure in (spearmanr, pearsonr)))
+    return Correlation(np.nan, np.nan)
