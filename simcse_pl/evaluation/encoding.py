@@ -92,7 +92,7 @@ def sentences_to_fit_on(
     Args:
         source: see data.readers.read_rows.
         columns: one or several columns by name or by position from 0; None for all.
-        limit, seed: size and seed of the sample; None for all sentences.
+        limit: size of the sample, which is drawn with `seed`; None for all sentences.
 
     Raises:
         UserError: the file or a column does not exist, a row is invalid, `limit` is below 2, or the seed is invalid.

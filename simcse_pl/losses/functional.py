@@ -12,15 +12,10 @@ SIMILARITIES = ("cosine", "dot")
 
 
 def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine") -> Tensor:
-    """Return the similarity of every query with every key.
+    """Return the similarity of every query [n, dim] with every key [m, dim], [n, m].
 
-    Args:
-        queries: [n, dim].
-        keys: [m, dim].
-        similarity: `cosine`, or `dot` for the inner product (Table D.1).
-
-    Returns:
-        [n, m], in float32 if the embeddings are in half precision.
+    The similarity is `cosine`, or `dot` for the inner product (Table D.1). It is in float32 if the
+    embeddings are in half precision.
     """
     with torch.autocast(queries.device.type, enabled=False):  # it would multiply in half precision
         scaled = unit_vectors if similarity == "cosine" else at_least_float32
@@ -50,8 +45,7 @@ def contrastive_loss(
 
         -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
 
-    With several hard negatives per row, the second term is summed over them. Alpha weights the hard
-    negatives of the anchor's own row: its logarithm is added to their logits. A queue of embeddings
+    With several hard negatives per row, the second term is summed over them. A queue of embeddings
     h_m from other batches adds sum_m exp(sim(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
     2022).
 
@@ -99,12 +93,10 @@ def near_negatives(
 ) -> Tensor:
     """Return which negatives are so similar to the anchor that they are probably false negatives.
 
-    Used by DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024), with embeddings of a fixed
-    encoder.
+    DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024) compute them with a fixed encoder.
 
     Args:
-        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`. They may come
-            from another encoder than the trained one.
+        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`.
         threshold: negatives with a higher cosine are returned. An anchor's own positive and its own
             hard negatives never are.
 
@@ -142,8 +134,7 @@ def siamese_softmax_loss(first: Tensor, second: Tensor, labels: Tensor, weights:
         o = softmax(W_t (u, v, |u - v|))
 
     Args:
-        first: u, [n, dim].
-        second: v, [n, dim]; row i is paired with row i of `first`.
+        first, second: u and v, [n, dim]; row i of one is paired with row i of the other.
         labels: [n] int64, the class of each pair.
         weights: W_t, [classes, 3 dim]. The equation has no bias.
 

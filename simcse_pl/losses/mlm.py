@@ -54,11 +54,7 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         self.head_is_new = head == "new"
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or initialize the head for an encoder.
-
-        Raises:
-            UserError: if the tokenizer has no mask token, or the checkpoint has no pretrained head.
-        """
+        """Load or initialize the head, or raise UserError if there is no mask token or no pretrained head."""
         tokenizer, backbone = encoder.tokenizer, encoder.backbone
         if tokenizer.mask_token is None:
             raise UserError(f"auxiliary.mlm: the tokenizer of {backbone.config.name_or_path} has no mask token")

@@ -36,15 +36,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that the loss is defined for the rows of a data set.
-
-        Args:
-            views: sentences per row, including a positive made by a view.
-            labeled: whether rows have a label.
-
-        Raises:
-            UserError: if the loss is not defined for these rows.
-        """
+        """Raise UserError unless the loss is defined for rows of this many views, with or without labels."""
 
     @abstractmethod
     def forward(
@@ -60,7 +52,7 @@ class Objective(nn.Module, ABC):
             embeddings: [batch, views, dim].
             labels: [batch] int64, if the data has labels.
             queue: [q, dim], embeddings of past batches as further negatives.
-            keys: [batch, views], equal for equal sentences (see duplicates.hash_token_ids).
+            keys: [batch, views], equal for equal sentences (see `hash_token_ids`).
 
         Returns:
             A scalar. Its mean over devices is the loss of the whole batch.
@@ -78,7 +70,7 @@ class ContrastiveObjective(Objective):
     `contrastive_loss`.
 
     Args:
-        temperature: divisor of the similarities, above 0. The paper uses 0.05 (Table D.1).
+        temperature: divisor of the similarities, above 0 (Table D.1).
         hard_negative_weight: alpha of equation 8, 0 or more. No effect without hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
@@ -87,10 +79,7 @@ class ContrastiveObjective(Objective):
             value, -1 to 1. None leaves out none.
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
             DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is not
-            saved. None uses the trained encoder.
-
-    Attributes:
-        guide: the loaded encoder, or None.
+            saved. None uses the trained encoder. The attribute is the loaded encoder.
 
     Raises:
         UserError: if a value is out of range, a guide has no threshold, or it cannot be loaded.
@@ -119,16 +108,13 @@ class ContrastiveObjective(Objective):
             raise UserError(f"objective.false_negative_threshold={threshold}: it must be -1 to 1, or null")
         if guide is not None and threshold is None:
             raise UserError(f"objective.guide={guide}: it needs objective.false_negative_threshold")
-        self.temperature = temperature
-        self.hard_negative_weight = hard_negative_weight
-        self.similarity = similarity
-        self.mask_duplicates = mask_duplicates
-        self.false_negative_threshold = false_negative_threshold
+        self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
+        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, threshold
         loaded = None if guide is None else SentenceEncoder.from_pretrained(guide).requires_grad_(False)
         self.__dict__["guide"] = loaded  # not a submodule, whose parameters would be trained and saved
 
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that rows have no labels."""
+        """Raise UserError if rows have labels."""
         if labeled:
             raise UserError("a contrastive objective takes no labels: set data.label_column=null, or objective=sbert")
 
@@ -184,8 +170,8 @@ class SoftmaxObjective(Objective):
     """The classification loss of Sentence-BERT, for labeled pairs (Reimers and Gurevych 2019).
 
     In plain terms: a linear classifier predicts the label of a pair from both embeddings and their
-    difference; see `siamese_softmax_loss`. `attach` initializes the classifier, W_t of their
-    equation, from torch's global random state. It is trained with the encoder and not saved with it.
+    difference; see `siamese_softmax_loss`. `attach` initializes the classifier from torch's global
+    random state. It is trained with the encoder and not saved with it.
 
     Args:
         labels: number of classes, 2 or more; 3 in NLI.
@@ -208,7 +194,7 @@ class SoftmaxObjective(Objective):
         self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
 
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that rows are labeled pairs."""
+        """Raise UserError unless rows are labeled pairs."""
         if views != 2:
             raise UserError(f"objective=sbert takes pairs, but rows have {views} sentences: name two in data.columns")
         if not labeled:
@@ -238,11 +224,7 @@ class SoftmaxObjective(Objective):
 def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
-    Args:
-        embeddings: [batch, views, dim].
-
-    Returns:
-        Two scalars. The second is nan if there are no negatives.
+    For embeddings [batch, views, dim], these are two scalars. Without negatives, the second is nan.
     """
     anchors, others = unit_vectors(embeddings[:, 0]), unit_vectors(embeddings[:, 1:])
     positive = (anchors * others[:, 0]).sum(dim=-1)

@@ -22,13 +22,8 @@ def cosine_regularization(words: Tensor) -> Tensor:
         1 / |V|^2 sum_i sum_{j != i} cos(w_i, w_j) = (||sum_i w_i / ||w_i||||^2 - |V|) / |V|^2
 
     The right-hand side is computed, in time and memory linear in |V|. The cosines and the gradient of
-    a row of zeros are 0.
-
-    Args:
-        words: [|V|, dim], one row per word.
-
-    Returns:
-        A scalar in [-1 / |V|, 1), in float32 if `words` is in half precision.
+    a row of zeros are 0. For `words` [|V|, dim], it returns a scalar in [-1 / |V|, 1), in float32 if
+    they are in half precision.
     """
     with torch.autocast(words.device.type, enabled=False):
         unit = unit_vectors(words)
@@ -60,9 +55,8 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
     first two terms are 0. c_1 is chosen such that p_1 = sigma_1, and the sum is divided by sigma_1^2,
     so the loss does not depend on the scale of W.
 
-    The singular values are the square roots of the eigenvalues of W^T W, [dim, dim]. Their gradient
-    u_k v_k^T is also defined for repeated singular values. Those that are 0 up to rounding have
-    gradient 0.
+    The singular values are the square roots of the eigenvalues of W^T W, so that their gradient is
+    also defined if they are repeated. Those that are 0 up to rounding have gradient 0.
 
     Args:
         words: [|V|, dim], one row per word, not all zero.
@@ -81,11 +75,7 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:
-    """Return the encoder's word embeddings without the padding token's, which is never trained.
-
-    Raises:
-        UserError: if the encoder has no matrix of word embeddings.
-    """
+    """Return the encoder's word embeddings without the padding token's, or raise UserError if it has no matrix."""
     embedding = word_embedding_layer(encoder.backbone)
     if embedding is None:
         model = type(encoder.backbone).__name__
@@ -97,11 +87,7 @@ def word_embeddings(encoder: SentenceEncoder) -> Tensor:
 class CosineRegularization(AuxiliaryLoss):
     """Reduce the mean cosine of word embeddings (Gao et al. 2019); see `cosine_regularization`.
 
-    Args:
-        weight: gamma, 0 or more. The paper uses 1.
-
-    Raises:
-        UserError: if the weight is negative.
+    The weight is gamma, which is 1 in the paper.
     """
 
     name = "cosine_regularization"
@@ -115,8 +101,7 @@ class SpectrumControl(AuxiliaryLoss):
     """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
-        weight: 0 or more. It is lambda_3 sigma_1^2 in the paper's notation, as the sum is divided by
-            sigma_1^2.
+        weight: 0 or more; lambda_3 sigma_1^2 in the paper's notation.
         decay: `polynomial` or `exponential`.
         exponent: gamma, 0 or more. Smaller values prescribe a slower decay, so more isotropic words.
         rate: c_2, 0 or more, for exponential decay only.
