@@ -36,18 +36,12 @@ def gradients(encoder, embed, seed=5):
     return loss.detach(), [parameter.grad.clone() for parameter in encoder.parameters()]
 
 
-def slices(batch, size):
-    return [
-        {name: x[start : start + size] for name, x in batch.items()}
-        for start in range(0, len(batch["input_ids"]), size)
-    ]
-
-
-@pytest.mark.parametrize("size", [1, 3, 6])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("embed", [embed_views, embed_with_shared_dropout_mask])
 def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(encoder, batch, embed, size):
     def stored():
-        return torch.cat([embed(encoder, chunk) for chunk in slices(batch, size)])
+        columns = zip(*(x.split(size) for x in batch.values()), strict=True)
+        return torch.cat([embed(encoder, dict(zip(batch, chunk, strict=True))) for chunk in columns])
 
     loss, expected = gradients(encoder, stored)
     again, found = gradients(encoder, lambda: apply_in_chunks(lambda chunk: embed(encoder, chunk), batch, size))
