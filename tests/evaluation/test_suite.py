@@ -211,11 +211,3 @@ def test_a_task_that_fails_does_not_stop_the_others(bundle_copy):
     assert list(results.failed) == ["SST", "STS12", "SICK-R regressor", "MR", "geometry"]
     assert results.failed["STS12"] == "these sentences cannot be encoded"
     assert list(suite.failed) == ["SST"]
-
-
-def test_other_exceptions_are_raised(bundle):
-    def broken(sentences):
-        raise RuntimeError("a defect")
-
-    with pytest.raises(RuntimeError, match="a defect"):
-        evaluate_suite(broken, load_suite(["STS12"], bundle))

@@ -13,6 +13,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 
 DIM = 6
+C_GRID = [2.0**power for power in range(-2, 4)]
 
 
 def vector(sentence):
@@ -52,21 +53,23 @@ def folds():
     return StratifiedKFold(n_splits=10, shuffle=True, random_state=1111)
 
 
+def best_of(c_grid, fits):
+    """Return the C with the best mean score over the fits (x, y, held-out x, y), and that score in percent."""
+    scores = [round(100 * np.mean([classifier(x, y, c).score(*held) for x, y, *held in fits]), 2) for c in c_grid]
+    return c_grid[int(np.argmax(scores))], max(scores)
+
+
+def fits_of(x, y):
+    return [(x[fit], y[fit], x[held], y[held]) for fit, held in folds().split(x, y)]
+
+
 def test_nested_cross_validation():
     rows = examples(160, classes=2)
-    x, y = features(rows), labels(rows)
     devs, tests = [], []
-    for train, test in folds().split(x, y):
-        scores = []
-        for c in [2.0**power for power in range(-2, 4)]:
-            inner = []
-            for fit, held in folds().split(x[train], y[train]):
-                fitted = classifier(x[train][fit], y[train][fit], c)
-                inner.append(fitted.score(x[train][held], y[train][held]))
-            scores.append(round(100 * np.mean(inner), 2))
-        devs.append(max(scores) / 100)
-        best = 2.0 ** (int(np.argmax(scores)) - 2)
-        tests.append(classifier(x[train], y[train], best).score(x[test], y[test]))
+    for x, y, *test in fits_of(features(rows), labels(rows)):
+        c, dev = best_of(C_GRID, fits_of(x, y))
+        devs.append(dev / 100)
+        tests.append(classifier(x, y, c).score(*test))
     result = evaluate_transfer(encode, TransferTask("MR", {"all": rows}))
     assert (result.task, result.rows, result.f1) == ("MR", 160, None)
     assert result.protocol == "10-fold nested cross-validation"
@@ -78,43 +81,35 @@ def test_nested_cross_validation():
 @pytest.mark.parametrize(("train", "test"), [(examples(180, 6), examples(90, 6, 500)), (pairs(150), pairs(80, 500))])
 def test_cross_validation_on_train(train, test):
     x, y = features(train), labels(train)
-    c_grid = [2.0**power for power in range(-1, 6)]
-    scores = [
-        round(100 * np.mean([classifier(x[f], y[f], c).score(x[h], y[h]) for f, h in folds().split(x, y)]), 2)
-        for c in c_grid
-    ]
-    best = classifier(x, y, c_grid[int(np.argmax(scores))])
+    c, dev = best_of([2.0**power for power in range(-1, 6)], fits_of(x, y))
+    best = classifier(x, y, c)
     result = evaluate_transfer(encode, TransferTask("TREC", {"train": train, "test": test}))
     assert result.accuracy == pytest.approx(best.score(features(test), labels(test)))
-    assert result.dev_accuracy == pytest.approx(max(scores) / 100)
-    assert result.rows == len(test)
-    assert result.protocol == "10-fold cross-validation"
-    if len(test[0].sentences) == 2:
-        assert result.f1 == pytest.approx(f1_score(labels(test), best.predict(features(test))))
-    else:
-        assert result.f1 is None
+    assert result.dev_accuracy == pytest.approx(dev / 100)
+    assert (result.rows, result.protocol) == (len(test), "10-fold cross-validation")
+    f1 = f1_score(labels(test), best.predict(features(test))) if len(test[0].sentences) == 2 else None
+    assert result.f1 == (f1 and pytest.approx(f1))
 
 
 def test_dev_split():
-    train, dev, test = examples(100, 2), examples(60, 2, 200), examples(70, 2, 400)
-    c_grid = [2.0**power for power in range(-2, 4)]
-    fitted = [classifier(features(train), labels(train), c) for c in c_grid]
-    scores = [round(100 * one.score(features(dev), labels(dev)), 2) for one in fitted]
-    best = fitted[int(np.argmax(scores))]
-    result = evaluate_transfer(encode, TransferTask("SST", {"train": train, "dev": dev, "test": test}))
-    assert result.accuracy == pytest.approx(best.score(features(test), labels(test)))
-    assert result.dev_accuracy == pytest.approx(max(scores) / 100)
+    train, dev, test = splits = examples(100, 2), examples(60, 2, 200), examples(70, 2, 400)
+    fit = (features(train), labels(train))
+    c, score = best_of(C_GRID, [(*fit, features(dev), labels(dev))])
+    result = evaluate_transfer(encode, TransferTask("SST", dict(zip(("train", "dev", "test"), splits, strict=True))))
+    assert result.accuracy == pytest.approx(classifier(*fit, c).score(features(test), labels(test)))
+    assert result.dev_accuracy == pytest.approx(score / 100)
     assert (result.rows, result.protocol) == (70, "dev split")
 
 
-def test_folds_need_enough_examples():
-    with pytest.raises(UserError, match="^CR: 10 folds need at least 10 examples of each class$"):
-        evaluate_transfer(encode, TransferTask("CR", {"all": examples(19, 2)}))
-
-
-def test_training_examples_need_two_classes():
-    splits = {"train": examples(50, 1), "test": examples(50, 2)}
-    with pytest.raises(UserError, match="^SST: all training examples have the same class$"):
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ({"all": examples(19, 2)}, "^SST: 10 folds need at least 10 examples of each class$"),
+        ({"train": examples(50, 1), "test": examples(50, 2)}, "^SST: all training examples have the same class$"),
+    ],
+)
+def test_too_few_examples_or_classes_are_errors(splits, message):
+    with pytest.raises(UserError, match=message):
         evaluate_transfer(encode, TransferTask("SST", splits))
 
 
