@@ -52,18 +52,6 @@ def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(e
     assert other_masks != loss, "dropout is on"
 
 
-@pytest.mark.parametrize("size", [None, 7, 100])
-def test_a_batch_within_one_chunk_is_computed_once(batch, size):
-    calls = []
-
-    def function(chunk):
-        calls.append(len(chunk["input_ids"]))
-        return chunk["input_ids"].float().requires_grad_()
-
-    apply_in_chunks(function, batch, size).sum().backward()
-    assert calls == [7]
-
-
 def test_backward_recomputes_one_chunk_at_a_time():
     events = []
     layer = nn.Linear(4, 4)
@@ -77,6 +65,10 @@ def test_backward_recomputes_one_chunk_at_a_time():
     apply_in_chunks(function, {"x": torch.randn(5, 4)}, 2).sum().backward()
     assert events[:3] == ["compute 2", "compute 2", "compute 1"]
     assert events[3:] == ["backward", "compute 1", "backward", "compute 2", "backward", "compute 2"]
+    for size in (None, 5, 100):
+        events.clear()
+        apply_in_chunks(function, {"x": torch.randn(5, 4)}, size).sum().backward()
+        assert events == ["compute 5", "backward"]
 
 
 def test_the_module_sets_the_chunk_size_of_auxiliary_losses(encoder):

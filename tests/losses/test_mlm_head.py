@@ -84,17 +84,12 @@ def test_a_saved_encoder_has_no_head(make_masked_language_model, tmp_path):
     assert not [name for name in load_file(tmp_path / "encoder" / "model.safetensors") if "cls." in name]
 
 
-@pytest.mark.parametrize("change", ["incomplete", "missing"])
-def test_a_checkpoint_that_cannot_be_loaded_again_is_an_error_in_one_line(change, make_masked_language_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_masked_language_model("bert"), folder)
-    backbone = load_backbone(str(folder))
-    if change == "missing":
-        shutil.rmtree(folder)
-    else:
-        weights = load_file(folder / "model.safetensors")
-        del weights["cls.predictions.transform.LayerNorm.bias"]
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+def test_a_checkpoint_with_an_incomplete_head_is_an_error(make_masked_language_model, tmp_path):
+    shutil.copytree(make_masked_language_model("bert"), tmp_path / "model")
+    backbone = load_backbone(str(tmp_path / "model"))
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    del weights["cls.predictions.transform.LayerNorm.bias"]
+    save_file(weights, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
     assert_no_head(backbone, "^.*; auxiliary.mlm.head=new initializes a new one$")
 
 
