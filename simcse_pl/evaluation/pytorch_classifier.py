@@ -1,8 +1,4 @@
-"""SentEval's PyTorch classifier: a linear layer trained with Adam, with early stopping on held-out rows.
-
-The settings are those of SimCSE's evaluation script. The classifiers of all folds and weight decays of a
-cross-validation are trained together.
-"""
+"""SentEval's PyTorch classifier, a linear layer trained with Adam, with the settings of SimCSE's evaluation script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

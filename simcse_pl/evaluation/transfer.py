@@ -1,8 +1,7 @@
 """The transfer protocol of SentEval (Conneau and Kiela 2018; Appendix E of the paper).
 
-The embeddings are fixed, and logistic regression classifies them. Its regularization is chosen by cross-validation or
-on a dev split. SentEval has two classifiers, scikit-learn's and one in PyTorch; SimCSE's evaluation script uses the
-latter.
+Logistic regression classifies the fixed embeddings. Its regularization is chosen by cross-validation or on a dev split.
+SentEval has two classifiers, scikit-learn's and one in PyTorch, which SimCSE's evaluation script uses.
 """
 
 from collections.abc import Sequence

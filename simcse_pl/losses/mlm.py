@@ -35,9 +35,6 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
             mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
         head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "mlm"

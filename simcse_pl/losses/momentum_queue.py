@@ -25,9 +25,6 @@ class MomentumQueue(nn.Module):
     Args:
         size: number of embeddings kept, at least 1. ESimCSE uses 2.5 times the batch size.
         momentum: at least 0 and below 1. ESimCSE uses 0.995.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     encoder: SentenceEncoder

@@ -174,10 +174,7 @@ class SoftmaxObjective(Objective):
     random state. It is trained with the encoder and not saved with it.
 
     Args:
-        labels: number of classes, 2 or more; 3 in NLI.
-
-    Raises:
-        UserError: if there are fewer classes, or in a call, if rows are not pairs with one of these labels.
+        labels: number of classes, 2 or more; 3 in NLI. A call with other labels raises UserError.
     """
 
     contrasts = False

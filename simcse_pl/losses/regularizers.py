@@ -105,9 +105,6 @@ class SpectrumControl(AuxiliaryLoss):
         decay: `polynomial` or `exponential`.
         exponent: gamma, 0 or more. Smaller values prescribe a slower decay, so more isotropic words.
         rate: c_2, 0 or more, for exponential decay only.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "spectrum_control"

@@ -97,6 +97,12 @@ def test_all_rows_but_the_paddings_are_regularized(architecture, padding, term, 
     assert len([name for name, parameter in encoder.named_parameters() if parameter.grad is not None]) == 1
 
 
+def test_without_a_padding_token_all_rows_count():
+    embedding = nn.Embedding(5, 3)
+    encoder = SimpleNamespace(backbone=SimpleNamespace(get_input_embeddings=lambda: embedding))
+    assert word_embeddings(encoder) is embedding.weight
+
+
 def test_a_model_without_word_embeddings_is_an_error():
     class Pixels(nn.Module):
         def get_input_embeddings(self):
