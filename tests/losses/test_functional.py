@@ -97,9 +97,3 @@ def test_autocast_leaves_similarities_and_the_classifier_in_float32():
         loss = siamese_softmax_loss(first, second, labels, weights)
     torch.testing.assert_close(scores, similarity_matrix(first, second))
     assert loss.dtype == torch.float32 and loss == expected
-
-
-@pytest.mark.parametrize("size", [60_000.0, 1e-7])
-def test_similarities_hold_at_the_ends_of_float16s_range(size):
-    x = torch.randn(4, 300).sign().mul(size).half()  # squares are out of range
-    torch.testing.assert_close(similarity_matrix(x, x), similarity_matrix(x.double(), x.double()).float())
