@@ -37,16 +37,14 @@ class RetrievalTask:
             raise UserError(f"retrieval.top_k={top_k}: it must be at least 1")
         if folder and Path(folder).is_file():
             raise UserError(f"retrieval.folder={folder}: it is a file; name a folder to keep the index in")
-        self._name = str(corpus)
+        self._name, self._top_k, self._folder = str(corpus), top_k, folder
         self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
         self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
-        self._top_k = top_k
-        self._folder = folder
 
     def __call__(self, encode: Encode) -> Retrieval:
-        """Return the neighbours of every query; `encode` is a function from sentences to vectors [n, dim]."""
+        """Return the neighbours of every query."""
         found = self._index(encode).search(self._queries, self._top_k, leave_out_equal=True)
         queries = [
             Query(query=query, neighbours=[Neighbour(**near._asdict()) for near in neighbours])

@@ -1,5 +1,6 @@
 """The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 
@@ -14,12 +15,7 @@ from simcse_pl.utils.tensors import cosine_similarity
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
-    """Return Spearman's and Pearson's correlation of cosines and human scores.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        task: the scored pairs.
-    """
+    """Return the correlations of cosines and human scores; `encode` is called once, with the distinct sentences."""
     predicted = cosines(encode, task.pairs)
     human = np.array([pair.score for pair in task.pairs])
     subsets, start = {}, 0
@@ -34,10 +30,15 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         split=task.split,
         pairs=len(task.pairs),
         all=correlation(predicted, human),
-        mean=_correlation(*np.average(scores, axis=0)),
-        wmean=_correlation(*np.average(scores, axis=0, weights=sizes)),
+        mean=_average(scores),
+        wmean=_average(scores, sizes),
         subsets=subsets,
     )
+
+
+def _average(scores: np.ndarray, sizes: Sequence[int] | None = None) -> Correlation:
+    spearman, pearson = np.average(scores, axis=0, weights=sizes)
+    return Correlation(spearman=float(spearman), pearson=float(pearson))
 
 
 def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
@@ -48,15 +49,9 @@ def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
     """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    if len(human) < 2:
-        return Correlation()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
         warnings.simplefilter("error", DegenerateDataWarning)
-        try:
-            return _correlation(spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic)
-        except DegenerateDataWarning:
-            return Correlation()
-
-
-def _correlation(spearman: float, pearson: float) -> Correlation:
-    return Correlation(spearman=float(spearman), pearson=float(pearson))
+        if len(human) > 1:
+            spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
+            return Correlation(spearman=float(spearman), pearson=float(pearson))
+    return Correlation()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_non_negative, check_positive
@@ -36,15 +36,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that the loss is defined for the rows of a data set.
-
-        Args:
-            views: sentences per row, including a positive made by a view.
-            labeled: whether rows have a label.
-
-        Raises:
-            UserError: if it is not.
-        """
+        """Raise UserError unless the loss is defined for rows of this many views, with or without labels."""
 
     @abstractmethod
     def forward(
@@ -60,7 +52,7 @@ class Objective(nn.Module, ABC):
             embeddings: [batch, views, dim].
             labels: [batch] int64, if the data has labels.
             queue: [q, dim], embeddings of past batches as further negatives.
-            keys: [batch, views], equal for equal sentences (see duplicates.hash_token_ids).
+            keys: [batch, views], equal for equal sentences (see `hash_token_ids`).
 
         Returns:
             A scalar. Its mean over devices is the loss of the whole batch.
@@ -78,19 +70,16 @@ class ContrastiveObjective(Objective):
     `contrastive_loss`.
 
     Args:
-        temperature: divisor of the similarities, above 0. The paper uses 0.05 (Table D.1).
+        temperature: divisor of the similarities, above 0 (Table D.1).
         hard_negative_weight: alpha of equation 8, 0 or more. No effect without hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
-            (see duplicates). It does not apply to a queue, which stores embeddings only.
+            (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         false_negative_threshold: leave out negatives whose cosine with the anchor is above this
             value, -1 to 1. None leaves out none.
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
             DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is not
-            saved. None uses the trained encoder.
-
-    Attributes:
-        guide: the loaded encoder, or None.
+            saved. None uses the trained encoder. The attribute is the loaded encoder.
 
     Raises:
         UserError: if a value is out of range, a guide has no threshold, or it cannot be loaded.
@@ -119,16 +108,13 @@ class ContrastiveObjective(Objective):
             raise UserError(f"objective.false_negative_threshold={threshold}: it must be -1 to 1, or null")
         if guide is not None and threshold is None:
             raise UserError(f"objective.guide={guide}: it needs objective.false_negative_threshold")
-        self.temperature = temperature
-        self.hard_negative_weight = hard_negative_weight
-        self.similarity = similarity
-        self.mask_duplicates = mask_duplicates
-        self.false_negative_threshold = false_negative_threshold
+        self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
+        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, threshold
         loaded = None if guide is None else SentenceEncoder.from_pretrained(guide).requires_grad_(False)
         self.__dict__["guide"] = loaded  # not a submodule, whose parameters would be trained and saved
 
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that rows have no labels."""
+        """Raise UserError if rows have labels."""
         if labeled:
             raise UserError("a contrastive objective takes no labels: set data.label_column=null, or objective=sbert")
 
@@ -142,27 +128,26 @@ class ContrastiveObjective(Objective):
     ) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
-        Args:
-            embeddings: [batch, views, dim]: anchor, positive, then any hard negatives.
-            labels: must be None.
-            queue: [q, dim], further negatives.
-            keys: [batch, views], needed to mask duplicates.
-            guides: [batch, views, any dim], the guide's embeddings.
+        The arguments are those of `Objective.forward`, with anchor, positive and any hard negatives as
+        the views of `embeddings`, and `guides`: [batch, views, any dim], the guide's embeddings.
         """
         self.check_rows(embeddings.shape[1], labels is not None)
         split = split_batch(len(embeddings), embeddings.device)
-        others = all_gather_with_grad(embeddings[:, 1:], split)
+        anchors, others = embeddings[:, 0], all_gather_with_grad(embeddings[:, 1:], split)
         mask = None
         if self.mask_duplicates and keys is not None:
             mask = duplicate_negatives(keys, all_gather_with_grad(keys, split), split.label_offset)
         if self.false_negative_threshold is not None:
-            if guides is None:
-                near = self._near_negatives(embeddings[:, 0], others, queue, split)
-            else:
-                near = self._near_negatives(guides[:, 0], all_gather_with_grad(guides[:, 1:], split), None, split)
+            compared = (anchors, others[:, 0], others[:, 1:], queue)
+            if guides is not None:
+                guided = all_gather_with_grad(guides[:, 1:], split)
+                compared = (guides[:, 0], guided[:, 0], guided[:, 1:], None)
+            near = near_negatives(*compared, threshold=self.false_negative_threshold, label_offset=split.label_offset)
+            negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
+            self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
             mask = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
         return split.weight * contrastive_loss(
-            embeddings[:, 0],
+            anchors,
             others[:, 0],
             others[:, 1:],
             queue,
@@ -174,24 +159,9 @@ class ContrastiveObjective(Objective):
             decoupled=self.decoupled,
         )
 
-    def _near_negatives(self, anchors: Tensor, others: Tensor, queue: Tensor | None, split: BatchSplit) -> Tensor:
-        """Return the mask of false negatives, and log their share."""
-        assert self.false_negative_threshold is not None
-        near = near_negatives(
-            anchors,
-            others[:, 0],
-            others[:, 1:],
-            queue,
-            threshold=self.false_negative_threshold,
-            label_offset=split.label_offset,
-        )
-        negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
-        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
-        return near
-
 
 class DecoupledContrastiveObjective(ContrastiveObjective):
-    """The contrastive loss without the own positive in the denominator (Yeh et al. 2022)."""
+    """The contrastive loss without an anchor's own positive in its denominator (Yeh et al. 2022)."""
 
     decoupled = True
 
@@ -200,20 +170,11 @@ class SoftmaxObjective(Objective):
     """The classification loss of Sentence-BERT, for labeled pairs (Reimers and Gurevych 2019).
 
     In plain terms: a linear classifier predicts the label of a pair from both embeddings and their
-    difference; see `siamese_softmax_loss`. `attach` initializes the classifier, W_t of their
-    equation, from torch's global random state. It is trained with the encoder and not saved with it.
+    difference; see `siamese_softmax_loss`. `attach` initializes the classifier from torch's global
+    random state. It is trained with the encoder and not saved with it.
 
     Args:
-        labels: number of classes, 2 or more; 3 in NLI.
-
-    Raises:
-        UserError: if a value is out of range.
-
-    Examples:
-        >>> objective = SoftmaxObjective(labels=3)
-        >>> objective.attach(dim=8)
-        >>> objective(torch.randn(4, 2, 8), torch.tensor([0, 2, 1, 0])).shape
-        torch.Size([])
+        labels: number of classes, 2 or more; 3 in NLI. A call with other labels raises UserError.
     """
 
     contrasts = False
@@ -230,7 +191,7 @@ class SoftmaxObjective(Objective):
         self.classifier = nn.Linear(3 * dim, self.labels, bias=False)
 
     def check_rows(self, views: int, labeled: bool) -> None:
-        """Check that rows are labeled pairs."""
+        """Raise UserError unless rows are labeled pairs."""
         if views != 2:
             raise UserError(f"objective=sbert takes pairs, but rows have {views} sentences: name two in data.columns")
         if not labeled:
@@ -243,11 +204,7 @@ class SoftmaxObjective(Objective):
         queue: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss of this device's pairs; `queue` and `keys` are not used.
-
-        Raises:
-            UserError: if rows are not labeled pairs, or a label is out of range.
-        """
+        """Return the loss of this device's labeled pairs; `queue` and `keys` are not used."""
         self.check_rows(embeddings.shape[1], labels is not None)
         assert labels is not None
         invalid = labels[(labels < 0) | (labels >= self.labels)]
@@ -264,11 +221,7 @@ class SoftmaxObjective(Objective):
 def mean_similarities(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
-    Args:
-        embeddings: [batch, views, dim].
-
-    Returns:
-        Two scalars. The second is nan if there are no negatives.
+    For embeddings [batch, views, dim], these are two scalars. Without negatives, the second is nan.
     """
     anchors, others = unit_vectors(embeddings[:, 0]), unit_vectors(embeddings[:, 1:])
     positive = (anchors * others[:, 0]).sum(dim=-1)
