@@ -35,7 +35,6 @@ Rows = np.ndarray  # positions of examples
 Fit = tuple[Rows, Rows]  # the rows to fit on, and the rows to score
 
 
-@dataclass(frozen=True)
 def evaluate_transfer(
     encode: Encode, task: TransferTask, device: str | torch.device = "cpu", classifier: str = SCIKIT_LEARN
 ) -> TransferScores:
