@@ -33,31 +33,28 @@ DATASETS = {
 def main() -> None:
     """Run the `simcse` command."""
     name, rest = _choose("simcse", __doc__, COMMANDS, sys.argv[1:])
-    if (
-        name in HYDRA_COMMANDS
-    ):  # as a script, because Lightning starts more ranks by `python -m` with the same arguments
+    if name in HYDRA_COMMANDS:
         sys.argv[1:] = rest
+        # As a script, because Lightning starts more ranks by `python -m` with the same arguments.
         runpy.run_module(f"simcse_pl.cli.{name}", run_name="__main__", alter_sys=True)
         return
-    module = f"simcse_pl.cli.{name}"
     if name == "prepare":
         dataset, rest = _choose("simcse prepare", COMMANDS[name], DATASETS, rest)
-        name, module = f"prepare {dataset}", f"simcse_pl.cli.prepare_{dataset}"
+        name = f"prepare {dataset}"
+    module = f"simcse_pl.cli.{name.replace(' ', '_')}"
     command = importlib.import_module(module)  # only this one: importing torch takes seconds
     parser = Parser(prog=f"simcse {name}", description=command.__doc__)
     command.add_arguments(parser)
     run(parser, command.run, rest)
 
 
-def _choose(
-    prog: str, description: str, commands: Mapping[str, str], arguments: Sequence[str]
-) -> tuple[str, list[str]]:
+def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that the first argument names, and the remaining arguments."""
     listed = "\n".join(f"  {name:<13}{summary}" for name, summary in commands.items())
     parser = Parser(
         prog=prog,
         usage="%(prog)s COMMAND ...",
-        description=f"{description}\n\ncommands (COMMAND --help describes each):\n{listed}",
+        description=f"{about}\n\ncommands (COMMAND --help describes each):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", default="", metavar="COMMAND", help=argparse.SUPPRESS)

@@ -26,6 +26,8 @@ for _sample in Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
 os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables until they are synced
 
+from functools import partial
+
 import pytest
 import torch
 import transformers
@@ -50,13 +52,7 @@ SENTENCES = [
 ]
 
 # The special tokens in the order of their ids, and the architecture's own settings.
-_BERT_TOKENS = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+_BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 _ROBERTA_TOKENS = {
     "cls_token": "<s>",
     "pad_token": "<pad>",
@@ -79,19 +75,46 @@ ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
 def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
     tokens = list(special.values())
     if special is _ROBERTA_TOKENS:
-        tokenizer = Tokenizer(models.BPE(unk_token=special["unk_token"]))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=tokens, show_progress=False)
+        model, splits, trainer = models.BPE, pre_tokenizers.ByteLevel(), trainers.BpeTrainer
     else:
-        tokenizer = Tokenizer(models.WordPiece(unk_token=special["unk_token"]))
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=tokens, show_progress=False)
+        model, splits, trainer = models.WordPiece, pre_tokenizers.BertPreTokenizer(), trainers.WordPieceTrainer
+    tokenizer = Tokenizer(model(unk_token=special["unk_token"]))
+    tokenizer.pre_tokenizer = splits
+    trainer = trainer(vocab_size=400, special_tokens=tokens, show_progress=False)
     tokenizer.train_from_iterator(SENTENCES * 5, trainer)
     begin, end = special["cls_token"], special["sep_token"]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{begin} $A {end}", special_tokens=[(t, tokens.index(t)) for t in (begin, end)]
     )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def adamw(lr=5e-5, **options):
+    """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
+    import torch
+
+    return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0, "fused": True} | options))
+
+
+def linear(num_warmup_steps=0):
+    """Return what makes the schedule of conf/scheduler/linear.yaml."""
+    import transformers
+
+    return partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
+
+
+def ready_data(encoder, evaluator, train=None):
+    """Return a datamodule with one evaluator and a loader of training batches."""
+    from simcse_pl.data.datamodule import SentenceDataModule
+
+    class Data(SentenceDataModule):
+        def _read_rows(self):
+            pass
+
+        def train_dataloader(self):
+            return train
+
+    return Data(encoder.tokenizer, "unused", max_length=16, evaluators={"sts": lambda *files: evaluator})
 
 
 def embedded(embeddings, inputs=None, **further):
@@ -152,7 +175,7 @@ def environment(**given: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def forks_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """What forks the processes that `run_command` runs."""
+    """The process that forks the commands of `run_command`."""
     with forks(tmp_path_factory.mktemp("forks")) as one:
         yield one
 
@@ -184,13 +207,13 @@ def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subpro
 def mistake_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., str]]:
-    """Run a front door in this process, as mistakes are many and starting one is slow; what it wrote to stderr."""
+    """Run train.py or evaluate.py in this process, because starting one is slow; return what it wrote to stderr."""
     handlers, level = logging.root.handlers[:], logging.root.level
 
-    def run(door: str, *arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", [door, *arguments, f"hydra.run.dir={tmp_path}/run"])
+    def run(script: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [script, *arguments, f"hydra.run.dir={tmp_path}/run"])
         with pytest.raises(SystemExit) as exit_:
-            runpy.run_path(str(ROOT / door), run_name="__main__")
+            runpy.run_path(str(ROOT / script), run_name="__main__")
         assert exit_.value.code == 2
         return capsys.readouterr().err
 
@@ -243,7 +266,7 @@ def composed() -> Iterator[Callable[..., DictConfig]]:
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Any]:
-    """A browser without a window, driven by selenium, with a log of what it asks of a network."""
+    """A headless browser, driven by selenium, with a log of its network requests."""
     driver = shutil.which("chromedriver")
     assert driver, "chromedriver is not installed"
     from selenium import webdriver

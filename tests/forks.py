@@ -16,6 +16,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,8 +50,9 @@ class Forks:
         """Run Python with these arguments to its end; the status is negative if a signal ended it."""
         if self.process is None:
             command = [sys.executable, __file__]
+            server = environment | {"TMPDIR": tempfile.gettempdir()}  # a long path is too long for sockets of workers
             self.process = subprocess.Popen(
-                command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
             )
         assert self.process.stdin and self.process.stdout
         out, err = self.folder / "out", self.folder / "err"

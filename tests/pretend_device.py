@@ -1,8 +1,8 @@
 """A pretend accelerator for torch: tensors on `pretend:0` compute real numbers on the CPU.
 
-An operation that mixes the device with CPU tensors raises, as a CUDA kernel would. What a GPU's queue would have to be
-emptied for (`.item()`, `nonzero`, boolean indexing, a blocking copy) is counted, with the line that asked for it. It
-shows nothing about speed, NCCL or autocast.
+An operation that mixes the device with CPU tensors raises an error, as a CUDA kernel does. Operations that make the
+host wait for a GPU (`.item()`, `nonzero`, boolean indexing, a blocking copy) are counted by line. The device shows
+nothing about speed, NCCL or autocast.
 
     with Pretend() as device:
         module.to(DEVICE)
@@ -128,18 +128,16 @@ def _is_device(device: Any) -> bool:
 
 
 class Pretend:
-    """A context in which the device can be used; its counters show what happened on the device.
+    """A context in which the device can be used.
 
     Attributes:
         synchronizations: how often the host waited for the device, by the line of the project or library that did so.
-        float64: operations in float64, which Apple's MPS lacks, by line.
     """
 
     active: "Pretend | None" = None
 
     def __init__(self) -> None:
         self.synchronizations: Counter[str] = Counter()
-        self.float64: Counter[str] = Counter()
         self._modes: tuple[Any, ...] = (_Functions(), _Operations())
 
     def __enter__(self) -> "Pretend":
@@ -223,8 +221,6 @@ def _count(name: str, args: Any, kwargs: Any, here: list[Any], elsewhere: list[A
     )
     if waits:
         counts.synchronizations[f"{name} at {_asked_by()}"] += 1
-    if any(own.dtype == torch.float64 for own in here):
-        counts.float64[f"{name} at {_asked_by()}"] += 1
 
 
 def _asked_by() -> str:

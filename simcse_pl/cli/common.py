@@ -17,21 +17,21 @@ CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
 def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: str | None = None) -> None:
-    """Add the arguments that select an encoder and, if the command encodes, how it computes.
+    """Add the arguments that select an encoder.
 
     Args:
-        parser: of the command.
-        computes: whether the command encodes.
-        nargs: as in argparse, for several encoders.
+        parser: the parser of the command.
+        computes: whether to add the arguments for the device, batch size and precision.
+        nargs: the number of encoders, as in argparse.
     """
     parser.add_argument(
         "encoder",
         nargs=nargs,
         metavar="ENCODER",
-        help="folder `encoder` of a training run, checkpoint, sentence-transformers folder, hub name, package:NAME, or "
-        "word vectors",
+        help="the folder `encoder` of a training run, a checkpoint, a sentence-transformers folder, a hub name, "
+        "package:NAME, or a file of word vectors",
     )
-    parser.add_argument("--pooling", help="pooling of a checkpoint that does not record it")
+    parser.add_argument("--pooling", help="pooling, for a checkpoint that does not record it")
     parser.add_argument("--max-length", type=int, metavar="N", help="maximum number of tokens per sentence")
     if not computes:
         return
@@ -46,13 +46,21 @@ def load_simcse(arguments: argparse.Namespace) -> SimCSE:
     return SimCSE(arguments.encoder, **{name: getattr(arguments, name) for name in names})
 
 
+def column(text: str) -> int | str:
+    """Return a column's position if the argument is a number, otherwise its name."""
+    return int(text) if text.isdecimal() else text
+
+
 def add_column(parser: argparse.ArgumentParser) -> None:
     """Add the argument that selects a column of a file."""
-    parser.add_argument(
-        "--column",
-        type=lambda text: int(text) if text.isdecimal() else text,
-        help="name or position (from 0) of the sentences' column in a csv, tsv, jsonl or parquet file",
-    )
+    about = "name or position (from 0) of the column of sentences in a csv, tsv, jsonl or parquet file"
+    parser.add_argument("--column", type=column, help=about)
+
+
+def add_on_invalid_row(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says what to do with an invalid row."""
+    about = "error: stop at an invalid row; drop: skip and count it"
+    parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=about)
 
 
 def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -> None:

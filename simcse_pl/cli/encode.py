@@ -23,20 +23,10 @@ Chunks = Iterable[tuple[list[str], np.ndarray[Any, np.dtype[Any]]]]  # sentences
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument(
-        "sentences",
-        nargs="?",
-        default=STANDARD,
-        metavar="FILE",
-        help=".txt (one sentence per line; blank lines are ignored), .csv, .tsv, .jsonl or .parquet; -: text from "
-        "standard input (default)",
-    )
-    parser.add_argument(
-        "--out",
-        default=STANDARD,
-        metavar="OUT",
-        help=".npy (vectors only), .parquet or .jsonl (with the sentences); -: .jsonl to standard output (default)",
-    )
+    about = ".txt (one sentence per line), .csv, .tsv, .jsonl or .parquet; -: text from standard input (default)"
+    parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
+    about = ".npy (vectors only), .parquet or .jsonl (with the sentences); -: .jsonl to standard output (default)"
+    parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
 
@@ -70,17 +60,14 @@ def _write_jsonl(file: BinaryIO, chunks: Chunks, dim: int) -> None:
 
 
 def _write_npy(file: BinaryIO, chunks: Chunks, dim: int) -> None:
-    def write_header(rows: int) -> None:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, dim)}
-        np.lib.format.write_array_header_1_0(file, header)
-
-    write_header(0)  # numpy pads it, so that it can be rewritten with any number of rows
+    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, dim)}
+    np.lib.format.write_array_header_1_0(file, header)  # padded, so that it can be rewritten with any number of rows
     total = 0
     for _, vectors in chunks:
         file.write(vectors.astype("<f4", copy=False).tobytes())
         total += len(vectors)
     file.seek(0)
-    write_header(total)
+    np.lib.format.write_array_header_1_0(file, header | {"shape": (total, dim)})
 
 
 def _write_parquet(file: BinaryIO, chunks: Chunks, dim: int) -> None:

@@ -1,6 +1,5 @@
 """Measure any encoder: `simcse evaluate encoder=FOLDER`; `--help` lists all options."""
 
-import dataclasses
 import functools
 import sys
 from collections.abc import Mapping
@@ -28,8 +27,6 @@ from simcse_pl.results.evaluation_results import write_results
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import show
-
-TARGET, NLI = "target", "nli"
 
 
 @hydra.main(config_path=str(CONF), config_name="evaluate", version_base="1.3")
@@ -59,7 +56,7 @@ def evaluate(config: DictConfig) -> None:
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
     print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
-    result = write_results(folder / RESULTS_FILE, report | dataclasses.asdict(results))
+    result = write_results(folder / RESULTS_FILE, report | results.model_dump())
     tables = encoder_tables([result], config.aggregation)
     save(folder, tables, figures={})
     for table in tables:
@@ -90,11 +87,11 @@ def print_failed(failed: Mapping[str, str]) -> None:
 
 def sentences_for_fit(config: DictConfig) -> list[str] | None:
     """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
-    if config.fit_on == TARGET:
+    if config.fit_on == "target":
         if config.retrieval.corpus:
             raise UserError("fit_on=target does not work with retrieval: set fit_on to a file, for example the corpus")
         return None
-    source = config.nli if config.fit_on == NLI else config.fit_on
+    source = config.nli if config.fit_on == "nli" else config.fit_on
     return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
 
 

@@ -1,6 +1,6 @@
-"""Write an encoder as a folder for sentence-transformers and transformers, with a model card, and optionally upload it.
+"""Write an encoder and its model card to a folder for sentence-transformers and transformers.
 
-Options add ONNX files to the folder.
+Options add ONNX files to the folder, or upload it.
 """
 
 import argparse
@@ -31,22 +31,16 @@ from simcse_pl.utils.files import atomic_write
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser, computes=False)
-    parser.add_argument("folder", metavar="FOLDER", help="output directory, must not exist or be empty")
+    parser.add_argument("folder", metavar="FOLDER", help="output directory; it must not contain files")
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    parser.add_argument(
-        "--postprocess", metavar="FOLDER", help="add the linear post-processing in the folder `postprocess` of evaluate"
-    )
-    parser.add_argument("--onnx", action="store_true", help="also write ONNX; its vectors are compared to 1e-4")
-    parser.add_argument(
-        "--int8", action="store_true", help="also write ONNX with 8-bit weights; cosines with the encoder exceed 0.98"
-    )
-    parser.add_argument(
-        "--results",
-        nargs="+",
-        default=[],
-        metavar="FOLDER",
-        help="output of evaluate, for the scores on the model card",
-    )
+    about = "add a linear post-processing: the folder `postprocess` in the output of evaluate"
+    parser.add_argument("--postprocess", metavar="FOLDER", help=about)
+    about = "also write ONNX, and check that its vectors differ from the encoder's by at most 1e-4"
+    parser.add_argument("--onnx", action="store_true", help=about)
+    about = "also write ONNX with 8-bit weights, and check that cosines with the encoder's vectors exceed 0.98"
+    parser.add_argument("--int8", action="store_true", help=about)
+    about = "output of evaluate, for the scores on the model card"
+    parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=about)
     parser.add_argument("--license", help="license on the model card, such as apache-2.0")
     parser.add_argument("--language", help="language on the model card, such as en")
     parser.add_argument("--push-to-hub", metavar="NAME", help="upload the folder to the repository NAME or OWNER/NAME")
@@ -62,12 +56,14 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("--private needs --push-to-hub")
     if repository:
         check_can_push(repository)
-    results = [_read_result(path) for path in arguments.results]
+    results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
     check_pooling(encoder.pooling, encoder.backbone.config.num_hidden_layers)
     own = fingerprint(encoder) if results else None
-    for path, result in zip(arguments.results, results, strict=True):
+    for path, result in results:
+        if not isinstance(result, Result):
+            raise UserError(f"--results {path} is a training run; export its encoder to put its scores on the card")
         if result.fingerprint != own:
             raise UserError(
                 f"--results {path}: measured with other weights, pooling, max_length, normalization or post-processing "
@@ -82,8 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
                     messages = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
                 for file, message in messages.items():
                     print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
+            measured = [result for _, result in results if isinstance(result, Result)]
             about = (repository, arguments.license, arguments.language)
-            write_card(new, folder.absolute().name, encoder, training, results, *about)
+            write_card(new, folder.absolute().name, encoder, training, measured, *about)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # it did not exist or was empty
         raise
@@ -106,19 +103,8 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     return encoder
 
 
-def _read_result(path: str) -> Result:
-    match read(path):
-        case Result() as result:
-            return result
-    raise UserError(f"--results {path} is a training run; the card shows its scores if its encoder is exported")
-
-
 def check_can_push(repository: str) -> None:
-    """Check a repository's name and the login before the export starts.
-
-    Raises:
-        UserError: the name is invalid, the user is not logged in, or the hub cannot be reached.
-    """
+    """Raise UserError if the name is invalid, the user is not logged in, or the Hub cannot be reached."""
     try:
         validate_repo_id(repository)
         why = get_token() and hub.unavailable()  # it has a time limit; whoami has none
@@ -131,11 +117,7 @@ def check_can_push(repository: str) -> None:
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:
-    """Upload a folder as a model repository, created if it does not exist, and return its address.
-
-    Raises:
-        UserError: the upload failed; the folder stays.
-    """
+    """Upload a folder as a model repository, created if it does not exist, and return its address."""
     api = HfApi()
     try:
         place = api.create_repo(repository, private=private, exist_ok=True)

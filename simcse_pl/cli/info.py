@@ -23,10 +23,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json_line(about), end="")
         return
-    rows = [
-        (name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)) for name, value in about.items()
-    ]
-    show(Table("info", "", pd.DataFrame(rows[1:], columns=rows[0])).printed())
+    shown = [f"{value:,}" if type(value) is int else str(value) for value in about.values()]
+    (heading, *rows) = zip([name.replace("_", " ") for name in about], shown, strict=True)
+    show(Table("info", "", pd.DataFrame(rows, columns=heading)).printed())
 
 
 def describe(simcse: SimCSE) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from simcse_pl.cli.common import add_on_invalid_row
 from simcse_pl.data.prepare.nli import KINDS, convert
 from simcse_pl.utils.tables import show
 
@@ -12,21 +13,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind",
         choices=KINDS,
         metavar="KIND",
-        help="triplets (premise, entailment, and a random contradiction of the same premise); two_hard_negatives (and "
-        "a random neutral hypothesis); entailment, neutral, contradiction or all (pairs with these labels); labelled "
-        "(premise, hypothesis, label)",
+        help="triplets (premise, entailment, and a random contradiction of the same premise); two_hard_negatives "
+        "(triplets with a random neutral hypothesis as fourth sentence); entailment, neutral, contradiction or all "
+        "(pairs with these labels); labelled (premise, hypothesis, label)",
     )
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="snli_1.0_train.jsonl, multinli_1.0_train.jsonl, ANLI's files"
-    )
+    about = "snli_1.0_train.jsonl, multinli_1.0_train.jsonl, or files of ANLI"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv)")
     parser.add_argument("--seed", type=int, default=42, help="seed for the choice of hard negatives (%(default)s)")
-    parser.add_argument(
-        "--on-invalid-row",
-        choices=("error", "drop"),
-        default="error",
-        help="error: stop at an invalid row; drop: skip and count it",
-    )
+    add_on_invalid_row(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -2,28 +2,19 @@
 
 import argparse
 
+from simcse_pl.cli.common import add_on_invalid_row
 from simcse_pl.data.prepare.paraphrases import CORPORA, convert
 from simcse_pl.utils.tables import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
-    parser.add_argument(
-        "corpus",
-        choices=CORPORA,
-        metavar="CORPUS",
-        help="qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt",
-    )
-    parser.add_argument(
-        "file", metavar="FILE", help="quora_duplicate_questions.tsv, results_20130124.token, para-nmt-5m-processed.txt"
-    )
+    about = "qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
+    parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=about)
+    about = "quora_duplicate_questions.tsv, results_20130124.token or para-nmt-5m-processed.txt"
+    parser.add_argument("file", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with columns anchor and positive")
-    parser.add_argument(
-        "--on-invalid-row",
-        choices=("error", "drop"),
-        default="error",
-        help="error: stop at an invalid row; drop: skip and count it",
-    )
+    add_on_invalid_row(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

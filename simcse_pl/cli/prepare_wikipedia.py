@@ -9,13 +9,11 @@ from simcse_pl.data.prepare.wikipedia import extract
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     parser.add_argument("dump", metavar="DUMP", help="pages-articles dump (.xml or .xml.bz2)")
-    parser.add_argument(
-        "out", metavar="OUT", help="output file (.txt): one sentence per line, a blank line between articles"
-    )
+    about = "output file (.txt): one sentence per line, a blank line between articles"
+    parser.add_argument("out", metavar="OUT", help=about)
     parser.add_argument("--language", help="ISO 639 code (default: from the name of the dump)")
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="number of processes (default: all cores)"
-    )
+    cores = os.cpu_count() or 1
+    parser.add_argument("--processes", type=int, default=cores, help="number of processes (default: all cores)")
 
 
 def run(arguments: argparse.Namespace) -> None:

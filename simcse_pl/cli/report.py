@@ -4,8 +4,6 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from simcse_pl.reports.evaluation_report import check_labels, encoder_figures, encoder_tables, save
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
@@ -14,7 +12,7 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import show
 
 OUTPUT = "outputs/report"
 
@@ -23,15 +21,11 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
     """Print tables, save tables and figures, and print the paths of the files.
 
     Args:
-        folders: of evaluations, training runs and sweeps.
-        labels: one per folder; None for the label of an evaluation, the folder's name of a run, and the
+        folders: folders of evaluations, training runs and sweeps.
+        labels: one label per folder. None selects the label of an evaluation, the folder's name of a run, and the
             path of a sweep.
-        output: folder for tables and figures.
-        aggregation: of the subsets of STS12 to STS16.
-
-    Raises:
-        UserError: a folder cannot be read, labels do not fit, or nothing was measured.
-        WriteError: a file cannot be written.
+        output: the folder for tables and figures.
+        aggregation: how to combine the scores of the subsets of STS12 to STS16.
     """
     check_labels(labels, folders)
     results: list[Result] = []
@@ -50,9 +44,12 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
                 runs.append(dataclasses.replace(run, label=label) if label else run)
     tables = encoder_tables(results, aggregation)
     figures = encoder_figures(results, runs, aggregation)
-    for name, (own_tables, own_figure) in _report_sweeps(sweeps).items():
-        tables += own_tables
-        figures |= {name: own_figure} if own_figure else {}
+    groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
+    for number, group in enumerate(groups, 1):
+        name = "sweep" if len(groups) == 1 else f"sweep_{number}"
+        tables += sweep_tables(group, name)
+        if figure := sweep_figure(group):
+            figures[name] = figure
     if not tables and not figures:
         raise UserError("nothing was measured in these folders: there is nothing to report")
     files = save(output, tables, figures)
@@ -62,25 +59,14 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         print(file)
 
 
-def _report_sweeps(folders: dict[str, str]) -> dict[str, tuple[list[Table], Figure | None]]:
-    """Return the tables and the figure of each sweep by name: `sweep`, or `sweep_1`, `sweep_2`, ..."""
-    groups = [group_by_seed(sweep) for sweep in read_sweeps(folders)]
-    names = ["sweep"] if len(groups) == 1 else [f"sweep_{number}" for number in range(1, len(groups) + 1)]
-    return {name: (sweep_tables(own, name), sweep_figure(own)) for name, own in zip(names, groups, strict=True)}
-
-
 def write_page(folders: list[str], labels: list[str] | None, output: str, sentences: str | None) -> None:
     """Write training runs and sweeps as one HTML page, and print its path.
 
     Args:
-        folders: of training runs and sweeps.
-        labels: one per folder; None for the folder's name of a run, and the path of a sweep.
-        output: file to write.
-        sentences: file of sentences for the neighbours; None for the packaged sample.
-
-    Raises:
-        UserError: a folder or file cannot be read, or labels do not fit.
-        WriteError: the page cannot be written.
+        folders: folders of training runs and sweeps.
+        labels: one label per folder. None selects the folder's name of a run, and the path of a sweep.
+        output: the file to write.
+        sentences: a file of sentences for the neighbours; None for the packaged sample.
     """
     from simcse_pl.cli.report_neighbours import find_neighbours  # imports torch and transformers
     from simcse_pl.reports.html import page, runs
@@ -100,23 +86,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         nargs="+",
         metavar="FOLDER",
-        help="output of `simcse evaluate` (or a results.json), training run, or sweep; folders of parts of the same "
+        help="output of `simcse evaluate` (or its results.json), of a training run, or of a sweep; the parts of a "
         "sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
     parser.add_argument("--output", metavar="DIR", help=f"output directory for tables and figures ({OUTPUT})")
-    parser.add_argument("--aggregation", choices=AGGREGATIONS, help="of the subsets of an STS task (all)")
-    parser.add_argument(
-        "--html",
-        metavar="FILE",
-        help="write one page of runs and sweeps instead, with interactive curves, for any browser",
+    parser.add_argument("--aggregation", choices=AGGREGATIONS, help="how to combine the subsets of an STS task (all)")
+    about = "write one HTML page of runs and sweeps with interactive curves, in place of tables and figures"
+    parser.add_argument("--html", metavar="FILE", help=about)
+    about = (
+        "with --html: show nearest neighbours among these sentences before and after training, for the run with the "
+        "best score on dev; one sentence per line, or a table of one column (default: the packaged sample)"
     )
-    parser.add_argument(
-        "--sentences",
-        metavar="FILE",
-        help="with --html: show nearest neighbours among these sentences, before and after training, for the run with "
-        "the best score on dev; one sentence per line, or a table of one column (default: the packaged sample)",
-    )
+    parser.add_argument("--sentences", metavar="FILE", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -22,7 +22,6 @@ from simcse_pl.utils.yaml_files import read_yaml
 _MAX_QUERIES = 6
 _TOP_K = 5
 _MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
-_ENCODER = "encoder"  # folder of the best encoder of a run
 
 
 def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
@@ -30,23 +29,20 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
 
     Args:
         runs: the runs of the page.
-        file: sentences to search; None for the packaged sample. Queries are spread evenly over them.
-
-    Raises:
-        UserError: the file is missing or damaged, or has fewer than two distinct sentences.
+        file: a file of at least two sentences to search; None for the packaged sample. Every n-th sentence is a query.
     """
     corpus = Path(file).name if file else "the project's sample"
     sentences = list(dict.fromkeys(read_sentences(file) if file else load_sample("test").sentences))
     if len(sentences) < 2:
         raise UserError(f"{file} has only one distinct sentence: neighbours need at least two")
-    saved = [run for run in runs if run.dev is not None and (run.job.folder / _ENCODER).is_dir()]
+    saved = [run for run in runs if run.dev is not None and (run.job.folder / "encoder").is_dir()]
     if not saved:
         return Neighbourhood(corpus, len(sentences), None, [], "no run has a saved encoder; finished runs have one")
     best = max(saved, key=lambda run: run.dev or 0.0)
     queries = sentences[:: -(-len(sentences) // _MAX_QUERIES)]
     try:
         before = _search(rebuild_encoder_before_training(best.job), sentences, queries)
-        after = _search(SentenceEncoder.from_pretrained(best.job.folder / _ENCODER), sentences, queries)
+        after = _search(SentenceEncoder.from_pretrained(best.job.folder / "encoder"), sentences, queries)
     except UserError as error:
         return Neighbourhood(corpus, len(sentences), best.label, [], str(error))
     found = [Query(*one) for one in zip(queries, before, after, strict=True)]
@@ -56,10 +52,7 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
 def rebuild_encoder_before_training(job: Job) -> SentenceEncoder:
     """Build a run's encoder from its config, with new weights drawn from the run's seed.
 
-    The config of a run may come from others, so only a SentenceEncoder is built.
-
-    Raises:
-        UserError: the config is missing, damaged or of another model, or the model cannot be loaded.
+    The config of a run may come from others, so only a SentenceEncoder is built. Any problem raises UserError.
     """
     file = job.folder / "config" / "config.yaml"
     with reraise_as(f"{file}: cannot rebuild the encoder before training", users_too=True):

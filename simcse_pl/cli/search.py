@@ -14,11 +14,10 @@ from simcse_pl.utils.tables import Table, show
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("corpus", metavar="CORPUS", help="folder of an index, or file of sentences")
+    parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="sentences to search for")
-    parser.add_argument(
-        "--queries-from", metavar="FILE", help="file of queries, one per line, in place of QUERY; -: standard input"
-    )
+    about = "file of queries, one per line, in place of QUERY; -: standard input"
+    parser.add_argument("--queries-from", metavar="FILE", help=about)
     add_column(parser)
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help="maximum sentences per query (%(default)s)")
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     if bool(arguments.queries) == bool(arguments.queries_from):
-        raise UserError("search takes queries, or --queries-from FILE")
+        raise UserError("give either queries or --queries-from FILE")
     queries = arguments.queries or read_sentences(arguments.queries_from)
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)

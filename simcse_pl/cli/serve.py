@@ -1,7 +1,7 @@
 """Serve a local web page and a JSON endpoint to search sentences with one encoder, or with two side by side.
 
-Two encoders share the options. With --pooling mean,cls each has its own; with mean, (a comma at the end) the second
-keeps the pooling that was saved with it.
+Two encoders share the options. Only --pooling can differ: give two names with a comma between them, such as mean,cls.
+An empty name stands for the pooling that was saved with the encoder.
 """
 
 import argparse
@@ -20,16 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="sentences to search: .txt, .csv, .tsv, .jsonl or .parquet, or the folder of an index; give it twice for "
-        "different sentences per encoder",
+        help="sentences to search: .txt, .csv, .tsv, .jsonl or .parquet, or the folder of an index; give the option "
+        "twice if the two encoders search different sentences",
     )
     add_column(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s: this machine only)")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="port; 0: any free one (%(default)s)")
     parser.add_argument("--max-queries", type=int, default=32, metavar="N", help="queries per request (%(default)s)")
-    parser.add_argument(
-        "--max-characters", type=int, default=1000, metavar="N", help="characters per query (%(default)s)"
-    )
+    about = "characters per query (%(default)s)"
+    parser.add_argument("--max-characters", type=int, default=1000, metavar="N", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -46,33 +45,27 @@ def run(arguments: argparse.Namespace) -> None:
     poolings = _per_encoder("--pooling", (arguments.pooling or "").split(","), names)
     sources = _per_encoder("--sentences", arguments.sentences, names)
     with listen(arguments.host, arguments.port) as listener:  # first: encoding may take long
-        encoders, descriptions = [], []
+        encoders = []
         for name, pooling, source in zip(names, poolings, sources, strict=True):
             own = {"encoder": name, "pooling": pooling or None}
-            simcse = load_simcse(argparse.Namespace(**vars(arguments) | own))
-            load_or_build_index(simcse, source, arguments.column)
-            encoders.append(simcse)
-            descriptions.append(describe(simcse))
+            encoders.append(load_simcse(argparse.Namespace(**vars(arguments) | own)))
+            load_or_build_index(encoders[-1], source, arguments.column)
         host, port = listener.getsockname()[:2]
         print(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", flush=True)
         # On this machine only: a page of another site, whose name resolves to this machine, gets no answer.
         hosts = [host, "localhost"] if host.startswith("127.") else ["*"]
-        app = build_app(encoders, descriptions, arguments.max_queries, arguments.max_characters, hosts)
+        about = list(map(describe, encoders))
+        app = build_app(encoders, about, arguments.max_queries, arguments.max_characters, hosts)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        UserError: the address is not one of this machine, or the port is invalid or in use.
-    """
+    """Return a listening socket; raise UserError if the address or the port cannot be used."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
-        raise UserError(
-            f"cannot listen on --host {host} --port {port}: {first_line(error)} (--port 0 takes a free port)"
-        ) from error
+        why = f"{first_line(error)} (--port 0 takes a free port)"
+        raise UserError(f"cannot listen on --host {host} --port {port}: {why}") from error
 
 
 def _per_encoder(option: str, values: list[str], encoders: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from simcse_pl.cli.common import STANDARD, add_encoder, chunks_with_progress, json_line, load_simcse
+from simcse_pl.cli.common import STANDARD, add_encoder, chunks_with_progress, column, json_line, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity
@@ -13,29 +13,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
-    parser.add_argument(
-        "--pairs", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet file of pairs, in place of two sentences"
-    )
-    parser.add_argument(
-        "--columns",
-        nargs=2,
-        default=["0", "1"],
-        metavar="COLUMN",
-        help="names or positions of the pairs' columns (0 1)",
-    )
+    about = ".csv, .tsv, .jsonl or .parquet file of pairs, in place of two sentences"
+    parser.add_argument("--pairs", metavar="FILE", help=about)
+    about = "names or positions of the two columns of --pairs (0 1)"
+    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     if len(arguments.sentences) != (0 if arguments.pairs else 2):
-        raise UserError("similarity takes two sentences, or --pairs FILE")
+        raise UserError("give either two sentences or --pairs FILE")
     if arguments.sentences:
         print(f"{load_simcse(arguments).similarity(*arguments.sentences):.4f}")
         return
     if arguments.pairs == STANDARD:
         raise UserError("--pairs takes a file: standard input has no columns")
-    columns = [int(column) if column.isdecimal() else column for column in arguments.columns]
-    rows = iterate_rows(arguments.pairs, columns)
+    rows = iterate_rows(arguments.pairs, arguments.columns)
     simcse = load_simcse(arguments)
     for chunk in chunks_with_progress((row for row, _ in rows), "pairs compared"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))

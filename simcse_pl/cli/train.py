@@ -27,14 +27,13 @@ from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.optuna_search import OptunaTrial
-from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
-from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
@@ -51,7 +50,9 @@ def train(config: DictConfig) -> float:
     folder = Path(config.run_dir)
     job = describe_job(config, HydraConfig.get())
     metadata = RunMetadata(job["overrides"])
-    trainer = build_trainer(config, metadata)
+    callbacks = [*instantiate(config.callbacks).values(), metadata]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    best_checkpoint(trainer)  # raises an error if the run has none
     start = start_job(config, job, trainer)
     if start.score is not None:
         return start.score
@@ -67,7 +68,9 @@ def train(config: DictConfig) -> float:
     data.setup()
     module.check_rows(default_roles(data.views), bool(data.labels))
     if trainer.is_global_zero:
-        write_resolved_config(folder, options)
+        with atomic_write(folder) as new:
+            (new / RESOLVED_CONFIG.parent).mkdir()
+            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(options), encoding="utf-8")
 
     with closing_run():
         with watched_ranks(trainer):
@@ -76,7 +79,10 @@ def train(config: DictConfig) -> float:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
             dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
             places = [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]
-            log_settings(run_settings(trainer, module, data, job["choices"]), places)
+            for name, value in run_settings(trainer, module, data, job["choices"]).items():
+                log.info("%-13s %s", name, value)
+            for place in places:
+                log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
             results = job | train_and_test(trainer, module, data, metadata, start.checkpoint)
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
@@ -101,9 +107,9 @@ class JobStart:
     """How a job starts.
 
     Args:
-        config: with the values that an Optuna search proposes.
-        score: of a job that needs no training here; None if this process trains it.
-        checkpoint: to resume from; None to start from the beginning.
+        config: the config, with the values that an Optuna search proposes.
+        score: the score of a job that needs no training here; None if this process trains it.
+        checkpoint: the checkpoint to resume from; None to start from the beginning.
         search: the trial of an Optuna search, if the config has one.
     """
 
@@ -121,30 +127,19 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     first.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
-    resume = config.resume or ("auto" if in_sweep() else None)
-    if resume == "auto" and (finished := finished_job(folder, job["overrides"])):
+    if resume_option(config.resume) == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
         return JobStart(config, best_score(finished))
     if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job("simcse_pl.cli.train", job_arguments(runtime, folder))
         finished = finished_job(folder, job["overrides"])
         return JobStart(config, best_score(finished) if finished else math.nan)
-    if config.get("search"):
-        forget_checkpoint(folder)
-    checkpoint = find_checkpoint(resume, folder, job["overrides"])
+    checkpoint = find_checkpoint(config.resume, folder, job["overrides"], search=bool(config.get("search")))
     search: OptunaTrial | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")
         trainer.callbacks.append(search.callback)  # type: ignore[attr-defined]
     return JobStart(config, None, checkpoint, search)
-
-
-def build_trainer(config: DictConfig, metadata: RunMetadata) -> pl.Trainer:
-    """Return the trainer with its callbacks; the loggers come later, as W&B's starts a run."""
-    callbacks = [*instantiate(config.callbacks).values(), metadata]
-    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
-    best_checkpoint(trainer)
-    return trainer
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
@@ -164,21 +159,6 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
 def stsb_test(evaluators: Mapping[str, Any]) -> StsTask | None:
     """Return the test split of STS-B, if an evaluator has read STS-B."""
     return next((own.stsb["test"] for own in evaluators.values() if getattr(own, "stsb", None)), None)
-
-
-def write_resolved_config(folder: Path, options: Mapping[str, Any]) -> None:
-    """Write the config with every reference replaced by its value."""
-    with atomic_write(folder) as new:
-        (new / RESOLVED_CONFIG.parent).mkdir()
-        (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(OmegaConf.create(dict(options))), encoding="utf-8")
-
-
-def log_settings(settings: Mapping[str, str], places: list[str]) -> None:
-    """Log what a run is about to do, and where W&B shows it."""
-    for name, value in settings.items():
-        log.info("%-13s %s", name, value)
-    for place in places:
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def main() -> None:

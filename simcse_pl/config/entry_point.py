@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import hydra._internal.hydra
 from hydra._internal.utils import get_args_parser
@@ -28,7 +28,7 @@ from simcse_pl.utils.distributed import is_first_process, is_one_of_several
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.validation import check_seed
 
-T = TypeVar("T")
+Task = Callable[[DictConfig], Any]
 
 _DEBUG_OPTION = "debug=true"
 
@@ -45,12 +45,9 @@ _EXPECTED_WARNINGS = (
 
 
 def run(main: Callable[[], Any]) -> None:
-    """Run a command of Hydra. Print an error in one line, or its traceback with `debug=true`.
+    """Run a function that `hydra.main` decorates. Print an error in one line, or its traceback with `debug=true`.
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
-
-    Args:
-        main: the function that `hydra.main` decorates.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
@@ -107,22 +104,17 @@ def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
     return mistake
 
 
-def report_errors(
-    *takers: Callable[..., Any],
-) -> Callable[[Callable[[DictConfig], T]], Callable[[DictConfig], T | None]]:
+def report_errors(*takers: Callable[..., Any]) -> Callable[[Task], Task]:
     """Return a decorator that checks the config, and prints an error of a job as `run` does.
 
-    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError
-    ends the multirun, as does an error on one of several ranks, because the others would wait.
-
-    Args:
-        takers: the classes that take the options at the top of the config.
+    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
+    does an error on one of several ranks, because the others would wait. `takers` are those of `check_types`.
     """
     _ignore_expected_warnings()
 
-    def decorate(task: Callable[[DictConfig], T]) -> Callable[[DictConfig], T | None]:
+    def decorate(task: Task) -> Task:
         @functools.wraps(task)
-        def wrapped(config: DictConfig) -> T | None:
+        def wrapped(config: DictConfig) -> Any:
             _ignore_expected_warnings()  # before the filters of modules imported since
             if not is_first_process():
                 logging.getLogger("simcse_pl").setLevel(logging.WARNING)
@@ -136,12 +128,13 @@ def report_errors(
                 if _is_interrupt(error):
                     raise KeyboardInterrupt from None  # ends a multirun too
                 status = report_error(_translate(error, config), config.debug is True, _DEBUG_OPTION)
-                alone = HydraConfig.get().mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
-                if status == USER_ERROR_STATUS and alone and is_first_process():
-                    _remove_unused(HydraConfig.get())
-                in_multirun = HydraConfig.get().mode == RunMode.MULTIRUN and not is_one_of_several()
+                runtime = HydraConfig.get()
+                in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
                 if in_multirun and not isinstance(error, SweepError):
                     return None
+                alone = runtime.mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
+                if status == USER_ERROR_STATUS and alone and is_first_process():
+                    _remove_unused(runtime)
                 raise SystemExit(status) from None
 
         return wrapped

@@ -1,20 +1,22 @@
-"""Hydra's config loader with one-line error messages."""
+"""Hydra's config loader with one-line error messages, which name the nearest options."""
 
-from collections.abc import Iterator, Sequence
+import difflib
+import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.config.suggestions import check_added, explain
 from simcse_pl.sweeps.rows import with_row
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 _OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # can be null
+_UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 
 
 class CheckedLoader(ConfigLoaderImpl):
@@ -29,14 +31,12 @@ class CheckedLoader(ConfigLoaderImpl):
             UserError: an option, choice or row does not exist, or a value or file is not valid.
         """
         overrides = [self._without_null(own) for own in overrides]
-        added = [own for own in overrides if own.startswith("+")]
-        if added:
-            check_added(added, dict.fromkeys(self.names(config_name, overrides, run_mode)))
+        if added := [own for own in overrides if own.startswith("+")]:
+            _check_added(added, self._names(config_name, overrides))
         try:
             config = super().load_configuration(config_name, overrides, run_mode, *further, **options)
         except HydraException as error:
-            names = dict.fromkeys(self.names(config_name, overrides, run_mode))
-            raise UserError(explain(error, names)) from error
+            raise UserError(_explain(error, self._names(config_name, overrides))) from error
         except RecursionError as error:
             raise UserError("a config includes itself in its defaults") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -53,19 +53,19 @@ class CheckedLoader(ConfigLoaderImpl):
             raise UserError(f"{override}: this group cannot be null; choose one of {choices}")
         return f"{group}=[]"
 
-    def names(self, config_name: str | None, overrides: Sequence[str], run_mode: RunMode) -> Iterator[str]:
-        """Yield the names of groups and options, with the selected groups if possible."""
+    def _names(self, config_name: str | None, overrides: Sequence[str]) -> list[str]:
+        """Return the names of groups and options, with the selected groups if possible."""
         groups = self.get_group_options("", ObjectType.GROUP)
         selected = [own for own in overrides if own.partition("=")[0] in groups]
         for kept in (selected, []):
             try:
-                config = super().load_configuration(config_name, kept, run_mode, validate_sweep_overrides=False)
+                config = super().load_configuration(config_name, kept, RunMode.RUN, validate_sweep_overrides=False)
             except HydraException:
                 continue
             options = _dotted(OmegaConf.to_container(config))
-            yield from groups
-            yield from (name for name in options if name.partition(".")[0] != "hydra" and not name.endswith("_"))
-            return
+            options = (name for name in options if name.partition(".")[0] != "hydra" and not name.endswith("_"))
+            return list(dict.fromkeys([*groups, *options]))
+        return []
 
 
 def _dotted(node: Any, under: str = "") -> Iterator[str]:
@@ -73,3 +73,31 @@ def _dotted(node: Any, under: str = "") -> Iterator[str]:
         for key, value in node.items():
             yield f"{under}{key}"
             yield from _dotted(value, f"{under}{key}.")
+
+
+def _check_added(overrides: Sequence[str], names: Collection[str]) -> None:
+    """Raise UserError if + or ++ adds an option at the top of the config, where no code reads it."""
+    for override in overrides:
+        name = override.lstrip("+").partition("=")[0].partition("@")[0]
+        top = name.partition(".")[0]
+        if "/" not in name and top != "hydra" and top not in names:
+            near = did_you_mean(name, names) or did_you_mean(top, names)
+            raise UserError(f"{override}: no option {name}{near} (--help lists all)")
+
+
+def _explain(error: HydraException, names: Collection[str]) -> str:
+    """Return in one line what is wrong with the options, and what to write instead."""
+    text = " ".join(str(error).split()).partition(" See https")[0]
+    if isinstance(error, OverrideParseException):
+        why = text.removeprefix(f"Error parsing override '{error.override}' ")
+        return f"{error.override}: {why}; write option=value, and quote special characters: option='\"...\"'"
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, choice = (error.missing_cfg_file or "").rpartition("/")
+        nearest = sorted(error.options, key=lambda own: -difflib.SequenceMatcher(None, choice, own).ratio())
+        return f"{group}={choice}: choose one of {', '.join(nearest)}"
+    if unknown := _UNKNOWN.match(text):
+        name = unknown["name"]
+        if name in names:
+            return f"{name} is a group: choose one of its configs by name (--help lists all)"
+        return f"no option {name}{did_you_mean(name, names)} (--help lists all)"
+    return f"{text} {first_line(error.__cause__)}" if error.__cause__ else text

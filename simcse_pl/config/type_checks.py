@@ -24,7 +24,7 @@ class TrainOptions:
 
     encoders: Literal["one", "two"]
     test_tasks: Sequence[str] | str
-    transfer: dict  # type: ignore[type-arg]
+    transfer: Mapping[str, Any]
     seed: int
     resume: str | None
     senteval_dir: str | None
@@ -39,35 +39,32 @@ class EvaluateOptions:
     tasks: Sequence[str] | str | None
     split: Literal["dev", "test"]
     regressor: bool
-    transfer: dict  # type: ignore[type-arg]
-    geometry: dict  # type: ignore[type-arg]
+    transfer: Mapping[str, Any]
+    geometry: Mapping[str, Any]
     aggregation: Aggregation
     senteval_dir: str | None
-    retrieval: dict  # type: ignore[type-arg]
+    retrieval: Mapping[str, Any]
     fit_on: str
     fit_columns: Sequence[int | str] | int | str | None
     fit_limit: int | None
     nli: str
     label: str | None
-    paper: dict | None  # type: ignore[type-arg]
+    paper: Mapping[str, Any] | None
     batch_size: int | None
     bf16: bool
     seed: int
     debug: bool
-    wandb: dict  # type: ignore[type-arg]
+    wandb: Mapping[str, Any]
 
 
 def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
-    """Check every option against the type annotation of the class or function that takes it.
+    """Raise UserError unless every option exists and has the type that its class or function annotates.
 
     Annotations that YAML has no values for, such as an encoder, are not checked.
 
     Args:
         config: the whole config.
-        takers: what takes the options at the top of the config.
-
-    Raises:
-        UserError: a value has another type, or a class does not take an option.
+        takers: the classes and functions that take the options at the top of the config.
     """
     written: Any = OmegaConf.to_container(config)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
@@ -76,9 +73,8 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
     for place, node in _parts(resolved):
         target = get_object(node["_target_"])
         parameters = inspect.signature(target).parameters
-        takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
         for name in node:
-            if not takes_any and name not in parameters and not str(name).startswith("_"):
+            if not _takes_any(target) and name not in parameters and not str(name).startswith("_"):
                 near = did_you_mean(str(name), parameters)
                 raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
         if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
@@ -92,23 +88,18 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
         if name not in values:
             continue
         if values[name] is None and name in parameters and parameters[name].default is inspect.Parameter.empty:
-            continue  # the option is missing; the command builds the class only if it is set
-        if problem := type_problem(values[name], hint):
-            raise UserError(f"{_option_name(written, [*place, name])}={values[name]}: it must be {problem}")
-
-
-def type_problem(value: Any, hint: Any) -> str | None:
-    """Return what a value must be; None if it is valid or the annotation cannot be checked."""
-    if isinstance(value, Mapping) and "_target_" in value:
-        return None
-    try:
-        # As JSON, because there a list can be a tuple, and a string a path.
-        TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
-    except PydanticUserError:  # the annotation is a class
-        return None
-    except ValidationError as error:
-        return " or ".join(dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors()))
-    return None
+            continue  # the command builds the class only if the option is set
+        if isinstance(values[name], Mapping) and "_target_" in values[name]:
+            continue
+        try:
+            # As JSON, because there a list can be a tuple, and a string a path.
+            TypeAdapter(hint).validate_json(json.dumps(values[name], default=str), strict=True)
+        except PydanticUserError:  # the annotation is a class, which cannot be checked
+            continue
+        except ValidationError as error:
+            needed = dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors())
+            option = f"{_option_name(written, [*place, name])}={values[name]}"
+            raise UserError(f"{option}: it must be {' or '.join(needed)}") from error
 
 
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
@@ -117,16 +108,19 @@ def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
-    takes_any = any(one.kind == one.VAR_KEYWORD for one in inspect.signature(taker).parameters.values())
-    return _hints(returned) | hints if takes_any and inspect.isclass(returned) else hints
+    return _hints(returned) | hints if _takes_any(taker) and inspect.isclass(returned) else hints
+
+
+def _takes_any(taker: Callable[..., Any]) -> bool:
+    """Return whether a function has `**kwargs`."""
+    return any(one.kind == one.VAR_KEYWORD for one in inspect.signature(taker).parameters.values())
 
 
 def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Yield every node of a config that has a `_target_`, with its place."""
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     if isinstance(node, dict) and "_target_" in node:
         yield place, node
-    for key, value in items:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield from _parts(value, (*place, key))
 
 
@@ -141,19 +135,12 @@ def _option_name(written: Any, place: Sequence[Any]) -> str:
 
 
 def named_in_full(message: str, config: DictConfig, part: str) -> str:
-    """Return a class's message with full names of options, `model.pooling=` for `pooling=`.
-
-    Args:
-        message: the message.
-        config: the whole config.
-        part: the place of the class in the config.
-    """
+    """Return the message of the class at `part` with full names of options: `model.pooling=` for `pooling=`."""
     written: Any = OmegaConf.to_container(config)
-    arguments = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
+    node = OmegaConf.select(config, part) if re.fullmatch(r"[\w.]+", part) else None
+    arguments = node if isinstance(node, DictConfig) else ()
 
     def full(found: re.Match[str]) -> str:
-        if not isinstance(arguments, DictConfig) or found[1] not in arguments:
-            return found[0]
-        return f"{_option_name(written, [*part.split('.'), found[1]])}="
+        return f"{_option_name(written, [*part.split('.'), found[1]])}=" if found[1] in arguments else found[0]
 
     return re.sub(r"(?<![\w./=-])(\w+)=", full, message)

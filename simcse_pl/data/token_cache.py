@@ -87,15 +87,11 @@ class MappedColumn(Sequence[T]):
 
 
 def _texts(cell: Any) -> Row:
-    return tuple(cell.as_py())
+    return tuple(map(str, cell))
 
 
 def _tokens(cell: Any) -> tuple[Tokens, ...]:
     return tuple(sentence.values.to_numpy() for sentence in cell)
-
-
-def _text(cell: Any) -> str:
-    return str(cell)
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
     return TokenCache(
         MappedColumn(path, "sentences", _texts),
         MappedColumn(path, "tokens", _tokens),
-        MappedColumn(path, "name", _text),
+        MappedColumn(path, "name", str),
     )
 
 

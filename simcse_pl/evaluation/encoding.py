@@ -19,12 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
-    """Return the vectors [n, dim] of each column of sentences.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the sorted distinct sentences.
-        columns: may differ in length.
-    """
+    """Return the vectors [n, dim] of each column of sentences; `encode` gets the sorted distinct sentences once."""
     distinct = sorted(set().union(*columns))
     row = {sentence: i for i, sentence in enumerate(distinct)}
     vectors = encode(distinct)
@@ -37,14 +32,9 @@ def pair_features(first: Tensor, second: Tensor) -> Tensor:
 
 
 class EncodeOnce:
-    """An `encode` function that caches the vectors of some sentences, because several tasks share sentences.
+    """An `encode` function that caches the vectors of `sentences`, because several tasks share sentences.
 
-    Args:
-        encode: function from sentences to vectors [n, dim].
-        sentences: encoded now and cached. Other sentences are encoded at each call.
-
-    Raises:
-        UserError: a vector is not finite.
+    Other sentences are encoded at each call. UserError is raised if a vector is not finite.
     """
 
     def __init__(self, encode: Encode, sentences: list[str]) -> None:
@@ -79,11 +69,8 @@ class Postprocessed:
     def __init__(
         self, encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu", normalize: bool = False
     ) -> None:
-        self._encode = encode
-        self._postprocess = postprocess
+        self._encode, self._postprocess, self._device, self._normalize = encode, postprocess, device, normalize
         self._fit_each_call = not postprocess.fitted
-        self._device = device
-        self._normalize = normalize
 
     def __call__(self, sentences: list[str]) -> Tensor:
         """Return vectors [n, k] on the CPU."""
@@ -105,8 +92,7 @@ def sentences_to_fit_on(
     Args:
         source: see data.readers.read_rows.
         columns: one or several columns by name or by position from 0; None for all.
-        limit: size of the sample; None for all sentences.
-        seed: seed of the sample.
+        limit: size of the sample, which is drawn with `seed`; None for all sentences.
 
     Raises:
         UserError: the file or a column does not exist, a row is invalid, `limit` is below 2, or the seed is invalid.

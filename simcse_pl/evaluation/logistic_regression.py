@@ -3,7 +3,7 @@
 This takes a fifteenth of the time of scikit-learn in a loop, see `benchmarks/transfer.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +23,8 @@ def fit_predict(features: Tensor, labels: Tensor, Cs: Tensor, fit_rows: Tensor) 
     A problem minimizes scikit-learn's objective, C sum_i log loss_i + ||W||^2 / 2 over its own rows. The intercept is
     not penalized. Two classes have one weight vector; more classes have one each (multinomial). Newton's method with
     conjugate gradients (Lin, Weng and Keerthi 2008) solves all problems together, so that a step takes two products
-    with the feature matrix. The features are first rotated to their principal axes, which makes the Hessian nearly
-    diagonal and its diagonal a good preconditioner. The rotation does not change the penalty.
+    with the feature matrix. The features are first rotated to their principal axes, which makes the Hessian's diagonal
+    a good preconditioner. The rotation does not change the penalty.
 
     Args:
         features: [n, dim].
@@ -40,9 +40,10 @@ def fit_predict(features: Tensor, labels: Tensor, Cs: Tensor, fit_rows: Tensor) 
     targets = F.one_hot(labels, classes).float()
     if classes == 2:
         targets = targets[:, 1:]  # the logit of class 0 is fixed to 0
-    logits = x @ _fit(x, targets, Cs.to(x), fit_rows.to(x)).flatten(1)
-    logits = _with_reference(logits.view(len(x), len(Cs), -1))
-    return logits.argmax(dim=-1).T
+    penalty = (1 / Cs.to(x)).repeat(x.shape[1], 1).unsqueeze(-1)
+    penalty[-1] = 0
+    problems = _Problems(x, targets.unsqueeze(1), fit_rows.to(x).T.unsqueeze(-1), penalty)
+    return _with_reference(problems.product(_fit(problems))).argmax(dim=-1).T
 
 
 def _principal_axes(features: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ def _with_reference(logits: Tensor) -> Tensor:
 
 @dataclass
 class _Problems:
-    """Loss and derivatives of the unsolved problems. All weights and directions are [features, problems, outputs].
+    """Loss and derivatives of problems. All weights and directions are [features, problems, outputs].
 
     Args:
         x: [n, features].
@@ -77,65 +78,54 @@ class _Problems:
         """Return the logits [n, problems, outputs]."""
         return (self.x @ weights.flatten(1)).view(len(self.x), *weights.shape[1:])
 
-    def transposed(self, residuals: Tensor) -> Tensor:
-        return (self.x.T @ residuals.flatten(1)).view(-1, *residuals.shape[1:])
-
     def loss(self, logits: Tensor, weights: Tensor) -> Tensor:
-        """Return the loss of each problem, [problems]."""
-        likelihood = logits.mul(self.targets).sum(dim=-1) - _with_reference(logits).logsumexp(dim=-1)
-        penalty = (self.penalty * weights.square()).sum(dim=(0, 2)) / 2
-        return penalty - (likelihood * self.rows.squeeze(-1)).sum(dim=0)
+        """Return the loss of each problem, [1, problems, 1]."""
+        likelihood = _dot(logits, self.rows * self.targets)
+        normalizer = _dot(_with_reference(logits).logsumexp(dim=-1, keepdim=True), self.rows)
+        return _dot(self.penalty * weights, weights) / 2 - likelihood + normalizer
 
     def gradient(self, probabilities: Tensor, weights: Tensor) -> Tensor:
-        return self.transposed(self.rows * (probabilities - self.targets)) + self.penalty * weights
+        return _transposed(self.x, self.rows * (probabilities - self.targets)) + self.penalty * weights
 
     def curvature(self, probabilities: Tensor, direction: Tensor) -> Tensor:
         """Return the Hessian's product with a direction."""
         change = self.product(direction)
         mean = (probabilities * change).sum(dim=-1, keepdim=True)
-        return self.transposed(self.rows * probabilities * (change - mean)) + self.penalty * direction
+        return _transposed(self.x, self.rows * probabilities * (change - mean)) + self.penalty * direction
 
     def diagonal(self, probabilities: Tensor) -> Tensor:
         """Return the Hessian's diagonal."""
-        weights = self.rows * probabilities * (1 - probabilities)
-        return (self.x.square().T @ weights.flatten(1)).view(-1, *weights.shape[1:]) + self.penalty
-
-    def keep(self, problems: Tensor) -> "_Problems":
-        return _Problems(self.x, self.targets, self.rows[:, problems], self.penalty[:, problems])
+        return _transposed(self.x.square(), self.rows * probabilities * (1 - probabilities)) + self.penalty
 
 
-def _fit(x: Tensor, targets: Tensor, Cs: Tensor, fit_rows: Tensor) -> Tensor:
-    """Return the weights [dim + 1, problems, outputs] that minimize each problem's loss."""
-    penalty = (1 / Cs).repeat(x.shape[1], 1).unsqueeze(-1)
-    penalty[-1] = 0
-    problems = _Problems(x, targets.unsqueeze(1), fit_rows.T.unsqueeze(-1), penalty)
-    solved = x.new_zeros(x.shape[1], len(Cs), targets.shape[1])
-    unsolved = torch.arange(len(Cs), device=x.device)
-    weights, logits = solved, problems.product(solved)
+def _fit(problems: _Problems) -> Tensor:
+    """Return the weights that minimize each problem's loss; solved problems are left out of further steps."""
+    (_, count, _), outputs = problems.rows.shape, problems.targets.shape[-1]
+    solution = problems.x.new_zeros(problems.x.shape[1], count, outputs)
+    unsolved = torch.arange(count, device=solution.device)
+    weights, logits = solution, problems.product(solution)
     goal: Tensor | None = None
     for _ in range(_NEWTON_STEPS):
-        probabilities = _with_reference(logits).softmax(dim=-1)[..., -targets.shape[1] :]
+        probabilities = _with_reference(logits).softmax(dim=-1)[..., -outputs:]
         gradient = problems.gradient(probabilities, weights)
         norm = gradient.norm(dim=(0, 2))
         goal = norm * _TOLERANCE if goal is None else goal
-        if (done := norm <= goal).any():
-            solved[:, unsolved[done]] = weights[:, done]
-            left = ~done
-            problems, unsolved, goal = problems.keep(left), unsolved[left], goal[left]
-            weights, logits, probabilities, gradient = (
-                tensor[:, left] for tensor in (weights, logits, probabilities, gradient)
-            )
-        if not len(unsolved):
-            return solved
+        left = norm > goal
+        if not left.any():
+            break
+        problems = replace(problems, rows=problems.rows[:, left], penalty=problems.penalty[:, left])
+        unsolved, goal = unsolved[left], goal[left]
+        weights, logits, probabilities, gradient = (x[:, left] for x in (weights, logits, probabilities, gradient))
         step = _newton_step(problems, probabilities, gradient)
         weights, logits = _descend(problems, weights, logits, gradient, step)
-    solved[:, unsolved] = weights
-    return solved
+        solution[:, unsolved] = weights
+    return solution
 
 
 def _newton_step(problems: _Problems, probabilities: Tensor, gradient: Tensor) -> Tensor:
     """Solve Hessian step = -gradient approximately by preconditioned conjugate gradients."""
-    scale = problems.diagonal(probabilities).clamp(min=torch.finfo(gradient.dtype).tiny)
+    tiny = torch.finfo(gradient.dtype).tiny
+    scale = problems.diagonal(probabilities).clamp(min=tiny)
     step = torch.zeros_like(gradient)
     residual = -gradient
     direction = residual / scale
@@ -143,14 +133,14 @@ def _newton_step(problems: _Problems, probabilities: Tensor, gradient: Tensor) -
     goal = fit * 0.01
     for _ in range(_CG_STEPS):
         curved = problems.curvature(probabilities, direction)
-        length = fit / _dot(direction, curved).clamp(min=torch.finfo(fit.dtype).tiny)
+        length = fit / _dot(direction, curved).clamp(min=tiny)
         step += length * direction
         residual -= length * curved
         scaled = residual / scale
         new_fit = _dot(residual, scaled)
         if (new_fit <= goal).all():
             break
-        direction = scaled + new_fit / fit.clamp(min=torch.finfo(fit.dtype).tiny) * direction
+        direction = scaled + new_fit / fit.clamp(min=tiny) * direction
         fit = new_fit
     return step
 
@@ -159,22 +149,23 @@ def _descend(
     problems: _Problems, weights: Tensor, logits: Tensor, gradient: Tensor, step: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Take the step, halved until the loss decreases sufficiently (Armijo's rule)."""
-    change = problems.product(step)
-    loss = problems.loss(logits, weights)
-    slope = (gradient * step).sum(dim=(0, 2))
+    change, loss = problems.product(step), problems.loss(logits, weights)
+    slope, rounding = _dot(gradient, step), 1e-6 * loss.abs()
     length = torch.ones_like(loss)
-    rounding = 1e-6 * loss.abs()
     for _ in range(_HALVINGS):
-        along = length.view(1, -1, 1)
-        new_loss = problems.loss(logits + along * change, weights + along * step)
+        new_loss = problems.loss(logits + length * change, weights + length * step)
         too_far = new_loss > loss + 1e-4 * length * slope + rounding
         if not too_far.any():
             break
         length = torch.where(too_far, length / 2, length)
-    along = length.view(1, -1, 1)
-    return weights + along * step, logits + along * change
+    return weights + length * step, logits + length * change
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """Return the dot product per problem, [1, problems, 1]."""
     return (a * b).sum(dim=(0, 2), keepdim=True)
+
+
+def _transposed(x: Tensor, residuals: Tensor) -> Tensor:
+    """Return the product of `x` transposed with residuals [n, problems, outputs]: [features, problems, outputs]."""
+    return (x.T @ residuals.flatten(1)).view(-1, *residuals.shape[1:])

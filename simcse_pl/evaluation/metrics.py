@@ -17,8 +17,7 @@ _CHUNK_ROWS = 2048
 def alignment(x: Tensor, y: Tensor) -> Tensor:
     """Return the mean squared distance of normalized positives (equation 2): a scalar in [0, 4], smaller is better.
 
-    Args:
-        x, y: [n, dim]. Row i of `x` and row i of `y` are a positive pair.
+    Row i of `x` [n, dim] and row i of `y` [n, dim] are a positive pair.
     """
     return (unit_vectors(x) - unit_vectors(y)).square().sum(dim=-1).mean()
 
@@ -40,13 +39,9 @@ def uniformity(x: Tensor) -> Tensor:
 
 
 def singular_spectrum(x: Tensor) -> Tensor:
-    """Return the singular values of the normalized embeddings, divided by the largest (Appendix F).
+    """Return the singular values of the normalized embeddings [n, dim], divided by the largest (Appendix F).
 
-    Args:
-        x: [n, dim].
-
-    Returns:
-        [min(n, dim)] in float64, descending from 1.
+    They are [min(n, dim)] in float64, descending from 1.
     """
     values: Tensor = torch.linalg.svdvals(unit_vectors(as_float64(x)))
     return values / values[0]
@@ -70,10 +65,7 @@ def isoscore(variances: Tensor) -> Tensor:
     """Return how evenly variance is spread over all dimensions: 0 for one direction, 1 for equal variances.
 
     The five steps of Rudman et al. (2022) reduce to (r - 1) / (dim - 1) with the participation ratio
-    r = (sum v)^2 / sum v^2.
-
-    Args:
-        variances: variances along the principal components [dim], dim at least 2.
+    r = (sum v)^2 / sum v^2 of the variances v along the principal components [dim], dim at least 2.
     """
     return (variances.sum().square() / variances.square().sum() - 1) / (len(variances) - 1)
 

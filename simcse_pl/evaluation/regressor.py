@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import encode_columns, pair_features
-from simcse_pl.evaluation.sts import Correlation, correlation
+from simcse_pl.evaluation.sts import correlation
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import Correlation
 
 CLASSES = 5
 _BATCH_SIZE = 64
@@ -19,22 +20,18 @@ _ROUNDS = 21  # SentEval begins rounds up to and including epoch 1000
 _PATIENCE = 4  # rounds without improvement on dev, not necessarily consecutive
 
 
-def evaluate_with_regressor(encode: Encode, tasks: dict[str, StsTask], seed: int = 1111) -> Correlation:
-    """Train a regressor on the task's train split, and return the correlations of its scores on the test split.
+def evaluate_with_regressor(encode: Encode, splits: dict[str, StsTask], seed: int = 1111) -> Correlation:
+    """Train a regressor on the split `train`, stop by `dev`, and return the correlations of its scores on `test`.
 
     The regressor is a softmax over the scores 1 to 5 with the features |u - v| and u * v. As in SentEval, Adam
     minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and training stops by
-    Pearson's correlation on dev.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        tasks: the splits `train`, `dev` and `test`.
-        seed: seed of the weights and of the order of batches.
+    Pearson's correlation on dev. `encode` is called once, with the distinct sentences. `seed` is that of the weights
+    and of the order of batches.
     """
-    sides = [[getattr(pair, side) for pair in task.pairs] for task in tasks.values() for side in ("first", "second")]
+    sides = [[getattr(pair, side) for pair in task.pairs] for task in splits.values() for side in ("first", "second")]
     vectors = [own.float() for own in encode_columns(encode, *sides)]
-    x = dict(zip(tasks, map(pair_features, vectors[::2], vectors[1::2]), strict=True))
-    human = {split: np.array([pair.score for pair in task.pairs]) for split, task in tasks.items()}
+    x = dict(zip(splits, map(pair_features, vectors[::2], vectors[1::2]), strict=True))
+    human = {split: np.array([pair.score for pair in task.pairs]) for split, task in splits.items()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _train(x["train"], _class_weights(human["train"]), x["dev"], human["dev"])
@@ -53,7 +50,7 @@ def _class_weights(scores: np.ndarray) -> Tensor:
 def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> nn.Linear:
     model = nn.Linear(x.shape[1], CLASSES)
     optimizer = torch.optim.Adam(model.parameters())
-    best, best_score, rounds_without = model, -1.0, 0
+    best, best_score, misses = model, -1.0, 0
     for _ in range(_ROUNDS):
         for _ in range(_EPOCHS_PER_ROUND):
             for rows in torch.randperm(len(x)).split(_BATCH_SIZE):
@@ -65,9 +62,9 @@ def _train(x: Tensor, targets: Tensor, dev_x: Tensor, dev_human: np.ndarray) -> 
         if score > best_score:
             best, best_score = copy.deepcopy(model), score
         else:
-            rounds_without += 1
-            if rounds_without >= _PATIENCE:
-                break
+            misses += 1
+        if misses >= _PATIENCE:
+            break
     return best
 
 

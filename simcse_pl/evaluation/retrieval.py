@@ -1,37 +1,13 @@
 """Retrieval as in Table 8 of the paper: the sentences of a corpus nearest to a query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.sentence_index import SETTINGS_FILE, SentenceIndex
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import Neighbour, Query, Retrieval
 from simcse_pl.utils.errors import UserError
-
-
-@dataclass(frozen=True)
-class QueryResult:
-    """A query and its neighbours (`sentence`, `similarity`), nearest first."""
-
-    query: str
-    neighbours: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class RetrievalResult:
-    """Result of a `RetrievalTask`.
-
-    Args:
-        corpus: name of the corpus.
-        sentences: number of distinct sentences in it.
-        queries: in the order of the task.
-    """
-
-    corpus: str
-    sentences: int
-    queries: list[QueryResult]
 
 
 class RetrievalTask:
@@ -61,22 +37,20 @@ class RetrievalTask:
             raise UserError(f"retrieval.top_k={top_k}: it must be at least 1")
         if folder and Path(folder).is_file():
             raise UserError(f"retrieval.folder={folder}: it is a file; name a folder to keep the index in")
-        self._name = str(corpus)
+        self._name, self._top_k, self._folder = str(corpus), top_k, folder
         self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
         self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
-        self._top_k = top_k
-        self._folder = folder
 
-    def __call__(self, encode: Encode) -> RetrievalResult:
-        """Return the neighbours of every query; `encode` is a function from sentences to vectors [n, dim]."""
+    def __call__(self, encode: Encode) -> Retrieval:
+        """Return the neighbours of every query."""
         found = self._index(encode).search(self._queries, self._top_k, leave_out_equal=True)
         queries = [
-            QueryResult(query, [neighbour._asdict() for neighbour in neighbours])
+            Query(query=query, neighbours=[Neighbour(**near._asdict()) for near in neighbours])
             for query, neighbours in zip(self._queries, found, strict=True)
         ]
-        return RetrievalResult(self._name, len(self._corpus), queries)
+        return Retrieval(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
     def _index(self, encode: Encode) -> SentenceIndex:
         if self._folder and (Path(self._folder) / SETTINGS_FILE).is_file():

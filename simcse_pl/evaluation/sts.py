@@ -1,8 +1,8 @@
 """The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
@@ -10,76 +10,35 @@ from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import Correlation, StsScores, Subset
 from simcse_pl.utils.tensors import cosine_similarity
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """Correlations of predicted and human scores, in [-1, 1].
-
-    Both are NaN if the predicted or the human scores are constant, up to the rounding of float64.
-    """
-
-    spearman: float
-    pearson: float
-
-
-@dataclass(frozen=True)
-class SubsetCorrelation(Correlation):
-    """Correlations of one subset of a task, and its number of pairs."""
-
-    pairs: int
-
-
-@dataclass(frozen=True)
-class StsResult:
-    """Scores of one STS task.
-
-    Args:
-        task, split: name and split of the task.
-        pairs: number of pairs.
-        all: over the pairs of all subsets together, as in the paper.
-        mean: mean over the subsets.
-        wmean: mean over the subsets, weighted by their number of pairs.
-        subsets: each subset by name.
-        regressor: correlations of a regressor's scores instead of cosines (see regressor.py); None if not measured.
-    """
-
-    task: str
-    split: str
-    pairs: int
-    all: Correlation
-    mean: Correlation
-    wmean: Correlation
-    subsets: dict[str, SubsetCorrelation]
-    regressor: Correlation | None = None
-
-
-def evaluate_sts(encode: Encode, task: StsTask) -> StsResult:
-    """Return Spearman's and Pearson's correlation of cosines and human scores.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        task: the scored pairs.
-    """
+def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
+    """Return the correlations of cosines and human scores; `encode` is called once, with the distinct sentences."""
     predicted = cosines(encode, task.pairs)
     human = np.array([pair.score for pair in task.pairs])
     subsets, start = {}, 0
     for name, pairs in task.subsets.items():
         rows = slice(start, start + len(pairs))
-        subsets[name] = SubsetCorrelation(**vars(correlation(predicted[rows], human[rows])), pairs=len(pairs))
+        subsets[name] = Subset(**dict(correlation(predicted[rows], human[rows])), pairs=len(pairs))
         start += len(pairs)
-    scores = [(subset.spearman, subset.pearson) for subset in subsets.values()]
-    sizes = [subset.pairs for subset in subsets.values()]
-    return StsResult(
+    scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
+    sizes = [len(pairs) for pairs in task.subsets.values()]
+    return StsScores(
         task=task.name,
         split=task.split,
         pairs=len(task.pairs),
         all=correlation(predicted, human),
-        mean=Correlation(*map(float, np.average(scores, axis=0))),
-        wmean=Correlation(*map(float, np.average(scores, axis=0, weights=sizes))),
+        mean=_average(scores),
+        wmean=_average(scores, sizes),
         subsets=subsets,
     )
+
+
+def _average(scores: np.ndarray, sizes: Sequence[int] | None = None) -> Correlation:
+    spearman, pearson = np.average(scores, axis=0, weights=sizes)
+    return Correlation(spearman=float(spearman), pearson=float(pearson))
 
 
 def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
@@ -90,13 +49,9 @@ def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
     """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    if len(human) < 2:
-        return Correlation(np.nan, np.nan)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
         warnings.simplefilter("error", DegenerateDataWarning)
-        try:
-            return Correlation(
-                float(spearmanr(predicted, human).statistic), float(pearsonr(predicted, human).statistic)
-            )
-        except DegenerateDataWarning:
-            return Correlation(np.nan, np.nan)
+        if len(human) > 1:
+            spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
+            return Correlation(spearman=float(spearman), pearson=float(pearson))
+    return Correlation()

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from simcse_pl.data.senteval.sts_sets import (
     load_sts_task,
 )
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation.geometry import GeometryResult, evaluate_geometry
+from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
-from simcse_pl.evaluation.retrieval import RetrievalResult, RetrievalTask
-from simcse_pl.evaluation.sts import StsResult, evaluate_sts
-from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, TransferResult, evaluate_transfer
+from simcse_pl.evaluation.retrieval import RetrievalTask
+from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.models.protocols import Encode
+from simcse_pl.results.evaluation_results import StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.progress import tracked
 
@@ -64,17 +65,6 @@ class Suite:
         return sorted(set().union(*(task.sentences for task in pairs), *(example.sentences for example in examples)))
 
 
-@dataclass
-class SuiteResults:
-    """Results by protocol; `failed` has the error messages of the tasks that were not measured."""
-
-    sts: list[StsResult] = field(default_factory=list)
-    transfer: list[TransferResult] = field(default_factory=list)
-    geometry: GeometryResult | None = None
-    retrieval: RetrievalResult | None = None
-    failed: dict[str, str] = field(default_factory=dict)
-
-
 def load_suite(
     names: Sequence[str] | str,
     senteval_dir: str | Path | None,
@@ -86,9 +76,8 @@ def load_suite(
     """Read the data of tasks. If one task cannot be read, the others still are.
 
     Args:
-        names: one or several of `sts`, `transfer`, `geometry`, and names of tasks. Tasks of the groups `sts` and
-            `transfer` that the bundle does not have are omitted with a warning. A task given by its own name must be
-            there.
+        names: one or several of `sts`, `transfer`, `geometry`, and names of tasks. A task of a group that the bundle
+            does not have is omitted with a warning. A task given by its own name must be there.
         senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
         split: `test`, or `dev`, which only STS-B and SICK-R have.
         regressor: also read the splits that SentEval's regressor needs for STS-B and SICK-R.
@@ -118,54 +107,46 @@ def load_suite(
     if regressor and not {"sts", *STS_TASKS_WITH_DEV}.intersection(names):
         raise UserError(f"regressor=true: it is for {' and '.join(STS_TASKS_WITH_DEV)}; add one to tasks")
     if not senteval_dir:
-        return _sample_suite(names, split, regressor, geometry_split)
-    if not Path(senteval_dir).is_dir():
+        needs_bundle = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
+        needs_bundle += ["regressor=true"] if regressor else []
+        if needs_bundle:
+            raise UserError(f"{needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")
+        if names:
+            log.info("senteval_dir is not set: measuring on the project's own sample")
+    elif not Path(senteval_dir).is_dir():
         raise UserError(f"senteval_dir: no folder {senteval_dir}")
 
+    def load_sts(task: str, split: str) -> StsTask:
+        return load_sts_task(senteval_dir, task, split) if senteval_dir else load_sample(split)
+
     suite = Suite(classifier=classifier)
-    groups = {"sts": STS_TASKS if split == "test" else STS_TASKS_WITH_DEV, "transfer": TRANSFER_TASKS}
+    sts_tasks = (STS_TASKS if split == "test" else STS_TASKS_WITH_DEV) if senteval_dir else ("sample",)
+    groups = {"sts": sts_tasks, "transfer": TRANSFER_TASKS}
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
+        what = task
         try:
             if task == GEOMETRY:
-                load = partial(load_sts_task, senteval_dir, "STS-B")
-                suite.geometry = _geometry_pairs(load, ("train", *SPLITS), geometry_split)
-            elif task in TRANSFER_TASKS:
+                splits = ("train", *SPLITS) if senteval_dir else SPLITS
+                parts = [load_sts("STS-B", own) for own in (splits if geometry_split == WHOLE else [geometry_split])]
+                suite.geometry = joined(parts) if geometry_split == WHOLE else parts[0]
+            elif senteval_dir and task in TRANSFER_TASKS:
                 suite.transfer.append(load_transfer_task(senteval_dir, task))
             else:
-                suite.sts.append(load_sts_task(senteval_dir, task, split))
+                test = load_sts(task, split)
+                suite.sts.append(test)
+                if regressor and task in STS_TASKS_WITH_DEV:
+                    what = f"{task} regressor"
+                    train, dev = (load_sts(task, own) for own in ("train", "dev"))
+                    suite.regression[task] = {"train": train, "dev": dev, "test": test}
         except UserError as error:
-            if isinstance(error, NotInBundleError) and task not in names:
+            if isinstance(error, NotInBundleError) and what == task and task not in names:
                 log.warning("%s is left out: %s", task, first_line(error))
             else:
-                suite.failed[task] = first_line(error)
-    for test in suite.sts if regressor else []:
-        if test.name in STS_TASKS_WITH_DEV:
-            try:
-                train, dev = (load_sts_task(senteval_dir, test.name, split) for split in ("train", "dev"))
-                suite.regression[test.name] = {"train": train, "dev": dev, "test": test}
-            except UserError as error:
-                suite.failed[f"{test.name} regressor"] = first_line(error)
+                suite.failed[what] = first_line(error)
     if names and not suite.sentences():
         reasons = "; ".join(f"{task}: {why}" for task, why in suite.failed.items())
         raise UserError(f"senteval_dir: {senteval_dir} has none of the tasks{reasons and f' ({reasons})'}")
     return suite
-
-
-def _sample_suite(names: Sequence[str], split: str, regressor: bool, geometry_split: str) -> Suite:
-    needs_bundle = [f"tasks: {name}" for name in names if name not in ("sts", GEOMETRY)]
-    needs_bundle += ["regressor=true"] if regressor else []
-    if needs_bundle:
-        raise UserError(f"{needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")
-    if names:
-        log.info("senteval_dir is not set: measuring on the project's own sample")
-    return Suite(
-        sts=[load_sample(split)] if "sts" in names else [],
-        geometry=_geometry_pairs(load_sample, SPLITS, geometry_split) if GEOMETRY in names else None,
-    )
-
-
-def _geometry_pairs(load: Callable[[str], StsTask], splits: Sequence[str], split: str) -> StsTask:
-    return joined([load(own) for own in splits]) if split == WHOLE else load(split)
 
 
 def evaluate_suite(
@@ -180,7 +161,7 @@ def evaluate_suite(
         device: device of the classifiers.
         progress: show a progress bar on standard error.
     """
-    jobs: dict[str, Any] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
+    jobs: dict[str, Callable[[], Any]] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
     for name, splits in suite.regression.items():
         jobs[f"{name} regressor"] = partial(evaluate_with_regressor, encode, splits)
     for task in suite.transfer:
@@ -196,13 +177,11 @@ def evaluate_suite(
             measured[name] = measure()
         except UserError as error:
             failed[name] = first_line(error)
+    results = list(measured.values())
+    sts = [own for own in results if isinstance(own, StsScores)]
     return SuiteResults(
-        sts=[
-            replace(measured[task.name], regressor=measured.get(f"{task.name} regressor"))
-            for task in suite.sts
-            if task.name in measured
-        ],
-        transfer=[measured[task.name] for task in suite.transfer if task.name in measured],
+        sts=[own.model_copy(update={"regressor": measured.get(f"{own.task} regressor")}) for own in sts],
+        transfer=[own for own in results if isinstance(own, TransferScores)],
         geometry=measured.get(GEOMETRY),
         retrieval=measured.get(RETRIEVAL),
         failed=failed,

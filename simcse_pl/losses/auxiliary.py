@@ -11,39 +11,29 @@ from simcse_pl.utils.validation import check_non_negative
 
 
 class AuxiliaryLoss(nn.Module, ABC):
-    """A loss that is added to the objective, times its weight.
+    """A loss that is added to the objective, times its weight of 0 or more.
 
     A subclass may have a FrozenEncoder, which is neither trained nor saved, and networks of its own, which
     are trained and saved in training checkpoints. Saved encoders contain neither.
-
-    Args:
-        weight: 0 or more.
 
     Attributes:
         name: name of its curve, train/NAME.
         chunk_size: rows of a batch encoded at once (see gradient_cache). SimCSEModule sets it.
         length_bucketing: whether to encode sequences of similar length together (see
             length_groups). SimCSEModule sets it.
-
-    Raises:
-        UserError: if the weight is negative or infinite.
     """
 
     name: ClassVar[str]
     chunk_size: int | None = None
     length_bucketing: bool = False
 
-    def __init__(self, weight: float) -> None:
+    def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
         check_non_negative(f"auxiliary.{self.name}.weight", weight)
         self.weight = weight
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare the loss for an encoder, once before training; may add parameters.
-
-        Raises:
-            UserError: if the loss cannot be computed for this encoder.
-        """
+        """Prepare the loss for an encoder, once before training; may add parameters, or raise UserError."""
 
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

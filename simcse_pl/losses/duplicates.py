@@ -12,11 +12,8 @@ from simcse_pl.models.tokenization import Batch
 def hash_token_ids(batch: Batch) -> Tensor:
     """Return a 64-bit hash of each sentence's token ids, which does not depend on padding.
 
-    Args:
-        batch: `input_ids` and `attention_mask`, [batch, views, tokens].
-
-    Returns:
-        [batch, views] int64. Two different sentences collide with probability 2^-64.
+    For tensors [batch, views, tokens] it is [batch, views] int64. Two different sentences collide with
+    probability 2^-64.
     """
     ids, mask = batch["input_ids"], batch["attention_mask"]
     return ((ids + 1) * mask * _factors(ids.shape[-1], ids.device)).sum(dim=-1)

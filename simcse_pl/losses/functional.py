@@ -12,15 +12,10 @@ SIMILARITIES = ("cosine", "dot")
 
 
 def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine") -> Tensor:
-    """Return the similarity of every query with every key.
+    """Return the similarity of every query [n, dim] with every key [m, dim], [n, m].
 
-    Args:
-        queries: [n, dim].
-        keys: [m, dim].
-        similarity: `cosine`, or `dot` for the inner product (Table D.1).
-
-    Returns:
-        [n, m], in float32 if the embeddings are in half precision.
+    The similarity is `cosine`, or `dot` for the inner product (Table D.1). It is in float32 if the
+    embeddings are in half precision.
     """
     with torch.autocast(queries.device.type, enabled=False):  # it would multiply in half precision
         scaled = unit_vectors if similarity == "cosine" else at_least_float32
@@ -43,15 +38,14 @@ def contrastive_loss(
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
 
     In plain terms: each anchor should be more similar to its own positive than to the positives and
-    hard negatives of all other rows. The loss is the cross-entropy of finding the own positive.
+    hard negatives of all other rows. The loss is the cross-entropy of finding its own positive.
 
-    This is equation 1 (4) without hard negatives, 5 with them and 8 with their weight. For the
+    These are equations 1 and 4 without hard negatives, 5 with them, and 8 with their weight. For the
     anchor h_i, its positive h_i+ and the hard negatives h_j- of the rows j = 1..N, it is the mean of
 
         -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
 
-    With several hard negatives per row, the second term is summed over them. Alpha weights the hard
-    negatives of the anchor's own row: its logarithm is added to their logits. A queue of embeddings
+    With several hard negatives per row, the second term is summed over them. A queue of embeddings
     h_m from other batches adds sum_m exp(sim(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
     2022).
 
@@ -65,8 +59,8 @@ def contrastive_loss(
         similarity: `cosine` or `dot`.
         label_offset: the index in `positives` of the first anchor's own positive.
         negative_mask: [n, up to m + m k + q] bool, or None: True removes a key from an anchor's sum.
-            The keys are the positives, then the hard negatives row by row, then the queue. An own
-            positive must not be masked. Keys beyond the last column stay in the sum.
+            The keys are the positives, then the hard negatives row by row, then the queue. An
+            anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
         decoupled: whether to remove an anchor's own positive from its sum (Yeh et al. 2022). The
             loss of an anchor without negatives is then 0.
 
@@ -99,14 +93,12 @@ def near_negatives(
 ) -> Tensor:
     """Return which negatives are so similar to the anchor that they are probably false negatives.
 
-    Used by DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024), with embeddings of a fixed
-    encoder.
+    DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024) compute them with a fixed encoder.
 
     Args:
-        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`. They may come
-            from another encoder than the trained one.
-        threshold: the cosine above which a negative is false. An anchor's own positive and own hard
-            negatives are never false negatives.
+        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`.
+        threshold: negatives with a higher cosine are returned. An anchor's own positive and its own
+            hard negatives never are.
 
     Returns:
         [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
@@ -126,7 +118,7 @@ def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None
 
 
 def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return the cross-entropy without the own class in the sum, 0 if there are no others."""
+    """Return the cross-entropy without the true class in the sum. A row without other classes has loss 0."""
     others = logits.scatter(1, classes[:, None], -math.inf)
     alone = others.isneginf().all(dim=1)
     sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite
@@ -142,8 +134,7 @@ def siamese_softmax_loss(first: Tensor, second: Tensor, labels: Tensor, weights:
         o = softmax(W_t (u, v, |u - v|))
 
     Args:
-        first: u, [n, dim].
-        second: v, [n, dim]; row i is paired with row i of `first`.
+        first, second: u and v, [n, dim]; row i of one is paired with row i of the other.
         labels: [n] int64, the class of each pair.
         weights: W_t, [classes, 3 dim]. The equation has no bias.
 

@@ -27,7 +27,6 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
     rows = len(next(iter(batch.values())))
     if chunk_size is None or rows <= chunk_size:
         return function(batch)
-    chunks = (
-        {name: x[start : start + chunk_size] for name, x in batch.items()} for start in range(0, rows, chunk_size)
-    )
+    columns = zip(*(x.split(chunk_size) for x in batch.values()), strict=True)
+    chunks = (dict(zip(batch, column, strict=True)) for column in columns)
     return torch.cat([checkpoint(function, chunk, use_reentrant=False) for chunk in chunks])

@@ -24,10 +24,10 @@ NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy i
 class MaskedLanguageModeling(AuxiliaryLoss):
     """The loss of predicting masked tokens, as in BERT's pretraining (Devlin et al. 2019).
 
-    All views of a batch are masked independently and pass through the backbone once more, as in the
-    released code. One difference: the released decoder is a copy of BERT's, and this one is tied to
-    the encoder's word embeddings, as BERT's own is. The masks are drawn from torch's global random
-    state, on the device of the batch.
+    As in the released code, all views of a batch are masked independently, and pass through the
+    backbone once more. The released code's decoder is a copy of BERT's. This one is tied to the
+    encoder's word embeddings, as in BERT. The masks are drawn from torch's global random state, on
+    the device of the batch.
 
     The head is trained with the encoder. Training checkpoints contain it; saved encoders do not.
 
@@ -36,9 +36,6 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
             mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
         head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "mlm"
@@ -55,11 +52,7 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         self.head_is_new = head == "new"
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or initialize the head for an encoder.
-
-        Raises:
-            UserError: if the tokenizer has no mask token, or the checkpoint has no pretrained head.
-        """
+        """Load or initialize the head, or raise UserError if there is no mask token or no pretrained head."""
         tokenizer, backbone = encoder.tokenizer, encoder.backbone
         if tokenizer.mask_token is None:
             raise UserError(f"auxiliary.mlm: the tokenizer of {backbone.config.name_or_path} has no mask token")
@@ -68,30 +61,14 @@ class MaskedLanguageModeling(AuxiliaryLoss):
         self.head = MLMHead(backbone, pretrained=not self.head_is_new)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens and mask them.
-
-        Args:
-            input_ids: [..., tokens].
-
-        Returns:
-            The masked ids and the labels, both [..., tokens]. Labels are NOT_CHOSEN at all other
-            positions.
-        """
+        """Return masked ids and labels for ids [..., tokens]; other tokens have the label NOT_CHOSEN."""
         special = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws
             masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=special)
         return masked, labels
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
-
-        Args:
-            encoder: the encoder given to `attach`.
-            batch: the step's token ids, [batch, views, tokens].
-
-        Returns:
-            A scalar. Its mean over devices is the loss of the whole batch.
-        """
+        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         views = batch.inputs["input_ids"].shape[1]
         sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
@@ -108,5 +85,5 @@ class MaskedLanguageModeling(AuxiliaryLoss):
             chosen = wanted != NOT_CHOSEN
             states.append(encoder.backbone(**group).last_hidden_state[chosen])
             labels.append(wanted[chosen])
-        scores = self.head(torch.cat(states))  # at chosen positions alone: the vocabulary is large
+        scores = self.head(torch.cat(states))  # at the chosen positions only: the vocabulary is large
         return F.cross_entropy(scores, torch.cat(labels), reduction="sum").view(1)

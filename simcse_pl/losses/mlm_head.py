@@ -15,9 +15,9 @@ from simcse_pl.utils.errors import UserError
 class MLMHead(nn.Module):
     """The part of an architecture's masked language model that follows its backbone.
 
-    It is the whole model of transformers with the backbone replaced by a module that returns given
-    hidden states. So it works for each architecture, and scores chosen positions alone. Tied weights,
-    usually those of the decoder, are tied to the trained backbone.
+    It is the whole model of transformers, in which a module that returns given hidden states replaces
+    the backbone. It therefore works for every architecture, and scores only the chosen positions. Tied
+    weights, usually those of the decoder, are tied to the trained backbone.
 
     Args:
         backbone: the trained backbone.

@@ -25,9 +25,6 @@ class MomentumQueue(nn.Module):
     Args:
         size: number of embeddings kept, at least 1. ESimCSE uses 2.5 times the batch size.
         momentum: at least 0 and below 1. ESimCSE uses 0.995.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     encoder: SentenceEncoder
@@ -38,9 +35,8 @@ class MomentumQueue(nn.Module):
         if size < 1:
             raise UserError(f"queue.size={size}: it must be at least 1")
         if not 0 <= momentum < 1:
-            raise UserError(f"queue.momentum={momentum}: it must be from 0 and below 1")
-        self.size = size
-        self.momentum = momentum
+            raise UserError(f"queue.momentum={momentum}: it must be 0 or more, and below 1")
+        self.size, self.momentum = size, momentum
         self._filled = 0  # on the host, as reading it from a GPU would synchronize
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -57,25 +53,19 @@ class MomentumQueue(nn.Module):
         return self
 
     def negatives(self) -> Tensor:
-        """Return a copy of the embeddings, [filled, dim], the newest last.
-
-        It is a copy because backward needs the values from before the next `update`.
-        """
-        return self.rows[self.size - self._filled :].clone()
+        """Return the embeddings, [filled, dim], the newest last."""
+        return self.rows[self.size - self._filled :].clone()  # backward needs the values from before `update`
 
     @torch.no_grad()
     def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
-        """Move the copy towards the backbone, and add the anchors of a batch.
+        """Move the copy towards the backbone, and add the anchors of a batch, tensors [batch, views, tokens].
 
-        Args:
-            encoder: the encoder given to `attach`.
-            batch: this device's rows, tensors [batch, views, tokens].
-            chunk_size: rows embedded at once.
+        `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all.
         """
         for own, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
             own.lerp_(new.to(own.dtype), 1 - self.momentum)
-        vectors = apply_in_chunks(self.encoder.forward, {name: x[:, 0] for name, x in batch.items()}, chunk_size)
-        anchors = encoder.project(vectors).float()
+        first_views = {name: x[:, 0] for name, x in batch.items()}
+        anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
         anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))

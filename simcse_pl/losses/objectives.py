@@ -42,15 +42,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
-        """Check that the loss is defined for the rows of a data set.
-
-        Args:
-            roles: the roles of a row's views, including those that `views` makes.
-            labeled: whether rows have a label.
-
-        Raises:
-            UserError: if it is not.
-        """
+        """Raise UserError unless the loss is defined for rows of views with these roles, with or without labels."""
 
     @abstractmethod
     def forward(self, batch: EmbeddedBatch) -> Tensor:
@@ -72,11 +64,11 @@ class ContrastiveObjective(Objective):
     `contrastive_loss`.
 
     Args:
-        temperature: divisor of the similarities, above 0. The paper uses 0.05 (Table D.1).
+        temperature: divisor of the similarities, above 0 (Table D.1).
         hard_negative_weight: alpha of equation 8, 0 or more. No effect without hard negatives.
         similarity: `cosine`, or `dot` for the inner product.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
-            (see duplicates). It does not apply to a queue, which stores embeddings only.
+            (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         false_negative_threshold: leave out negatives whose cosine with the anchor is above this
             value, -1 to 1. None leaves out none.
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
@@ -109,11 +101,8 @@ class ContrastiveObjective(Objective):
             raise UserError(f"objective.false_negative_threshold={threshold}: it must be -1 to 1, or null")
         if guide is not None and threshold is None:
             raise UserError(f"objective.guide={guide}: it needs objective.false_negative_threshold")
-        self.temperature = temperature
-        self.hard_negative_weight = hard_negative_weight
-        self.similarity = similarity
-        self.mask_duplicates = mask_duplicates
-        self.false_negative_threshold = false_negative_threshold
+        self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
+        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, threshold
         self.guide = None if guide is None else FrozenEncoder(guide)
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -122,7 +111,7 @@ class ContrastiveObjective(Objective):
             self.guide.check_vocabulary(encoder, "objective.guide")
 
     def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
-        """Check that rows have an anchor and a positive, and no labels."""
+        """Raise UserError unless rows have one anchor and a positive, and no labels."""
         check_one_anchor(roles)
         if Role.POSITIVE not in roles:
             raise UserError("a contrastive objective needs a positive: name one in data.roles, or set views=dropout")
@@ -153,11 +142,14 @@ class ContrastiveObjective(Objective):
             keys = select_views(batch.keys, views)
             mask = duplicate_negatives(keys, batch.gather(keys), offset)
         if self.false_negative_threshold is not None:
-            if self.guide is None:
-                near = self._near_negatives(anchors, others, batch.queue, offset)
-            else:
+            compared = (anchors, others[:, 0], others[:, 1:], batch.queue)
+            if self.guide:
                 guided = select_views(self.guide.embed(batch.inputs), views)
-                near = self._near_negatives(guided[:, 0], batch.gather(guided)[:, 1:], None, offset)
+                gathered = batch.gather(guided[:, 1:])
+                compared = (guided[:, 0], gathered[:, 0], gathered[:, 1:], None)
+            near = near_negatives(*compared, threshold=self.false_negative_threshold, label_offset=offset)
+            negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
+            self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
             mask = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
         if own_positives:
             own = _own_views(anchors, others, own_positives, offset)
@@ -174,21 +166,6 @@ class ContrastiveObjective(Objective):
             negative_mask=mask,
             decoupled=self.decoupled,
         )
-
-    def _near_negatives(self, anchors: Tensor, others: Tensor, queue: Tensor | None, label_offset: int) -> Tensor:
-        """Return the mask of false negatives, and log their share."""
-        assert self.false_negative_threshold is not None
-        near = near_negatives(
-            anchors,
-            others[:, 0],
-            others[:, 1:],
-            queue,
-            threshold=self.false_negative_threshold,
-            label_offset=label_offset,
-        )
-        negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
-        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
-        return near
 
 
 def _own_views(anchors: Tensor, others: Tensor, count: int, label_offset: int) -> Tensor:
@@ -211,7 +188,7 @@ def check_one_anchor(roles: Sequence[Role]) -> None:
 
 
 class DecoupledContrastiveObjective(ContrastiveObjective):
-    """The contrastive loss without the own positive in the denominator (Yeh et al. 2022)."""
+    """The contrastive loss without an anchor's own positive in its denominator (Yeh et al. 2022)."""
 
     decoupled = True
 
@@ -220,14 +197,11 @@ class SoftmaxObjective(Objective):
     """The classification loss of Sentence-BERT, for labeled pairs (Reimers and Gurevych 2019).
 
     In plain terms: a linear classifier predicts the label of a pair from both embeddings and their
-    difference; see `siamese_softmax_loss`. `attach` initializes the classifier, W_t of their
-    equation, from torch's global random state. It is trained with the encoder and not saved with it.
+    difference; see `siamese_softmax_loss`. `attach` initializes the classifier from torch's global
+    random state. It is trained with the encoder and not saved with it.
 
     Args:
-        labels: number of classes, 2 or more; 3 in NLI.
-
-    Raises:
-        UserError: if a value is out of range.
+        labels: number of classes, 2 or more; 3 in NLI. A call with other labels raises UserError.
     """
 
     contrasts = False
@@ -244,7 +218,7 @@ class SoftmaxObjective(Objective):
         self.classifier = nn.Linear(3 * encoder.dim, self.labels, bias=False)
 
     def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
-        """Check that rows are labeled pairs."""
+        """Raise UserError unless rows are labeled pairs."""
         if len(roles) != 2:
             raise UserError(
                 f"objective=sbert takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
@@ -253,11 +227,7 @@ class SoftmaxObjective(Objective):
             raise UserError("objective=sbert needs a label for every pair: set data.label_column")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's pairs.
-
-        Raises:
-            UserError: if rows are not labeled pairs, or a label is out of range.
-        """
+        """Return the loss of this device's labeled pairs."""
         self.check_rows(batch.roles, batch.labels is not None)
         assert batch.labels is not None
         invalid = batch.labels[(batch.labels < 0) | (batch.labels >= self.labels)]
@@ -323,8 +293,7 @@ class SumOfObjectives(Objective):
 def mean_similarities(batch: EmbeddedBatch) -> tuple[Tensor, Tensor]:
     """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
-    Returns:
-        Two scalars; nan if there are no positives, or no negatives.
+    They are two scalars: nan if there are no positives, or no negatives.
     """
     (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
     anchors = unit_vectors(batch.embeddings[:, anchor])

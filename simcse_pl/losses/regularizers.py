@@ -1,7 +1,5 @@
 """Regularizers of the word embeddings: cosine regularization and spectrum control."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -17,20 +15,15 @@ DECAYS = ("polynomial", "exponential")
 
 
 def cosine_regularization(words: Tensor) -> Tensor:
-    """Return the mean cosine of each word embedding with each other one.
+    """Return the mean cosine of all pairs of word embeddings; a word paired with itself counts as 0.
 
     This is the term of MLE-CosReg (Gao et al. 2019, section 5) without its weight gamma:
 
         1 / |V|^2 sum_i sum_{j != i} cos(w_i, w_j) = (||sum_i w_i / ||w_i||||^2 - |V|) / |V|^2
 
     The right-hand side is computed, in time and memory linear in |V|. The cosines and the gradient of
-    a row of zeros are 0.
-
-    Args:
-        words: [|V|, dim], one row per word.
-
-    Returns:
-        A scalar in [-1 / |V|, 1), in float32 if `words` is in half precision.
+    a row of zeros are 0. For `words` [|V|, dim], it returns a scalar in [-1 / |V|, 1), in float32 if
+    they are in half precision.
     """
     with torch.autocast(words.device.type, enabled=False):
         unit = unit_vectors(words)
@@ -38,20 +31,11 @@ def cosine_regularization(words: Tensor) -> Tensor:
 
 
 def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> Tensor:
-    """Return the singular values that spectrum control prescribes, relative to the largest.
+    """Return the singular values that spectrum control prescribes, [count] in float64, descending from 1.
 
-    For k = 1..count these are
+    For k = 1..count, the exponent gamma and the rate c_2 these are
 
         polynomial: k^-gamma        exponential: exp(-c_2 (k^gamma - 1))
-
-    Args:
-        decay: `polynomial` or `exponential`.
-        count: number of singular values.
-        exponent: gamma; 0 gives a flat curve.
-        rate: c_2, for exponential decay only.
-
-    Returns:
-        [count] in float64, descending from 1.
     """
     k = torch.arange(1, count + 1, dtype=torch.float64)
     return k**-exponent if decay == "polynomial" else torch.exp(-rate * (k**exponent - 1))
@@ -71,9 +55,8 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
     first two terms are 0. c_1 is chosen such that p_1 = sigma_1, and the sum is divided by sigma_1^2,
     so the loss does not depend on the scale of W.
 
-    The singular values are the square roots of the eigenvalues of W^T W, [dim, dim]. Their gradient
-    u_k v_k^T is also defined for repeated singular values. Those that are 0 up to rounding have
-    gradient 0.
+    The singular values are the square roots of the eigenvalues of W^T W, so that their gradient is
+    also defined if they are repeated. Those that are 0 up to rounding have gradient 0.
 
     Args:
         words: [|V|, dim], one row per word, not all zero.
@@ -92,14 +75,7 @@ def spectrum_control(words: Tensor, curve: Tensor) -> Tensor:
 
 
 def word_embeddings(encoder: SentenceEncoder) -> Tensor:
-    """Return the encoder's word embeddings without the padding token's, which is never trained.
-
-    Returns:
-        [|V| or |V| - 1, dim].
-
-    Raises:
-        UserError: if the encoder has no matrix of word embeddings.
-    """
+    """Return the encoder's word embeddings without the padding token's, or raise UserError if it has no matrix."""
     embedding = word_embedding_layer(encoder.backbone)
     if embedding is None:
         model = type(encoder.backbone).__name__
@@ -111,17 +87,10 @@ def word_embeddings(encoder: SentenceEncoder) -> Tensor:
 class CosineRegularization(AuxiliaryLoss):
     """Reduce the mean cosine of word embeddings (Gao et al. 2019); see `cosine_regularization`.
 
-    Args:
-        weight: gamma, 0 or more. The paper uses 1.
-
-    Raises:
-        UserError: if the weight is negative.
+    The weight is gamma, which is 1 in the paper.
     """
 
-    name: ClassVar[str] = "cosine_regularization"
-
-    def __init__(self, weight: float = 1.0) -> None:
-        super().__init__(weight)
+    name = "cosine_regularization"
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
@@ -132,16 +101,13 @@ class SpectrumControl(AuxiliaryLoss):
     """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
-        weight: lambda_3 times sigma_1^2, 0 or more.
+        weight: 0 or more; lambda_3 sigma_1^2 in the paper's notation.
         decay: `polynomial` or `exponential`.
         exponent: gamma, 0 or more. Smaller values prescribe a slower decay, so more isotropic words.
         rate: c_2, 0 or more, for exponential decay only.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
-    name: ClassVar[str] = "spectrum_control"
+    name = "spectrum_control"
 
     def __init__(
         self, weight: float = 1.0, decay: str = "polynomial", exponent: float = 0.2, rate: float = 0.5
@@ -151,9 +117,7 @@ class SpectrumControl(AuxiliaryLoss):
             raise UserError(f"auxiliary.spectrum_control.decay={decay}: choose one of {', '.join(DECAYS)}")
         check_non_negative("auxiliary.spectrum_control.exponent", exponent)
         check_non_negative("auxiliary.spectrum_control.rate", rate)
-        self.decay = decay
-        self.exponent = exponent
-        self.rate = rate
+        self.decay, self.exponent, self.rate = decay, exponent, rate
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""

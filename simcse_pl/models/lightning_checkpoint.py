@@ -7,29 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_tokenizer, rebuild_backbone
-from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, check_config, parse_settings, read_torch_file
-from simcse_pl.models.transformers_loading import quiet_transformers
+from simcse_pl.models.backbone import load_config, load_tokenizer, quiet_transformers, rebuild_backbone
+from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, parse_settings, read_torch_file
 from simcse_pl.utils.errors import UserError, reraise_as
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 
 
 def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> dict[str, Any]:
-    """Return the entry `CHECKPOINT_KEY` of a checkpoint: all of its encoder but the weights.
+    """Return the entry `CHECKPOINT_KEY` of a checkpoint: the encoder without its weights.
 
-    Files are stored as strings of latin-1, because torch's safe reader rejects empty bytes.
-
-    Args:
-        config: the backbone's config.
-        tokenizer: the encoder's tokenizer.
-        settings: the encoder's settings.
-
-    Returns:
-        `settings`, and the `files` of config and tokenizer by name.
+    It has the `settings`, and the `files` of config and tokenizer by name. Files are stored as strings in
+    latin-1, because torch's safe reader rejects empty bytes.
     """
     with tempfile.TemporaryDirectory() as name, quiet_transformers():
         folder = Path(name)
@@ -52,30 +44,26 @@ def read_checkpoint(
         The backbone, the tokenizer and the other parts of the encoder.
 
     Raises:
-        UserError: the file does not exist, is damaged or holds no encoder, or `num_layers` is out of range.
+        UserError: the file does not exist, is damaged or does not contain an encoder, or `num_layers` is out of range.
     """
     content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
-        raise UserError(
-            f"{path} holds no encoder: it is of another project or of an older version; "
-            "give the folder `encoder` of the run instead"
-        )
+        hint = "give the folder `encoder` of the run instead"
+        raise UserError(f"{path} does not contain an encoder: another project or an older version wrote it; {hint}")
     damaged = reraise_as(f"{path} is damaged", users_too=True)
     with tempfile.TemporaryDirectory() as temporary, quiet_transformers(), damaged:
         folder = Path(temporary)
         entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
         settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
-        backbone_weights, head_weights = _with_prefix("backbone.", weights), _with_prefix("projection.", weights)
+        backbone_weights, head_weights = (_part_of(weights, part) for part in ("backbone", "projection"))
         for name, text in entry["files"].items():
             (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
-        check_config(folder / "config.json")
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        tokenizer = load_tokenizer(str(folder))
+        config, tokenizer = load_config(str(folder)), load_tokenizer(str(folder))
     backbone = rebuild_backbone(str(path), config, backbone_weights, num_layers)
     return backbone, tokenizer, EncoderSpec(settings, head_weights)
 
 
-def _with_prefix(part: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of one part of the encoder by their names in it."""
-    prefix = f"encoder.{part}"  # SimCSEModule.encoder
+def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Return the state dict of one part of the encoder."""
+    prefix = f"encoder.{part}."  # SimCSEModule.encoder
     return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}

@@ -1,7 +1,12 @@
-"""The folder of an encoder: a Hugging Face folder with `simcse.json`, the weights of the head and a post-processing."""
+"""The folder of an encoder: `simcse.json`, the weights of the head and a post-processing in a Hugging Face folder.
+
+The checkpoints released with the paper can be read as well. Their files do not state the pooling and the
+head; their names do.
+"""
 
 import json
 import logging
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,34 +14,38 @@ from safetensors.torch import save_file
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSpec, find_file, parse_settings, read_weights
-from simcse_pl.models.official_checkpoints import read_official_checkpoint
+from simcse_pl.models.backbone import quiet_transformers
+from simcse_pl.models.encoder_files import (
+    SETTINGS_FILE,
+    EncoderSettings,
+    EncoderSpec,
+    find_file,
+    find_weights,
+    parse_settings,
+    read_weights,
+)
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
     check_pooling,
     read_sentence_transformers,
     write_modules,
 )
-from simcse_pl.models.transformers_loading import quiet_transformers
 from simcse_pl.postprocessing import saved as saved_postprocess
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json
 
 log = logging.getLogger(__name__)
 
 HEAD_FILE = "head.safetensors"
+_RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
 def write_saved(
     folder: str | Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec
 ) -> None:
-    """Write what `SentenceEncoder.save_pretrained` says.
-
-    Raises:
-        UserError: a post-processing that is not linear.
-    """
+    """Write an encoder; see `SentenceEncoder.save_pretrained`."""
     assert spec.settings.pooling is not None
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
         backbone.save_pretrained(new)
@@ -54,30 +63,50 @@ def write_saved(
         (new / SETTINGS_FILE).write_text(json.dumps(asdict(spec.settings), indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
     for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE):
-        if file not in written:  # but by an encoder that was saved here before
+        if file not in written:  # it belongs to an encoder that was saved here before
             (Path(folder) / file).unlink(missing_ok=True)
 
 
 def read_spec(source: str, pooling: str | None = None, pooler: str | None = None) -> EncoderSpec:
-    """Read the settings of an encoder in any of the formats: ours, sentence-transformers', the official code's.
+    """Read the parts of an encoder beside its backbone and tokenizer.
 
     Args:
-        source: a folder or a hub repository.
-        pooling: if given, only our own format counts.
-        pooler: if given, the source is a checkpoint of the official code.
+        source: a folder or hub repository of this project, sentence-transformers or the official code.
+        pooling: if given, only settings of this project are read.
+        pooler: if given, the source is read as a checkpoint of the official code.
 
     Returns:
-        The parts of the encoder; none for a plain checkpoint.
+        The parts; an empty EncoderSpec for a plain checkpoint.
 
     Raises:
-        UserError: a file is damaged or missing.
+        UserError: a file is damaged or missing, or an unknown pooler.
     """
-    if pooler:
-        return read_official_checkpoint(source, pooler) or EncoderSpec()
+    if pooler is not None:
+        return _read_official(source, pooler)
     spec = _read_saved(source)
     if spec is None and pooling is None:
-        spec = read_sentence_transformers(source) or read_official_checkpoint(source)
+        spec = read_sentence_transformers(source)
+        released = _RELEASED.fullmatch(source)
+        if spec is None and released and find_file(source, "config.json"):
+            spec = _read_official(source, "cls_before_pooler" if released[1] == "unsup" else "cls")
     return spec or EncoderSpec()
+
+
+def _read_official(source: str, pooler: str) -> EncoderSpec:
+    """Read a checkpoint of the official code, given its option: `cls` (with BERT's pooler) or `cls_before_pooler`.
+
+    Unsupervised models drop the projection head at test time. Supervised models keep it, and store it as
+    BERT's pooler (section 6.3 and Table 6 of the paper).
+    """
+    if pooler == "cls_before_pooler":
+        return EncoderSpec(EncoderSettings("cls"))
+    if pooler != "cls":
+        raise UserError(f"pooler={pooler}: choose cls or cls_before_pooler")
+    path = find_weights(source)
+    with reraise_as(f"{path} has no projection head"):
+        weights = {name.rpartition("pooler.")[2]: weight for name, weight in read_weights(path).items()}
+        head = {"0.weight": weights["dense.weight"], "0.bias": weights["dense.bias"]}
+    return EncoderSpec(EncoderSettings("cls", "mlp"), head)
 
 
 def _read_saved(source: str) -> EncoderSpec | None:

@@ -71,30 +71,27 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
 
 
 def _unsupported(source: str, what: str) -> NoReturn:
-    raise UserError(
-        f"{source}: this sentence-transformers folder has {what}, which is not supported; "
-        "add pooling= to load its transformer alone"
-    )
+    hint = "add pooling= to load its transformer alone"
+    raise UserError(f"{source}: this sentence-transformers folder has {what}, which is not supported; {hint}")
 
 
 def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
     """Return the folder of each module by the name of its class, in order."""
-    modules = {}
-    for entry in entries:
-        kind, path = entry["type"], PurePosixPath(entry["path"])
-        name = kind.rpartition(".")[2]
-        if not kind.startswith(_CLASSES) or name not in _SUPPORTED:
-            _unsupported(source, f"a module {kind}")
+    kinds, folders = [entry["type"].rpartition(".")[2] for entry in entries], []
+    for entry, kind in zip(entries, kinds, strict=True):
+        path = PurePosixPath(entry["path"])
+        if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
+            _unsupported(source, f"a module {entry['type']}")
         if path.is_absolute() or ".." in path.parts:
             raise UserError(f"{source}: {MODULES_FILE} names the folder {path} outside of this folder")
-        modules[name] = str(path) if path.parts else ""
-    kinds = [entry["type"].rpartition(".")[2] for entry in entries]
+        folders.append(str(path) if path.parts else "")
     if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")
-    return modules
+    return dict(zip(kinds, folders, strict=True))
 
 
 def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
+    """Return a module's options; raise UserError if an encoder cannot reproduce one of them."""
     files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
     config = next((found for file in files if (found := _read(source, folder, file))), {})
     for option, supported in _SUPPORTED[kind].items():
@@ -110,7 +107,7 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
 
 
 def _check_model(source: str) -> None:
-    """Check for what the library does to every sentence and vector apart from the modules."""
+    """Raise UserError if the library does more to every sentence or vector than its modules do."""
     model = _read(source, "", "config_sentence_transformers.json")
     default = model.get("default_prompt_name")
     if default and model["prompts"].get(default):
@@ -120,7 +117,7 @@ def _check_model(source: str) -> None:
 
 
 def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:
-    """Return the length in the transformer's settings. Since version 5.4 it is the tokenizer's, which may be huge."""
+    """Return the length in the transformer's settings; since version 5.4, it is the tokenizer's and may be huge."""
     length = config.get("max_seq_length")
     if length is None:
         length = _read(source, folder, "tokenizer_config.json").get("model_max_length")
@@ -138,12 +135,9 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
 
 
 def check_pooling(pooling: str, num_layers: int) -> None:
-    """Check that sentence-transformers has a pooling.
+    """Raise UserError if no module of sentence-transformers computes a pooling.
 
     That library averages hidden states over layers first, which changes the maximum over tokens.
-
-    Raises:
-        UserError: none of its modules computes this pooling.
     """
     found = find_pooling(pooling, num_layers)
     has_switch = any(POOLINGS[name].over_tokens is found.over_tokens for name in _SWITCHES)
@@ -157,16 +151,15 @@ def write_modules(spec: EncoderSpec, config: PretrainedConfig, folder: Path) -> 
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing.
 
     Args:
-        spec: the encoder's settings, weights of the head and post-processing.
+        spec: the encoder's settings, weights of the head and post-processing. `check_pooling` accepts its pooling.
         config: the transformer's config.
         folder: the folder with the transformer's own files.
 
     Raises:
-        UserError: a post-processing that is not linear, or a pooling that `check_pooling` rejects.
+        UserError: the post-processing is not linear.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None
-    check_pooling(settings.pooling, num_layers)
     pooling = find_pooling(settings.pooling, num_layers)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if not pooling.reads_last_layer_alone:

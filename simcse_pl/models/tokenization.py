@@ -1,19 +1,45 @@
-"""Tokenize sentences and pad their tokens to batches."""
+"""Match a tokenizer with its backbone, tokenize sentences, and pad their tokens to batches."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.utils.errors import reraise_as
+from simcse_pl.models.backbone import word_embedding_layer
+from simcse_pl.utils.errors import UserError, reraise_as
 
 Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
+
+
+def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
+    """Make the tokenizer return only what the backbone takes.
+
+    DistilBERT and MPNet take no token types. DeBERTa, XLM and XLNet take them without embeddings for them.
+    """
+    takes = inspect.signature(backbone.forward).parameters
+    names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in takes]
+    if not getattr(backbone.config, "type_vocab_size", 0):
+        names = [name for name in names if name != "token_type_ids"]
+    tokenizer.model_input_names = names
+    tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
+    """Raise UserError unless the backbone has an embedding for each token of the tokenizer."""
+    words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
+    if words is not None and largest >= words.num_embeddings:
+        raise UserError(
+            f"{name}: its tokenizer belongs to another model: it has token {largest}, "
+            f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
+        )
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:

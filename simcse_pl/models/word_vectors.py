@@ -38,7 +38,7 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def split_words(sentence: str) -> list[str]:
-    """Split a sentence into words, much as Stanford's tokenizer does, which GloVe was trained with.
+    """Split a sentence into words. GloVe was trained with Stanford's tokenizer, and this one is similar.
 
     Punctuation and clitics become words of their own. Hyphenated words, numbers and abbreviations stay
     whole, and typographic quotation marks become straight ones.
@@ -59,9 +59,9 @@ class WordVectors:
     Args:
         rows: the row of `vectors` for each word.
         vectors: [words, dim] float32.
-        weights: [words], the factor of each vector; 1 if None. The sum is divided by the number of
-            known words, not by the sum of their weights (Algorithm 1 of Arora et al. 2017).
-        normalize: let `encode` scale vectors to length 1, except zero vectors.
+        weights: [words], the factor of each vector. The sum is divided by the number of known words, not by
+            the sum of their weights (Algorithm 1 of Arora et al. 2017).
+        normalize: whether `encode` scales vectors to length 1, except zero vectors.
 
     Examples:
         >>> glove = WordVectors.from_file("glove.840B.300d.txt", progress=True)
@@ -69,12 +69,10 @@ class WordVectors:
         torch.Size([2, 300])
     """
 
-    def __init__(
-        self, rows: dict[str, int], vectors: Tensor, weights: Tensor | None = None, normalize: bool = False
-    ) -> None:
+    def __init__(self, rows: dict[str, int], vectors: Tensor, weights: Tensor, normalize: bool = False) -> None:
         self.rows = rows
         self.vectors = vectors
-        self.weights = torch.ones(len(vectors)) if weights is None else weights
+        self.weights = weights
         self.normalize = normalize
 
     @property
@@ -99,16 +97,19 @@ class WordVectors:
             word_counts: a file with `word count` per line, for smooth inverse frequency (Arora et al.
                 2017). The weight of a word w is a / (a + p(w)), where p(w) is its count over the sum of
                 all. A word without a count has weight 1.
-            normalize: let `encode` scale vectors to length 1, except zero vectors.
+            normalize: whether `encode` scales vectors to length 1, except zero vectors.
             progress: show a progress bar on standard error.
 
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
-        counts = None if word_counts is None else _read_counts(Path(word_counts))
+        counts = {} if word_counts is None else _read_counts(Path(word_counts))
         rows, vectors = _read_vectors(Path(path), progress)
-        weights = None if counts is None else _inverse_frequencies(rows, len(vectors), counts)
-        return cls(rows, vectors, weights, normalize)
+        total, weights = sum(counts.values()), np.ones(len(vectors), dtype=np.float32)
+        for word, row in rows.items():
+            for counted in _known([word], counts):
+                weights[row] = _SMOOTHING / (_SMOOTHING + counts[counted] / total)
+        return cls(rows, vectors, torch.from_numpy(weights), normalize)
 
     def encode(
         self,
@@ -118,20 +119,10 @@ class WordVectors:
         progress: bool = False,
         bf16: bool = False,
     ) -> Tensor:
-        """Return vectors for sentences in order, as SentenceEncoder.encode does.
-
-        Args:
-            sentences: any number of sentences.
-            batch_size: sentences that are averaged at once; 1024 if None.
-            normalize: scale vectors to length 1; always on if the WordVectors normalize.
-            progress: show a progress bar on standard error.
-            bf16: not supported.
-
-        Returns:
-            [n, dim] float32 on the CPU.
+        """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
         Raises:
-            UserError: `sentences` is a string or has an item that is none, `batch_size` is below 1, or bf16.
+            UserError: `sentences` is not a list of strings, `batch_size` is below 1, or bf16 is on.
         """
         if bf16:
             raise UserError("bf16=true: word vectors are averaged in float32")
@@ -139,18 +130,13 @@ class WordVectors:
         check_sentences(sentences, batch_size)
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
-            batch = slice(start, start + batch_size)
-            vectors[batch] = self._average(sentences[batch])
+            batch = sentences[start : start + batch_size]
+            known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in batch]
+            lengths = torch.tensor([len(rows) for rows in known])
+            rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
+            sums = F.embedding_bag(rows, self.vectors, begins, mode="sum", per_sample_weights=self.weights[rows])
+            vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
         return unit_vectors(vectors) if normalize or self.normalize else vectors
-
-    def _average(self, sentences: Sequence[str]) -> Tensor:
-        known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in sentences]
-        lengths = torch.tensor([len(rows) for rows in known])
-        rows = torch.tensor([row for rows in known for row in rows], dtype=torch.long)
-        sums = F.embedding_bag(
-            rows, self.vectors, lengths.cumsum(0) - lengths, mode="sum", per_sample_weights=self.weights[rows]
-        )
-        return sums / lengths.clamp(min=1).unsqueeze(1)
 
 
 def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
@@ -160,16 +146,6 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
             yield word
         elif (lower := word.lower()) in table:
             yield lower
-
-
-def _inverse_frequencies(rows: dict[str, int], size: int, counts: Mapping[str, float]) -> Tensor:
-    """Return a / (a + p(w)) [size] in each word's row."""
-    total = sum(counts.values())
-    weights = np.ones(size, dtype=np.float32)
-    for word, row in rows.items():
-        for counted in _known([word], counts):
-            weights[row] = _SMOOTHING / (_SMOOTHING + counts[counted] / total)
-    return torch.from_numpy(weights)
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -183,10 +159,10 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def _read_counts(path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for number, line in _numbered_lines(path):
-        word, *count = line.rsplit(maxsplit=1) or [""]
-        if word and not (count and count[0].isdecimal()):
+        word, *count = line.rsplit(maxsplit=1) or ["", "0"]
+        if not count or not count[0].isdecimal():
             raise UserError(f"{path}, line {number}: it must be a word and its count, not {line[:40]!r}")
-        counts[word] += int(count[0]) if count else 0
+        counts[word] += int(count[0])
     if not counts.total():
         raise UserError(f"{path} counts no words")
     return counts
@@ -233,11 +209,8 @@ def _split(line: str, dim: int) -> tuple[str, str]:
 
 
 def _parse(lines: Sequence[str], dim: int) -> NDArray[np.float32] | None:
-    """Return lines of numbers as [lines, dim], or None if one is not `dim` finite numbers.
-
-    Arrow's reader of CSV is several times faster at this than numpy.
-    """
-    types = {str(i): pyarrow.float32() for i in range(dim)}
+    """Return lines of numbers as [lines, dim], or None if one is not `dim` finite numbers."""
+    types = {str(i): pyarrow.float32() for i in range(dim)}  # Arrow is several times faster than numpy
     try:
         table = pyarrow.csv.read_csv(
             pyarrow.py_buffer("\n".join(lines).encode()),

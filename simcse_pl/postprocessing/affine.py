@@ -1,7 +1,5 @@
 """Affine maps, from x to (x - mean) matrix, based on the principal directions of embeddings."""
 
-from abc import abstractmethod
-
 import torch
 from torch import Tensor
 
@@ -14,8 +12,7 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
 
     The covariance is that of numpy.cov, divided by n - 1. Directions are left out if their variance is due
     to rounding: of the embeddings, eps^2 E ||x||^2 with the eps of their dtype, or of the eigenvalues,
-    dim * eps * the largest with float64's eps. So n rows have at most n - 1 directions, and dimensions
-    that are constant or repeat others have none.
+    dim * eps * the largest with float64's eps. So n rows have at most n - 1 directions.
 
     Args:
         x: the embeddings, at least two.
@@ -47,13 +44,6 @@ class AffinePostProcess(PostProcess):
 
     mean: Tensor
     matrix: Tensor
-
-    @abstractmethod
-    def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean and the matrix for embeddings."""
-
-    def _fit(self, x: Tensor) -> None:
-        self.mean, self.matrix = self._fit_affine(x)
 
     def _transform(self, x: Tensor) -> Tensor:
         return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)

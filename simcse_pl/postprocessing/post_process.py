@@ -49,9 +49,8 @@ class PostProcess(ABC):
         Raises:
             UserError: `x` is not a finite matrix of floats, or has fewer than two rows.
         """
-        self._check_matrix(x)
         self.width = None
-        self.check_width(x.shape[1])
+        self._check(x)
         if len(x) < 2:
             raise UserError(f"{self.name}: {len(x)} embeddings are too few to fit on; give at least 2")
         self._fit(x.detach())
@@ -65,7 +64,9 @@ class PostProcess(ABC):
             UserError: this is not fitted, `x` is not a finite matrix of floats of the fitted width, or the
                 result overflows its dtype.
         """
-        self._check_fitted(x)
+        if not self.fitted:
+            raise UserError(f"{self.name}: fit it on embeddings first")
+        self._check(x)
         z = self._transform(as_float64(x.detach())).to(x)
         if not torch.isfinite(z).all():
             raise UserError(f"{self.name}: the result overflows {x.dtype}; pass the embeddings in float64")
@@ -75,7 +76,7 @@ class PostProcess(ABC):
         """Check that embeddings of `width` dimensions can be mapped.
 
         Raises:
-            UserError: it was fitted on embeddings of another width.
+            UserError: this was fitted on embeddings of another width.
         """
         if self.fitted and width != self.width:
             raise UserError(f"{self.name} was fitted on {self.width} dimensions, but the embeddings have {width}")
@@ -99,11 +100,7 @@ class PostProcess(ABC):
 
     @abstractmethod
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Set the fitted tensors; the inverse of `tensors`.
-
-        Raises:
-            Exception: the tensors do not fit these options and this width.
-        """
+        """Set the fitted tensors, or raise any exception if they do not fit the options and the width."""
 
     @abstractmethod
     def _fit(self, x: Tensor) -> None:
@@ -113,15 +110,10 @@ class PostProcess(ABC):
     def _transform(self, x: Tensor) -> Tensor:
         """Map float64 embeddings of the right width."""
 
-    def _check_matrix(self, x: Tensor) -> None:
+    def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or not x.shape[1] or not x.is_floating_point():
             raise UserError(f"{self.name} takes floats [n, dim], not {x.dtype} {list(x.shape)}")
         if not torch.isfinite(x).all():
             row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
             raise UserError(f"{self.name}: embedding {row} has a value that is not finite")
-
-    def _check_fitted(self, x: Tensor) -> None:
-        if not self.fitted:
-            raise UserError(f"{self.name}: fit it on embeddings first")
-        self._check_matrix(x)
         self.check_width(x.shape[1])

@@ -37,12 +37,12 @@ class RemoveComponents(AffinePostProcess):
         self.count = count
         self.center = center
 
-    def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variances, directions = principal_directions(x, self.center)
+    def _fit(self, x: Tensor) -> None:
+        self.mean, variances, directions = principal_directions(x, self.center)
         if len(variances) <= self.count:
             raise UserError(
                 f"postprocess.count={self.count}: the {len(x)} embeddings vary in {len(variances)} directions, "
                 "and none would be left; choose a smaller count or give more embeddings"
             )
         top = directions[:, : self.count]
-        return mean, torch.eye(len(mean), dtype=top.dtype, device=top.device) - top @ top.T
+        self.matrix = torch.eye(len(top), dtype=top.dtype, device=top.device) - top @ top.T

@@ -13,12 +13,9 @@ log = logging.getLogger(__name__)
 class Whitening(AffinePostProcess):
     """(x - mean) V Lambda^(-1/2): zero mean and identity covariance, from Cov = V Lambda V^T (Su et al., algorithm 1).
 
-    The covariance is that of numpy.cov, divided by n - 1, as in Su et al.'s code. Directions are in
-    descending order of eigenvalue. Directions whose variance is zero up to rounding (see
-    `principal_directions`) are left out, so the output may have fewer dimensions than the input.
-
-    If n rows have n - 1 directions, whitening makes all distances between these rows equal. The log then
-    has a warning.
+    The eigenvalues are in descending order. Directions without variance (see `principal_directions`) are
+    left out, so the output may have fewer dimensions than the input. If n rows have n - 1 directions,
+    whitening makes all distances between these rows equal; it logs a warning.
 
     Args:
         dim: keep only the first dimensions; None keeps all that have variance.
@@ -42,20 +39,15 @@ class Whitening(AffinePostProcess):
         self.dim = dim
 
     def check_width(self, width: int) -> None:
-        """Check that embeddings of `width` dimensions can be mapped.
-
-        Raises:
-            UserError: `dim` exceeds the width, or it was fitted on another width.
-        """
+        """Check the width as the base class does, and that `dim` does not exceed it."""
         super().check_width(width)
         if self.dim is not None and self.dim > width:
             raise UserError(f"postprocess.dim={self.dim}: the embeddings have {width} dimensions")
 
-    def _fit_affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variances, directions = principal_directions(x)
+    def _fit(self, x: Tensor) -> None:
+        self.mean, variances, directions = principal_directions(x)
         if not len(variances):
             raise UserError(f"whitening: the {len(x)} embeddings are all the same")
-        matrix = (directions * variances.rsqrt())[:, : self.dim]
-        if matrix.shape[1] == len(x) - 1:
+        self.matrix = (directions * variances.rsqrt())[:, : self.dim]
+        if self.matrix.shape[1] == len(x) - 1:
             log.warning("whitening: the %d fitted embeddings become equally far apart; fit on more embeddings", len(x))
-        return mean, matrix

@@ -2,7 +2,7 @@
 
 import fnmatch
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -68,10 +68,10 @@ def ablation(table: str) -> Ablation | None:
     if about is None:
         return None
     settings, scores = tuple(about.get("settings", ())), tuple(about.get("scores", ("dev",)))
-    rows = {
-        name: {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
-        for name, figures in _flat(published()["ablations"].get(table, {}))
-    }
+    rows: dict[str, dict[str, float]] = {}
+    for name, value in published()["ablations"].get(table, {}).items():
+        figures = value if isinstance(value, list) else [value]
+        rows[str(name)] = {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
     return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
 
 
@@ -134,21 +134,10 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
 
 def _rows(table: str) -> dict[str, PaperRow]:
     content = published()["encoders"][table]
-    rows: dict[str, PaperRow] = {}
-    for name, value in content["rows"].items():
-        parts = {name: value} if isinstance(value, list) else {f"{name}/{row}": v for row, v in value.items()}
-        for full, figures in parts.items():
-            rows[full] = PaperRow(content["number"], full, dict(zip(content["columns"], figures, strict=True)))
-    return rows
-
-
-def _flat(rows: Mapping[Any, Any]) -> Iterator[tuple[str, list[float | None]]]:
-    """Yield rows with their names, preceded by the name of their group, such as `crop 10%`."""
-    for name, value in rows.items():
-        if isinstance(value, dict):
-            yield from ((f"{name} {part}", figures) for part, figures in _flat(value))
-        else:
-            yield str(name), value if isinstance(value, list) else [value]
+    return {
+        name: PaperRow(content["number"], name, dict(zip(content["columns"], figures, strict=True)))
+        for name, figures in content["rows"].items()
+    }
 
 
 def _equal_numbers(one: str, other: str) -> bool:

@@ -4,123 +4,172 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import atomic_write, read_json
 
-Shape = TypeVar("Shape", bound=BaseModel)
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
 AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+class Shape(BaseModel):
+    """Content of a results file. Numbers that are missing are NaN."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Correlations(_Shape):
-    """Correlations of cosine similarities with human scores, in [-1, 1]."""
-
-    spearman: float | None = None
-    pearson: float | None = None
+Content = TypeVar("Content", bound=Shape)
 
 
-class Subset(Correlations):
-    """One file of a task of STS12 to STS16."""
+class Correlation(Shape):
+    """Correlations of predicted and human scores, in [-1, 1].
+
+    Both are NaN if the predicted or the human scores are constant, up to the rounding of float64.
+    """
+
+    spearman: Number = math.nan
+    pearson: Number = math.nan
+
+
+class Subset(Correlation):
+    """Correlations of one subset of a task, and its number of pairs."""
 
     pairs: int | None = None
 
 
-class StsScores(_Shape):
-    """Scores of an STS task over all its pairs, and averaged over its subsets (appendix B of the paper)."""
+class StsScores(Shape):
+    """Scores of one STS task.
+
+    Args:
+        task, split: name and split of the task.
+        pairs: number of pairs.
+        all: over the pairs of all subsets together, as in the paper.
+        mean: mean over the subsets.
+        wmean: mean over the subsets, weighted by their number of pairs.
+        subsets: each subset by name.
+        regressor: correlations of a regressor's scores instead of cosines; None if not measured.
+    """
 
     task: str
     split: str = "test"
     pairs: int | None = None
-    all: Correlations = Correlations()
-    mean: Correlations = Correlations()
-    wmean: Correlations = Correlations()
+    all: Correlation = Correlation()
+    mean: Correlation = Correlation()
+    wmean: Correlation = Correlation()
     subsets: Mapping[str, Subset] = {}
-    regressor: Correlations | None = None
+    regressor: Correlation | None = None
 
 
-class TransferScores(_Shape):
-    """Scores of a transfer task, in [0, 1]."""
+class TransferScores(Shape):
+    """Scores of one transfer task.
+
+    Args:
+        task: name of the task.
+        protocol: how the scores were measured.
+        rows: number of scored examples.
+        accuracy: accuracy on them, in [0, 1].
+        f1: F1 of class 1, in [0, 1], for tasks with pairs; None for other tasks.
+        dev_accuracy: accuracy that the regularization was chosen by, averaged over the outer folds.
+        classifier: `scikit-learn` or `pytorch`.
+    """
 
     task: str
-    accuracy: float | None = None
-    f1: float | None = None
-    rows: int | None = None
     protocol: str | None = None
+    rows: int | None = None
+    accuracy: Number = math.nan
+    f1: float | None = None
+    dev_accuracy: Number = math.nan
     classifier: str = "scikit-learn"
 
 
-class Geometry(_Shape):
-    """Measures of the geometry of an encoder's embeddings."""
+class Geometry(Shape):
+    """Geometry of an encoder's embeddings, measured on scored pairs.
+
+    Args:
+        data: name of the pairs.
+        sentences: number of embeddings: two per pair, repeated sentences included.
+        positives: number of pairs that alignment is measured on.
+        alignment, uniformity: equations 2 and 3 of the paper.
+        mean_cosine: mean over all pairs of different rows: the anisotropy of Ethayarajh (2019).
+        spectrum: singular values divided by the largest, descending (Appendix F).
+        effective_rank: effective rank of the spectrum.
+        similarities: cosine of every pair, by band of its human score (Appendix G).
+        top_variance: fraction of variance in the first k principal components, by k.
+        isoscore: IsoScore of Rudman et al. (2022).
+        gram_sum, largest_eigenvalue, trace, nonnegative: see `evaluation.metrics.EigenvalueBound`.
+    """
 
     data: str = "unnamed data"
     sentences: int | None = None
     positives: int | None = None
-    alignment: float | None = None
-    uniformity: float | None = None
-    mean_cosine: float | None = None
-    spectrum: list[float] = []
-    effective_rank: float | None = None
-    top_variance: Mapping[str, float] = {}
-    isoscore: float | None = None
-    gram_sum: float | None = None
-    largest_eigenvalue: float | None = None
-    trace: float | None = None
-    nonnegative: float | None = None
+    alignment: Number = math.nan
+    uniformity: Number = math.nan
+    mean_cosine: Number = math.nan
+    spectrum: list[Number] = []
+    effective_rank: Number = math.nan
     similarities: Mapping[str, list[float]] = {}
+    top_variance: Mapping[str, Number] = {}
+    isoscore: Number = math.nan
+    gram_sum: Number = math.nan
+    largest_eigenvalue: Number = math.nan
+    trace: Number = math.nan
+    nonnegative: Number = math.nan
 
 
-class Neighbour(_Shape):
-    """A retrieved sentence."""
+class Neighbour(Shape):
+    """A retrieved sentence, and its cosine similarity with the query."""
 
     sentence: str
+    similarity: Number = math.nan
 
 
-class Query(_Shape):
+class Query(Shape):
     """A query and the retrieved sentences, nearest first."""
 
     query: str
     neighbours: list[Neighbour] = []
 
 
-class Retrieval(_Shape):
-    """Queries among the sentences of a file."""
+class Retrieval(Shape):
+    """Queries among the distinct sentences of a file."""
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
     queries: list[Query] = []
 
 
-class NamedRow(_Shape):
+class SuiteResults(Shape):
+    """Results by protocol; `failed` has the error messages of the tasks that were not measured."""
+
+    sts: list[StsScores] = []
+    transfer: list[TransferScores] = []
+    geometry: Geometry | None = None
+    retrieval: Retrieval | None = None
+    failed: Mapping[str, str] = {}
+
+
+class NamedRow(Shape):
     """The paper's row that the user named for a result."""
 
     table: str
     row: str
 
 
-class Result(_Shape):
-    """The results of one encoder; values that are missing were not measured."""
+class Result(SuiteResults):
+    """The results of one encoder, and how they were measured."""
 
     label: str
     encoder: str = ""
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
     paper: NamedRow | None = None
-    sts: list[StsScores] = []
-    transfer: list[TransferScores] = []
-    geometry: Geometry | None = None
-    retrieval: Retrieval | None = None
-    failed: Mapping[str, str] = {}
 
 
 def as_result(report: Any, source: str | Path) -> Result:
@@ -138,7 +187,7 @@ def as_result(report: Any, source: str | Path) -> Result:
     return validated(Result, report, source, "evaluate.py")
 
 
-def validated(shape: type[Shape], report: Any, source: str | Path, script: str) -> Shape:
+def validated(shape: type[Content], report: Any, source: str | Path, script: str) -> Content:
     """Validate the content of a results.json.
 
     Args:
@@ -182,7 +231,7 @@ def write_results(path: Path, report: Mapping[str, Any]) -> Result:
         path: the file.
         report: plain values in the shape of `Result`.
     """
-    result = as_result(without_nan(report), path)
+    result = as_result(report, path)
     write_json(path, report)
     return result
 

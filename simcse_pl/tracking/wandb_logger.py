@@ -6,7 +6,6 @@ docs/dashboards.md explains each panel.
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from simcse_pl.evaluation.suite import SuiteResults
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.results.evaluation_results import Result, as_result, read, without_nan
+from simcse_pl.results.evaluation_results import Result, SuiteResults, read, without_nan
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.tracking.csv_logger import steps_done
@@ -116,8 +114,7 @@ class Dashboard(WandbLogger):
             measured: the evaluation of the saved encoder.
         """
         run = self.experiment
-        report = {"label": self.label, "encoder": str(self.folder / "encoder"), **asdict(measured)}
-        result = as_result(without_nan(report), self.folder)
+        result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured))
         paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path))] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         if self.artifact:
@@ -180,7 +177,7 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
     scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
-    run.summary.update({f"evaluation/{name}{after}": score for name, score in scores.items()})
+    run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
 
 
 def _table(table: Table) -> wandb.Table:

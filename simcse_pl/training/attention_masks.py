@@ -3,21 +3,15 @@
 from typing import Any
 
 from torch import Tensor
-from transformers import AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
-
-
-def use_masks_without_synchronization() -> None:
-    """Use `sdpa_mask_without_synchronization` in all models of this process."""
-    AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
 
 
 def sdpa_mask_without_synchronization(
     *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **options: Any
 ) -> Tensor | None:
-    """Build the mask of transformers; on a GPU, also for batches without padding.
+    """Build the attention mask as transformers does; on a GPU, for batches without padding too.
 
-    To skip such masks, transformers would wait for the GPU in every forward pass.
+    transformers skips the masks of such batches, and waits for the GPU to find out which these are.
     """
     skip = allow_is_bidirectional_skip and (attention_mask is None or attention_mask.is_cpu)
     return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skip, **options)

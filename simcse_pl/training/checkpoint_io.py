@@ -13,16 +13,11 @@ from simcse_pl.utils.files import atomic_write
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Write checkpoints atomically: the previous one survives a kill or a full disk.
 
-    Lightning writes to the temporary folder and moves the file. If that is another file system, it
-    copies over the old checkpoint, and a kill leaves half of it.
+    If the temporary folder is on another file system, Lightning copies over the old checkpoint.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write a checkpoint; Lightning calls this on rank 0.
-
-        Raises:
-            WriteError: if the system cannot write the file.
-        """
+        """Write a checkpoint; raise WriteError if the system cannot write the file."""
         path = Path(path)
         try:
             with atomic_write(path.parent) as new, (new / path.name).open("wb") as file:

@@ -1,8 +1,8 @@
 """Faster dropout on a CPU.
 
-torch draws a float for each element. Here a small fast generator (SFC64) fills memory with random
-bits, and a bitwise and keeps or zeroes an element. Rates are exact to `2**-15` in half precision and
-to `2**-31` in float32.
+torch draws one random float per element. Here a small fast generator (SFC64) fills memory with random
+bits, which integer operations turn into factors: 0 or 1 / (1 - p). Rates are exact to `2**-15` in half
+precision and to `2**-31` in float32.
 """
 
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -24,11 +23,7 @@ _MOST_THREADS = 12  # with so many, torch's parallel generator is as fast as thi
 
 
 def use_fast_dropout(backbone: PreTrainedModel) -> None:
-    """Replace a backbone's dropout by one that is faster on a CPU with few cores.
-
-    Args:
-        backbone: its nn.Dropout modules and its sdpa attention are replaced.
-    """
+    """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones, on a CPU with few cores."""
     if torch.get_num_threads() >= _MOST_THREADS:
         return
     for module in list(backbone.modules()):
@@ -56,12 +51,11 @@ def fast_dropout(x: Tensor, p: float) -> Tensor:
     """
     if p == 0 or not len(x) or not x.is_cpu or x.dtype not in _INTEGER:
         return F.dropout(x, p)
-    dropped: Tensor = _Dropped.apply(x, _bits_kept(x, p), 1 / (1 - p))
-    return dropped
+    return x * _factors(x, p)
 
 
-def _bits_kept(x: Tensor, p: float) -> Tensor:
-    """Return integers of the elements' width: all bits set to keep an element, none to drop it."""
+def _factors(x: Tensor, p: float) -> Tensor:
+    """Return random factors in the shape and type of `x`: 0 with probability `p`, else 1 / (1 - p)."""
     integer = _INTEGER[x.dtype]
     limits = torch.iinfo(integer)
     seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
@@ -70,24 +64,9 @@ def _bits_kept(x: Tensor, p: float) -> Tensor:
     )
     drawn = torch.from_numpy(words.view(np.int64)).view(integer)[: x.numel()].view(x.shape)
     below = drawn.bitwise_and_(limits.max).sub_(round(p * limits.max))  # negative: dropped
-    return below.bitwise_right_shift_(limits.bits - 1).bitwise_not_()
-
-
-class _Dropped(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, kept: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(kept)
-        ctx.scale = scale  # type: ignore[attr-defined]
-        return _masked(x, kept, scale)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (kept,) = ctx.saved_tensors
-        return _masked(gradient, kept, ctx.scale), None, None
-
-
-def _masked(x: Tensor, kept: Tensor, scale: float) -> Tensor:
-    return x.contiguous().view(kept.dtype).bitwise_and(kept).view(x.dtype).mul_(scale)
+    kept = below.bitwise_right_shift_(limits.bits - 1).bitwise_not_()  # all bits set, or none
+    scale = torch.tensor(1 / (1 - p), dtype=x.dtype).view(integer)
+    return kept.bitwise_and_(scale).view(x.dtype)
 
 
 def _attention(
@@ -102,7 +81,7 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Compute attention for transformers, of query, key and value [batch, heads, tokens, dim].
 
-    With dropout, torch has no fused kernel for a CPU, and computes in float32 in all precisions.
+    On a CPU, torch has no fused kernel for attention with dropout, and computes it in float32 in all precisions.
     """
     special = any(options.get(name) is not None for name in _ATTENTION_OPTIONS) or query.shape != key.shape
     causal = options.get("is_causal", getattr(module, "is_causal", True)) and attention_mask is None
@@ -110,9 +89,8 @@ def _attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     scores = query * (query.shape[-1] ** -0.5 if scaling is None else scaling) @ key.transpose(-1, -2)
     if attention_mask is not None:  # True or 0: attended to
-        scores = scores + (attention_mask if attention_mask.is_floating_point() else _as_float(attention_mask, scores))
+        if not attention_mask.is_floating_point():
+            lowest = torch.finfo(scores.dtype).min
+            attention_mask = torch.zeros_like(attention_mask, dtype=scores.dtype).masked_fill_(~attention_mask, lowest)
+        scores = scores + attention_mask
     return (fast_dropout(scores.softmax(dim=-1), dropout) @ value).transpose(1, 2).contiguous(), None
-
-
-def _as_float(mask: Tensor, like: Tensor) -> Tensor:
-    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, torch.finfo(like.dtype).min)

@@ -14,8 +14,9 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.suite import Suite, SuiteResults, evaluate_suite
+from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results.evaluation_results import SuiteResults
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.encoder_module import EncoderModule
@@ -27,6 +28,8 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_WORSE = "the saved encoder is the best checkpoint, and scores worse than the encoder before training"
+
 
 def train_and_test(
     trainer: pl.Trainer,
@@ -35,23 +38,21 @@ def train_and_test(
     record: RunMetadata,
     resume: Path | None = None,
 ) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint, whose weights the module has afterwards.
+    """Validate, train, and test the best checkpoint. Afterwards the module has its weights.
 
     Args:
-        trainer: with a BestCheckpoint as its first checkpoint callback and `record` among its callbacks.
+        trainer: its first checkpoint callback must be a BestCheckpoint.
         module: the module to train.
         data: training, validation and test data.
-        record: gets the metrics before training.
+        record: a callback of the trainer, which stores the metrics before training in checkpoints.
         resume: a checkpoint to resume from.
 
     Returns:
-        The validation set, the metric that chose the checkpoint, the precision, the numbers of steps, and the metrics:
-        `before` training
-        and at the `best` step, and those of the tests at both, `test_before` and `test`.
+        The first part of results.json. `before` and `best` are metrics on the validation sets, before
+        training and at the best step. `test_before` and `test` are those on the test sets.
 
     Raises:
-        UserError: if the trainer does not fit (see `best_checkpoint`), the best checkpoint's metric
-            does not exist, or there is no step to train.
+        UserError: if the best checkpoint's metric does not exist, or there is no step to train.
         FailureError: if a worker process of the data loader was killed.
     """
     best = best_checkpoint(trainer)
@@ -66,7 +67,9 @@ def train_and_test(
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     assert best.monitor is not None
     _warn_if_lowered(record.before, best.best_metrics, best.monitor, best.mode)
-    module.load_state_dict(_best_weights(trainer, best.best_model_path))
+    first = trainer.is_global_zero  # other machines may not have the file
+    weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    module.load_state_dict(trainer.strategy.broadcast(weights))
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
@@ -85,19 +88,10 @@ def train_and_test(
 def run_settings(
     trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the settings that a run prints at its start, by name.
-
-    Args:
-        trainer: the trainer.
-        module: the module to train.
-        data: the data, already set up.
-        choices: the chosen files of Hydra's config groups.
-    """
+    """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
     encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
     assert rows is not None
-    steps = trainer.max_steps
-    if steps == -1:
-        steps = (trainer.max_epochs or 0) * len(data.train_dataloader())
+    steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = [str(term.name) for term in getattr(module, "auxiliary", ())]
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
     lr = learning_rate(module.optimizer)
@@ -116,11 +110,7 @@ def run_settings(
 
 
 def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
-    """Return the callback that knows which checkpoint to test.
-
-    Raises:
-        UserError: if the first checkpoint callback is another one, or gradients are accumulated.
-    """
+    """Return the callback of the best checkpoint; raise UserError if this trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
     if trainer.accumulate_grad_batches != 1:
         raise UserError("trainer.accumulate_grad_batches: it adds no negatives to a batch; set chunk_size instead")
@@ -130,12 +120,9 @@ def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
 
 
 def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None) -> SuiteResults:
-    """Evaluate a trained encoder, as evaluate.py would.
+    """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
 
-    Args:
-        encoder: the encoder; it computes in the precision of its weights, without autocast.
-        suite: the tasks.
-        also: a further task to measure correlations and geometry on.
+    `also` is a further task to measure correlations and geometry on.
     """
     if also and also.name not in [task.name for task in suite.sts]:
         suite = replace(suite, sts=[*suite.sts, also])
@@ -145,11 +132,7 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
 
 
 def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
-    """Return the scores of a suite's tasks, as results.json has them.
-
-    These are correlations (`sts`), accuracies (`transfer`, `transfer_dev`), error messages
-    (`failed`) and, if there are transfer tasks, their `transfer_classifier`.
-    """
+    """Return the scores and the errors of a suite's tasks, as results.json has them."""
     in_suite = [task.name for task in suite.sts]
     return {
         "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
@@ -162,29 +145,15 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
 
 def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) -> dict[str, float]:
     """Return the metrics of the test sets, if there are any."""
-    if not len(data.sentences[TEST]):
-        return {}
-    return dict(trainer.test(module, data, verbose=False)[0])
-
-
-def _best_weights(trainer: pl.Trainer, path: str) -> dict[str, torch.Tensor]:
-    """Load weights on rank 0 and send them to all ranks: other machines may not have the file."""
-    first = trainer.is_global_zero
-    weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
-    return trainer.strategy.broadcast(weights)
+    return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
 
 
 def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
-    lost = (before[monitor] - best[monitor]) * (1 if mode == "max" else -1)
-    if lost > 0 and is_first_process():
-        log.warning(
-            "training has made %s worse, from %.4f to %.4f: the saved encoder is the best checkpoint, and scores "
-            "worse than the encoder before training",
-            monitor,
-            before[monitor],
-            best[monitor],
-        )
+    worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
+    if worse and is_first_process():
+        log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)
 
 
 def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:
+    """Return the metrics with one of the prefixes, by the part of their names after `val/` or `test/`."""
     return {name.partition("/")[2]: value for name, value in metrics.items() if name.startswith(prefixes)}

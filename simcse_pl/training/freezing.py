@@ -1,10 +1,11 @@
 """Freezing parameters of any architecture: a backward pass shows which ones an output needs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
+from transformers import PreTrainedModel
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
@@ -14,33 +15,24 @@ from simcse_pl.utils.errors import UserError
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
-    """Freeze the word embeddings and the first layers.
-
-    Raises:
-        UserError: if no layer would be left to train, or the layers share their weights.
-    """
+    """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
     backbone = encoder.backbone
     available = backbone.config.num_hidden_layers
     if not 0 <= layers < available:
         raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     inputs = {name: x[:, 0] for name, x in example_batch(encoder).items()}
-    was_training = backbone.training
-    backbone.eval()
-    output = encoder.hidden_states(inputs)[layers]
-    backbone.train(was_training)
-    _, used = _split_by_use(backbone.parameters(), output)
-    for parameter in used:
-        parameter.requires_grad_(False)
+    for parameter, used in _uses(backbone, lambda: encoder.hidden_states(inputs)[layers]):
+        parameter.requires_grad_(not used)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
         raise UserError(
             f"module.freeze_layers={layers}: the layers of {type(backbone).__name__} share all their weights"
         )
 
 
-def freeze_unused(parameters: Iterable[Parameter], loss: Tensor) -> None:
-    """Freeze the parameters that a loss does not depend on: DDP waits for all gradients."""
-    for parameter in _split_by_use(parameters, loss)[0]:
-        parameter.requires_grad_(False)
+def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
+    """Freeze the parameters of a module that a loss does not depend on: DDP waits for all gradients."""
+    for parameter, used in _uses(module, loss):
+        parameter.requires_grad_(used)
 
 
 def example_batch(encoder: SentenceEncoder) -> Batch:
@@ -49,11 +41,17 @@ def example_batch(encoder: SentenceEncoder) -> Batch:
     return {name: x.to(encoder.device) for name, x in batch.items()}
 
 
-def _split_by_use(parameters: Iterable[Parameter], output: Tensor) -> tuple[list[Parameter], list[Parameter]]:
-    """Return the trainable parameters that `output` does not depend on, and the other ones."""
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parameter, bool]]:
+    """Return each trainable parameter of a module, and whether a computed tensor depends on it."""
+    backbones = [part for part in module.modules() if isinstance(part, PreTrainedModel) and part.training]
+    for backbone in backbones:
+        backbone.eval()  # in training, some architectures skip layers at random
+    with torch.random.fork_rng(devices=[]):
+        output = compute()
+    for backbone in backbones:
+        backbone.train()
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not output.requires_grad:
-        return trainable, []
+        return [(parameter, False) for parameter in trainable]
     gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
-    found = list(zip(trainable, gradients, strict=True))
-    return [p for p, gradient in found if gradient is None], [p for p, gradient in found if gradient is not None]
+    return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]

@@ -25,10 +25,9 @@ _SIGNALS_TO_A_JOB = {  # which writes a checkpoint first: after so many seconds,
 
 
 def disable_hydra_output_on_other_ranks() -> None:
-    """Make Hydra create a folder for rank 0 only, under torchrun and SLURM. Call it before Hydra.
+    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM. Call this before Hydra.
 
-    Lightning does so for the ranks that it starts itself. A sweep under torchrun ends in an error,
-    because its jobs start their own ranks.
+    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
         print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
@@ -44,9 +43,9 @@ def disable_hydra_output_on_other_ranks() -> None:
 def starts_ranks(trainer: Trainer) -> bool:
     """Return whether Lightning will start further ranks from this process."""
     launcher = trainer.strategy.launcher
-    if not isinstance(launcher, _SubprocessScriptLauncher):
+    if trainer.world_size == 1 or not isinstance(launcher, _SubprocessScriptLauncher):
         return False
-    return trainer.world_size > 1 and not launcher.cluster_environment.creates_processes_externally
+    return not launcher.cluster_environment.creates_processes_externally
 
 
 def submitits_signal() -> signal.Signals | None:
@@ -57,18 +56,11 @@ def submitits_signal() -> signal.Signals | None:
 
 
 def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run a module in a process of its own, and wait for it.
+    """Run `python -m module arguments` in a process of its own, and wait for it.
 
     A job on several devices leaves a process group and environment variables behind, which a second
-    job in the same process would find. SIGINT, SIGTERM and submitit's signal end the job first, so
-    that it can write a checkpoint.
-
-    Args:
-        module: run as `python -m module`.
-        arguments: its command line.
-
-    Raises:
-        Stopped: if this process got one of the signals; the job has ended.
+    job in the same process would find. On SIGINT, SIGTERM and submitit's signal this function lets the
+    job write a checkpoint, and then raises Stopped.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     environment[STARTED_BY] = str(os.getpid())

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AttentionMaskInterface
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
@@ -16,7 +17,7 @@ from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.attention_masks import use_masks_without_synchronization
+from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
@@ -47,14 +48,10 @@ class SimCSEModule(EncoderModule):
         queue: embeddings of past batches as further negatives.
         chunk_size: rows of a device's batch encoded at once (see gradient_cache); None for all.
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
-        freeze_layers: freeze the word embeddings and this many layers; None for no layers.
-            Parameters that no loss depends on are always frozen.
-        compile: compile the backbone by torch.compile, for all lengths and batch sizes.
-        on_non_finite: `error` to stop at a loss or gradient that is not finite, or `skip` (see
-            non_finite).
-
-    Raises:
-        UserError: if a value is out of range, or parts do not go together.
+        freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
+            that no loss depends on are always frozen.
+        compile: compile the backbone with torch.compile, once for all lengths and batch sizes.
+        on_non_finite: `error` to stop at a loss or gradient that is not finite, `skip` to skip the step.
     """
 
     def __init__(
@@ -82,13 +79,17 @@ class SimCSEModule(EncoderModule):
             raise UserError(f"module.chunk_size={chunk_size}: it must be at least 1")
         if shared_dropout_mask and positive_encoder:
             raise UserError("module.shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
-        if queue:
-            _check_queue(objective, positive_encoder)
-        use_masks_without_synchronization()
+        if queue and positive_encoder:
+            raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
+        if queue and not objective.contrasts:
+            raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
+        if queue and any(getattr(part, "guide", None) for part in objective.modules()):
+            raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
         self.positive_encoder = positive_encoder
+        if any(trained.postprocess for trained in self.encoders()):
+            raise UserError("this encoder has a post-processing, which was fitted to its present weights")
+        AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
         for trained in self.encoders():
-            if trained.postprocess:
-                raise UserError("this encoder has a post-processing, which was fitted to its present weights")
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)
             if freeze_layers is not None:
@@ -108,7 +109,7 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         if queue:
             queue.attach(encoder)
-        self._freeze_unused()
+        freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), self._example_loss)
         for trained in self.encoders():
             if compile:
                 trained.backbone.compile(dynamic=True)
@@ -123,17 +124,10 @@ class SimCSEModule(EncoderModule):
         """Check that the objective is defined for the rows of a data set."""
         self.objective.check_rows(roles, labeled)
 
-    def _freeze_unused(self) -> None:
-        """Freeze the parameters that no loss depends on."""
-        encoders = self.encoders()
-        for encoder in encoders:
-            encoder.backbone.eval()  # in training, some architectures skip layers at random
-        with torch.random.fork_rng(devices=[]):
-            batch = self.embed(example_batch(self.encoder))
-            loss = batch.embeddings.sum() + sum(term(self.encoder, batch) for term in self.auxiliary)
-        freeze_unused(nn.ModuleList([*encoders, self.auxiliary]).parameters(), loss)
-        for encoder in encoders:
-            encoder.backbone.train()
+    def _example_loss(self) -> Tensor:
+        """Return a scalar that depends on the same parameters as the loss."""
+        batch = self.embed(example_batch(self.encoder))
+        return sum((term(self.encoder, batch) for term in self.auxiliary), start=batch.embeddings.sum())
 
     def embed(self, batch: Mapping[str, Any]) -> EmbeddedBatch:
         """Embed a training batch.
@@ -149,23 +143,18 @@ class SimCSEModule(EncoderModule):
         return EmbeddedBatch(embeddings, roles, inputs, labels=batch.get("labels"), queue=queue)
 
     def _embed_at_once(self, batch: Batch) -> Tensor:
-        if self.positive_encoder:
-            first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
-            anchors = embed_views(self.encoder, first, self.length_bucketing)
-            return torch.cat([anchors, embed_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
         if self.shared_dropout_mask:
             return embed_with_shared_dropout_mask(self.encoder, batch)
-        return embed_views(self.encoder, batch, self.length_bucketing)
+        if not self.positive_encoder:
+            return embed_views(self.encoder, batch, self.length_bucketing)
+        first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
+        anchors = embed_views(self.encoder, first, self.length_bucketing)
+        return torch.cat([anchors, embed_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
 
     def loss(self, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the objective of this device's rows plus the auxiliary losses.
+        """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.
 
-        Args:
-            batch: see `embed`.
-
-        Returns:
-            A scalar, whose mean over devices is the loss of the whole batch, and the curves to log of
-            this device's rows, by name.
+        The batch is that of `embed`. The mean of the loss over devices is the loss of the whole batch.
         """
         embedded = self.embed(batch)
         loss: Tensor = self.objective(embedded)
@@ -201,8 +190,8 @@ class SimCSEModule(EncoderModule):
         """Log the gradient norm, check that it and the loss are finite, update the queue, and clip.
 
         The check is the only synchronization with a GPU in a step. In 16-mixed, the norm may be
-        infinite: the gradient scaler skips such steps and lowers its scale. Clipping is not left to
-        Lightning because it rejects a fused optimizer in bf16, too, where nothing is scaled.
+        infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
+        gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
         """
         trained = [p for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
@@ -220,15 +209,6 @@ class SimCSEModule(EncoderModule):
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
-
-
-def _check_queue(objective: Objective, positive_encoder: SentenceEncoder | None) -> None:
-    if positive_encoder:
-        raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
-    if not objective.contrasts:
-        raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
-    if any(getattr(part, "guide", None) for part in objective.modules()):
-        raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
 
 
 def _views_of(batch: Mapping[str, Any]) -> Batch:

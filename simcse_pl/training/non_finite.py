@@ -1,4 +1,4 @@
-"""Steps with a loss or gradient that is not finite: stop with an error, or skip and count them."""
+"""Steps with a loss or gradient that is not finite: stop the run, or skip the steps and count them."""
 
 import json
 import logging
@@ -11,41 +11,24 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-ACTIONS = ("error", "skip")
 FILE = "non_finite.jsonl"
 _ROWS_SHOWN = 8
 
 
 class NonFiniteSteps:
-    """Handle them, and write their rows to non_finite.jsonl in the run's folder, one line per step.
+    """Stop the run at such a step (`error`), or leave the weights unchanged and count it in `skipped` (`skip`).
 
-    Args:
-        action: `error` to stop the run, or `skip` to leave the weights unchanged.
-
-    Attributes:
-        skipped: number of steps skipped.
-
-    Raises:
-        UserError: if the action is unknown.
+    The rows of such steps are written to non_finite.jsonl in the run's folder.
     """
 
     def __init__(self, action: str) -> None:
-        if action not in ACTIONS:
-            raise UserError(f"module.on_non_finite={action}: choose one of {', '.join(ACTIONS)}")
+        if action not in ("error", "skip"):
+            raise UserError(f"module.on_non_finite={action}: choose one of error, skip")
         self.action = action
         self.skipped = 0
 
     def handle(self, trainer: Trainer, loss: float, gradient_norm: float) -> None:
-        """Stop the run or drop the gradients; log a warning for the first skipped step.
-
-        Args:
-            trainer: before its optimizer's step.
-            loss: the loss of the whole batch.
-            gradient_norm: the norm over all weights.
-
-        Raises:
-            UserError: unless steps are skipped; it names the step and its rows.
-        """
+        """Raise UserError with the step and its rows, or drop the gradients before the optimizer's step."""
         step = trainer.global_step + 1
         rows = self._record(trainer, step, loss, gradient_norm)
         what = f"step {step}: the loss is {loss:.3g} and its gradient's norm {gradient_norm:.3g}, in {rows}"
@@ -62,16 +45,11 @@ class NonFiniteSteps:
         datamodule: Any = getattr(trainer, "datamodule", None)
         if datamodule is None:
             return "unknown rows"
-        progress = trainer.fit_loop.epoch_loop.batch_progress.current
-        rows = datamodule.rows_of_batch(trainer.current_epoch, progress.ready - 1)
+        batch = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+        rows = datamodule.rows_of_batch(trainer.current_epoch, batch)
         if trainer.is_global_zero:
-            line = {
-                "step": step,
-                "loss": str(loss),
-                "gradient_norm": str(gradient_norm),
-                "rows": [row + 1 for row in rows],
-                "sentences": [list(datamodule.rows.rows[row]) for row in rows],
-            }
+            line: dict[str, Any] = {"step": step, "loss": str(loss), "gradient_norm": str(gradient_norm)}
+            line |= {"rows": [row + 1 for row in rows], "sentences": [list(datamodule.rows.rows[row]) for row in rows]}
             with (Path(trainer.default_root_dir) / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""

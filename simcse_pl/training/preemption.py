@@ -22,13 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class Preemption(Callback):
-    """On Ctrl-C or SIGTERM, end all ranks after the same batch, with a checkpoint.
+    """On Ctrl-C or SIGTERM, write a checkpoint after the current batch and end all ranks.
 
     A second Ctrl-C does not wait for the batch. On SIGTERM, a SLURM job is requeued. Submitit sends
     its jobs another signal (SIGUSR2, or SUBMITIT_PREEMPT_SIGNAL) and requeues them itself.
-
-    Args:
-        path: path of the checkpoint.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -37,9 +34,10 @@ class Preemption(Callback):
         self._requeue: Callable[[], Any] = _requeue
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Replace Lightning's signal handlers, which start a collective even within another one.
+        """Replace Lightning's signal handlers until training ends.
 
-        Lightning restores the handlers from before training when training ends.
+        Lightning's handler of SIGTERM communicates with other ranks at once. This fails if the signal
+        arrives while the ranks already communicate.
         """
         signal.signal(signal.SIGINT, self._note)
         submitits = submitits_signal()
@@ -48,7 +46,7 @@ class Preemption(Callback):
             self._requeue = partial(before, submitits, None)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Before and after training, stop at once: there is nothing to save."""
+        """Let SIGTERM stop the run at once before and after training, where there is nothing to save."""
         if trainer.state.fn != "fit" and not submitits_signal():
             signal.signal(signal.SIGTERM, _stop_at_once)
 
@@ -61,16 +59,13 @@ class Preemption(Callback):
             if is_first_process():  # not by print, which may be what the signal interrupted
                 os.write(2, b"\ninterrupted: training stops after this batch; Ctrl-C again stops it now\n")
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """If any rank received a signal, save and stop; the previous batch is logged and validated.
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Save a checkpoint and raise Stopped if any rank received a signal.
 
-        Raises:
-            Stopped: if one did.
+        At this point Lightning has logged and validated the previous batch.
         """
-        stop: bool | torch.Tensor = self._received is not None
-        if world_size() > 1:
-            stop = sum_over_ranks(torch.tensor(float(stop), device=pl_module.device)) > 0
-        if not stop:
+        received_by = torch.tensor(float(self._received is not None))
+        if not sum_over_ranks(received_by.to(pl_module.device) if world_size() > 1 else received_by):
             return
         received = self._received or signal.SIGTERM
         progress = trainer.fit_loop.epoch_loop.batch_progress
@@ -83,8 +78,8 @@ class Preemption(Callback):
         mark_preempted()
         try:
             if trainer.is_global_zero:
-                line = f"stopped after step {trainer.global_step}: continue with resume=auto"
-                print(line, file=sys.stderr, flush=True)
+                message = f"stopped after step {trainer.global_step}: continue with resume=auto"
+                print(message, file=sys.stderr, flush=True)
                 if received != signal.SIGINT:
                     self._requeue()
         finally:

@@ -1,16 +1,17 @@
-"""Resuming an interrupted run: finding its checkpoint, and cutting its curves."""
+"""Resume an interrupted run: decide whether and from which checkpoint, and cut the curves at its step."""
 
 import csv
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import Callback, Trainer
 
 from simcse_pl.models.encoder_files import read_torch_file
 from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
+from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
@@ -22,7 +23,7 @@ LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
 
 class RunMetadata(Callback):
-    """Add the run's options and its scores before training to checkpoints, and correct logged steps.
+    """Store the run's options and its metrics before training in checkpoints, and correct the step of curves.
 
     Args:
         options: the options given to the run.
@@ -31,51 +32,53 @@ class RunMetadata(Callback):
         before: metrics measured before training, by name.
     """
 
+    state_key = "run"  # its key in checkpoints
+
     def __init__(self, options: Sequence[str]) -> None:
         self.options = given_options(options)
         self.before: dict[str, float] = {}
-
-    @property
-    def state_key(self) -> str:
-        """The key of the state in checkpoints."""
-        return "run"
 
     def state_dict(self) -> dict[str, Any]:
         """Return the options and the metrics."""
         return {"options": self.options, "before": self.before}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the metrics; the options are those of this run."""
+        """Restore the metrics. The options stay those of this run."""
         self.before = state_dict["before"]
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Correct the logged step: after resuming between two epochs it is one too high."""
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Correct the logged step, which is one too high after resuming between epochs, and too low in validation."""
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Correct the logged step: during validation it is one too low."""
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
-
-    on_test_start = on_validation_start
+    on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
 
 
-def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) -> Path | None:
+def resume_option(given: str | None) -> str | None:
+    """Return the option `resume`, which is `auto` by default in a sweep, so that the same command continues it."""
+    return given or ("auto" if in_sweep() else None)
+
+
+def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], search: bool = False) -> Path | None:
     """Return the checkpoint to resume from, and prepare the run's folder.
 
-    If it is the folder's own checkpoint, the folder's curves are cut at its step. Otherwise the run
-    starts new curves and a new W&B run.
+    If it is the last checkpoint of this folder, the run continues the folder's curves after the
+    checkpoint's step, and its W&B run. Otherwise the run starts new curves and a new W&B run.
 
     Args:
-        resume: a checkpoint; `auto` for the folder's last one, if it exists; None to start anew.
+        given: the option `resume`: a checkpoint; `auto` for the folder's last checkpoint, if it exists;
+            None to start from the beginning, but `auto` in a sweep.
         folder: the run's folder.
         options: the options given to the run.
+        search: whether this is a trial of a search, which ignores the folder's last checkpoint.
 
     Raises:
         UserError: if the checkpoint is missing or damaged, or the folder holds another run.
     """
-    last = folder / LAST_CHECKPOINT
-    if is_first_process():
+    resume, last, first = resume_option(given), folder / LAST_CHECKPOINT, is_first_process()
+    if first:
         remove_half_written(folder, last.parent, folder / "encoder")
+        if search:
+            last.unlink(missing_ok=True)
     if resume is None or resume == "auto":
         checkpoint = last if resume and last.is_file() else None
     elif not Path(resume).is_file():
@@ -83,13 +86,21 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
     else:
         checkpoint = Path(resume)
     own = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
-    if not own and resume != "auto" and is_first_process() and (folder / CURVES_FILE).exists():
-        raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
-    if not own and is_first_process():
+    if first and not own:
+        if resume != "auto" and (folder / CURVES_FILE).exists():
+            raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
         (folder / WANDB_FILE).unlink(missing_ok=True)
-    if checkpoint is None:
-        _cut_curves(folder, steps=-1)
-        return None
+    steps = _check_checkpoint(checkpoint, resume, folder, options) if checkpoint else -1
+    if first and (own or not checkpoint):
+        _cut_curves(folder / CURVES_FILE, steps)
+    if checkpoint:
+        why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
+        log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
+    return checkpoint
+
+
+def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, options: Sequence[str]) -> int:
+    """Return the step of a checkpoint; raise UserError if this run cannot resume from it."""
     match read_torch_file(checkpoint, mmap=True):
         case {
             "global_step": int(steps),
@@ -105,29 +116,19 @@ def find_checkpoint(resume: str | None, folder: Path, options: Sequence[str]) ->
             f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "
             f"or continue that run with these options by resume={checkpoint}"
         )
-    if own:
-        _cut_curves(folder, steps)
-    log.info("resuming from step %d, %s", steps, checkpoint)
-    return checkpoint
+    return steps
 
 
-def forget_checkpoint(folder: Path) -> None:
-    """Remove the last checkpoint: an interrupted trial of a search starts anew."""
-    if is_first_process():
-        (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
-
-
-def _cut_curves(folder: Path, steps: int) -> None:
-    """Remove all curve points after `steps`, and the test at the end of the run."""
-    path = folder / CURVES_FILE
-    if not is_first_process() or not path.exists():
+def _cut_curves(path: Path, steps: int) -> None:
+    """Remove the points after `steps`, and the results of the test after training, from a file of curves."""
+    if not path.exists():
         return
     rows = read_rows(path)
-    with atomic_write(folder) as new, (new / CURVES_FILE).open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0] if rows else [])
         writer.writeheader()
-        writer.writerows(row for row in rows if int(row["step"]) <= steps and not _is_last_test(row))
-
-
-def _is_last_test(row: Mapping[str, str]) -> bool:
-    return int(row["step"]) > 0 and any(value for name, value in row.items() if name.startswith("test/"))
+        for row in rows:
+            step = int(row["step"])
+            tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
+            if step <= steps and not tested_after_training:
+                writer.writerow(row)

@@ -14,13 +14,7 @@ def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Ba
 
     Each view is embedded in a pass of its own, and all passes start from the same random state. As
     views are padded to the same shape, the passes draw the same masks. Equal views get equal vectors.
-
-    Args:
-        encoder: maps inputs [batch, tokens] to vectors [batch, dim].
-        batch: inputs [batch, views, tokens].
-
-    Returns:
-        [batch, views, dim].
+    The batch [batch, views, tokens] becomes [batch, views, dim].
     """
     ids = batch["input_ids"]
     devices = [] if ids.device.type == "cpu" else [ids.device]

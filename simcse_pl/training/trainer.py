@@ -11,32 +11,23 @@ from simcse_pl.utils.errors import UserError, first_line
 
 
 def has_bf16(device: str) -> bool:
-    """Return whether a device multiplies bfloat16 in hardware, so faster than float32.
-
-    Args:
-        device: torch's name of a device type, such as `cpu` or `cuda`.
-    """
+    """Return whether a type of device (`cpu`, `cuda`) has hardware for bfloat16, so that it is faster than float32."""
     if device == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return device == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto", **options: Any) -> Trainer:
-    """Return Lightning's trainer.
+    """Return Lightning's trainer; raise UserError if an option is invalid.
 
     Args:
         precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
             With bf16-mixed, weights, normalization, the loss and the optimizer stay in float32.
         accelerator: one of Lightning's.
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
-
-    Raises:
-        UserError: if an option is invalid, there is no step to train, or there are more ranks than
-            CPU cores.
     """
     every = options.get("val_check_interval", 1)
-    steps, part = type(every) is int and every >= 1, type(every) is float and 0 < every <= 1
-    if not (steps or part):
+    if not (type(every) is int and every >= 1) and not (type(every) is float and 0 < every <= 1):
         raise UserError(f"val_every={every}: it must be a whole number of steps, at least 1")
     if (options.get("log_every_n_steps") or 0) < 0:
         raise UserError(f"log_every={options['log_every_n_steps']}: it must be 0 or more")
@@ -59,7 +50,6 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
 
 def _device(accelerator: str) -> str:
     """Return torch's name of the device that Lightning uses for an accelerator."""
-    if accelerator in ("auto", "gpu"):
-        found = {"mps": torch.backends.mps.is_available(), "cuda": torch.cuda.is_available()}
-        return next((device for device, available in found.items() if available), "cpu")
-    return accelerator
+    if accelerator not in ("auto", "gpu"):
+        return accelerator
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

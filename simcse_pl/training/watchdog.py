@@ -3,12 +3,12 @@
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
@@ -26,26 +26,22 @@ _WORKER_GRACE = 10.0  # torch checks its workers every 5 seconds
 def watched_ranks(trainer: Trainer) -> Iterator[None]:
     """Within the block, end all ranks within seconds if one of them is killed.
 
-    Without this, the other ranks wait in a collective until it times out after half an hour. Rank 0
-    prints which rank was killed, and exits with status 1. This concerns ranks that Lightning starts;
-    torchrun and SLURM watch their own.
+    Otherwise the other ranks wait in a collective until it times out after half an hour. Rank 0 prints
+    which rank was killed, and exits with status 1. torchrun and SLURM watch the ranks that they start.
     """
     launcher = trainer.strategy.launcher
-    if (
-        trainer.world_size == 1
-        or not isinstance(launcher, _SubprocessScriptLauncher)
-        or not isinstance(launcher.cluster_environment, LightningEnvironment)
-    ):
+    environment = launcher.cluster_environment if isinstance(launcher, _SubprocessScriptLauncher) else None
+    if trainer.world_size == 1 or not isinstance(environment, LightningEnvironment):
         yield
         return
     done, killed = threading.Event(), threading.Event()
     if STARTED_BY in os.environ:
-        parent = int(os.environ[STARTED_BY])
-        threading.Thread(target=_watch_parent, args=(parent, trainer.global_rank, done), daemon=True).start()
+        _start(_watch_parent, int(os.environ[STARTED_BY]), trainer.global_rank, done)
     if trainer.local_rank == 0:
-        subprocess_script._launch_process_observer = _no_observer  # type: ignore[attr-defined, assignment]
+        # Lightning's observer kills rank 0 if another rank ends first after SIGTERM
+        subprocess_script._launch_process_observer = lambda processes: None  # type: ignore[attr-defined, assignment]
         os.environ[STARTED_BY] = str(os.getpid())
-        threading.Thread(target=_watch_ranks, args=(launcher, done, killed), daemon=True).start()
+        _start(_watch_ranks, launcher, done, killed)
     try:
         yield
         trainer.strategy.barrier()  # so that no rank that ends early is still watched
@@ -57,50 +53,16 @@ def watched_ranks(trainer: Trainer) -> Iterator[None]:
         done.set()
 
 
-def _no_observer(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Replace Lightning's observer, which kills rank 0 if another rank ends first after SIGTERM."""
-
-
-def _watch_parent(process: int, rank: int, done: threading.Event) -> None:
-    while not done.wait(_INTERVAL):
-        if os.getppid() != process:
-            print(
-                f"error: {'rank 0' if rank else 'the sweep'} has ended, so rank {rank} ends",
-                file=sys.stderr,
-                flush=True,
-            )
-            os._exit(1)
-
-
-def _watch_ranks(launcher: _SubprocessScriptLauncher, done: threading.Event, killed: threading.Event) -> None:
-    while not done.wait(_INTERVAL):
-        for rank, process in enumerate(launcher.procs, start=1):
-            if not process.poll():
-                continue
-            if process.returncode < 0:  # others have printed their error
-                name = signal.Signals(-process.returncode).name
-                line = f"error: rank {rank} (process {process.pid}) was ended by {name}: continue with resume=auto"
-                print(line, file=sys.stderr, flush=True)
-                killed.set()
-            if not done.wait(_RANK_GRACE):
-                for other in launcher.procs:
-                    other.kill()
-                os._exit(1)
-
-
 @contextmanager
 def watched_workers() -> Iterator[None]:
-    """Within the block, report in one line if a worker process of the data loader is killed.
+    """Within the block, raise FailureError if a worker process of the data loader is killed.
 
-    The kernel kills workers if memory runs out. Usually an error of torch ends the block. But torch
-    waits forever for a worker that was killed while it held a lock; this process then exits.
-
-    Raises:
-        FailureError: if a worker was killed.
+    The kernel kills workers if memory runs out. Usually an error of torch ends the block. If the
+    worker held a lock, torch waits forever, and this function ends the process.
     """
     done = threading.Event()
     workers: set[BaseProcess] = set()
-    threading.Thread(target=_watch_workers, args=(workers, done), daemon=True).start()
+    _start(_watch_workers, workers, done)
     try:
         yield
     except Exception as error:
@@ -111,22 +73,51 @@ def watched_workers() -> Iterator[None]:
         done.set()
 
 
+def _start(watch: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=watch, args=arguments, daemon=True).start()
+
+
+def _print(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+
+
+def _watch_parent(process: int, rank: int, done: threading.Event) -> None:
+    while not done.wait(_INTERVAL):
+        if os.getppid() != process:
+            _print(f"{'rank 0' if rank else 'the sweep'} has ended, so rank {rank} ends")
+            os._exit(1)
+
+
+def _watch_ranks(launcher: _SubprocessScriptLauncher, done: threading.Event, killed: threading.Event) -> None:
+    while not done.wait(_INTERVAL):
+        for rank, process in enumerate(launcher.procs, start=1):
+            if not process.poll():
+                continue
+            if process.returncode < 0:  # others have printed their error
+                name = signal.Signals(-process.returncode).name
+                _print(f"rank {rank} (process {process.pid}) was ended by {name}: continue with resume=auto")
+                killed.set()
+            if not done.wait(_RANK_GRACE):
+                for other in launcher.procs:
+                    other.kill()
+                os._exit(1)
+
+
 def _watch_workers(workers: set[BaseProcess], done: threading.Event) -> None:
     while not done.wait(_INTERVAL):
         if (message := _killed_worker(workers)) and not done.wait(_WORKER_GRACE):
-            print(f"error: {message}", file=sys.stderr, flush=True)
+            _print(message)
             os._exit(1)
 
 
 def _killed_worker(workers: set[BaseProcess]) -> str | None:
-    """Add this process's children to `workers`; return a message about the first killed one."""
-    workers.update(multiprocessing.active_children())
+    """Add this process's children to `workers`, and return a message if one of them was killed."""
+    workers.update(multiprocessing.active_children())  # which forgets a process that has ended
     for worker in list(workers):
         number = -(worker.exitcode or 0)
         if number > 0 and number not in (signal.SIGINT, signal.SIGTERM):  # with which torch and Ctrl-C end them
-            name = signal.Signals(number).name
             return (
-                f"DataLoader worker (process {worker.pid}) was ended by {name}: continue with resume=auto; "
-                "data.num_workers=0 uses less memory"
+                f"DataLoader worker (process {worker.pid}) was ended by {signal.Signals(number).name}: "
+                "continue with resume=auto; data.num_workers=0 uses less memory"
             )
     return None

@@ -9,15 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simcse_pl.utils.errors import (
-    FAILURE_STATUS,
-    USER_ERROR_STATUS,
-    FailureError,
-    UserError,
-    did_you_mean,
-    exception_chain,
-    first_line,
-)
+from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
 _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -36,13 +28,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
-    """Run a command. An error is one line, or a traceback with `--debug`.
-
-    Args:
-        parser: the parser of its arguments.
-        work: the command, called with the parsed arguments.
-        given: the arguments; `sys.argv` if None.
-    """
+    """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
     try:
@@ -58,15 +44,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
-    """Print an error to standard error, and return the exit status.
+    """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
     Args:
         error: the exception. If a UserError or FailureError caused it, that one is printed instead.
-        debug: print the traceback in place of one line.
+        debug: whether to print the traceback in place of one line.
         debug_option: the option that sets `debug`.
-
-    Returns:
-        2 if the user made a mistake, otherwise 1.
     """
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
@@ -82,7 +65,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     else:
         what = f"{type(error).__name__}: {first_line(error)}"
         print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
-    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else FAILURE_STATUS
+    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else 1
 
 
 def _discard_output() -> None:

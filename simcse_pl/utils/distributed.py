@@ -32,12 +32,7 @@ def is_one_of_several() -> bool:
 
 @dataclass(frozen=True)
 class BatchSplit:
-    """The number of rows of a batch that each rank holds.
-
-    Args:
-        rows: the number of rows by rank.
-        rank: the rank of this process.
-    """
+    """The number of rows of a batch by rank, and the rank of this process."""
 
     rows: tuple[int, ...]
     rank: int = 0
@@ -63,7 +58,10 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows in rank order. Backward sums the gradients from all ranks."""
+    """All ranks' rows in rank order. Backward sums the gradients from all ranks.
+
+    torch.distributed.nn has such a function, but it is deprecated.
+    """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
@@ -82,18 +80,15 @@ class _AllGatherWithGrad(torch.autograd.Function):
 
 
 def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
-    """Return the rows of all ranks, with gradients.
+    """Return the rows of all ranks in rank order, with gradients.
 
-    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by
-    its `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of
-    one device with the whole batch.
+    Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
+    `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of one device with the whole
+    batch.
 
     Args:
         rows: this rank's rows [n, ...].
-        split: n by rank.
-
-    Returns:
-        The rows [sum of all n, ...] in rank order; `rows` itself outside a distributed run.
+        split: the number of rows by rank.
     """
     if world_size() == 1:
         return rows
@@ -112,9 +107,7 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     """Return the mean of a tensor over all ranks, without gradients.
 
-    Args:
-        values: a tensor with the same shape on all ranks.
-        ignore_nan: ignore NaN, element by element. The mean is NaN if an element is NaN on all ranks.
+    With `ignore_nan`, an element is NaN only if it is NaN on all ranks.
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
     total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))

@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-USER_ERROR_STATUS, FAILURE_STATUS = 2, 1
+USER_ERROR_STATUS = 2  # that of any other failure is 1
 
 
 class UserError(ValueError):
     """A mistake that the user can correct: a path, an option, a row of a file.
 
-    The message is one line: what is wrong, where, and what to do about it. The commands print it
-    to standard error and exit with status 2. Unprintable characters are escaped, because messages
-    quote the user's files.
+    The message is one line: what is wrong, where, and what to do about it. A command prints it and exits with status 2.
+    Unprintable characters are escaped, because messages quote the user's files.
     """
 
     def __init__(self, message: str) -> None:
@@ -26,20 +25,11 @@ class SweepError(UserError):
 
 
 class FailureError(RuntimeError):
-    """A failure that is neither the user's mistake nor a bug: a full disk, a killed process.
-
-    The message is one line, and the exit status is 1.
-    """
+    """A failure that is neither the user's mistake nor a bug, such as a full disk. The exit status is 1."""
 
 
 class WriteError(FailureError):
-    """The system rejects a write: no space left, permission denied.
-
-    Args:
-        what: the path, or what else could not be written.
-        why: the system's reason.
-        then: the consequence, appended after a semicolon.
-    """
+    """The system rejects a write of `what` for the reason `why`; `then` is the consequence, if there is one."""
 
     def __init__(self, what: str | Path, why: str, then: str = "") -> None:
         super().__init__(f"cannot write {what}: {why}" + (f"; {then}" if then else ""))
@@ -83,11 +73,7 @@ def did_you_mean(name: str, names: Collection[str]) -> str:
 def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
     """Raise UserError with `what` before the message, in place of any other exception.
 
-    Use it around a library that reads a file which may be damaged.
-
-    Args:
-        what: what failed, with its place.
-        users_too: also put `what` before the message of a UserError.
+    Use it around a library that reads a file which may be damaged. With `users_too`, a UserError also gets `what`.
     """
     try:
         yield

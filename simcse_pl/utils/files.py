@@ -23,11 +23,7 @@ def cache_folder() -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        UserError: the file is not valid JSON.
-    """
+    """Return the content of a JSON file; raise UserError if it is not valid."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -44,12 +40,8 @@ def sha256_of(path: Path) -> str:
 def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
     """Yield a new folder to write files into, and move them to `folder` at the end.
 
-    Files of the same name are replaced; other files stay. If the block raises an exception,
-    `folder` does not change.
-
-    Args:
-        folder: the destination, created if it does not exist.
-        last: the name of the file that is moved last. Its presence means that the others are complete.
+    Files of the same name are replaced; other files stay. If the block raises an exception, `folder` does not change.
+    The presence of the file `last`, which is moved last, means that the others are complete.
 
     Raises:
         WriteError: the system rejects a write.
@@ -61,20 +53,14 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
             new = Path(name)
             yield new
             files = sorted(path for path in new.rglob("*") if path.is_file())
-            mode = 0o666 & ~_umask()
+            os.umask(mask := os.umask(0o077))  # there is no other way to read it
             for file in files:
-                file.chmod(mode)  # safetensors writes files that only the owner can read
+                file.chmod(0o666 & ~mask)  # safetensors writes files that only the owner can read
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
             for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
                 os.replace(file, folder / file.relative_to(new))
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager

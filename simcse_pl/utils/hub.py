@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -23,15 +23,7 @@ _TIMEOUT = 5.0  # seconds
 
 @functools.cache
 def unavailable(repository: str = "", repo_type: str = "model") -> str | None:
-    """Return why the Hub does not give a repository, or None if it does. A process asks once.
-
-    Args:
-        repository: its name; the Hub itself if empty.
-        repo_type: `model` or `dataset`.
-
-    Returns:
-        The end of an error message.
-    """
+    """Return why the Hub, or a repository on it, is not available; None if it is. A process asks once."""
     try:
         if repository:
             HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
@@ -55,10 +47,7 @@ def reason(error: BaseException) -> str:
 def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
     """Return a file of a repository, downloaded or from the local cache; None if it does not exist.
 
-    If the Hub does not give the repository, only the cache is searched.
-
-    Raises:
-        UserError: the download fails.
+    If the Hub is not available, only the cache is searched. A download that fails raises UserError.
     """
     local = unavailable(repository, repo_type) is not None
     try:
@@ -73,11 +62,7 @@ def find(repository: str, file: str, repo_type: str = "model") -> Path | None:
 
 
 def download(repository: str, file: str, repo_type: str = "model") -> Path:
-    """Return a file as `find` does.
-
-    Raises:
-        UserError: the file does not exist, or the download fails.
-    """
+    """Return a file as `find` does; raise UserError if it does not exist."""
     path = find(repository, file, repo_type)
     if path is None:
         why = unavailable(repository, repo_type)
@@ -89,12 +74,8 @@ def download(repository: str, file: str, repo_type: str = "model") -> Path:
 @contextmanager
 def quiet(*names: str) -> Iterator[None]:
     """Silence the loggers of these libraries below errors."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
+    with ExitStack() as stack:
+        for logger in map(logging.getLogger, names):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
         yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

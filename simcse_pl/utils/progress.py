@@ -10,25 +10,13 @@ T = TypeVar("T")
 
 
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
-    """Return a rich progress bar to which tasks can be added.
-
-    Args:
-        columns: rich's columns; its default if empty.
-        shown: whether to show the bar in a terminal.
-    """
+    """Return a rich progress bar with these columns, or with the default columns. `shown=False` never shows it."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
 
 
 def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
-    """Yield the steps, and show how many are done.
-
-    Args:
-        steps: any iterable.
-        what: the description of the work.
-        total: the number of steps, if `steps` has no length.
-        shown: whether to show the bar in a terminal.
-    """
+    """Yield the steps, and show how many are done. Steps without a length need `total`."""
     with progress_bar(shown=shown) as bar:
         yield from bar.track(steps, total, description=what)
 

@@ -33,7 +33,7 @@ class Table:
         title: the title, which names the metric.
         frame: columns of strings or numbers, in full precision.
         decimals: the number of decimals shown, for all columns of numbers or by column.
-        notes: footnotes, one line each.
+        notes: footnotes.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Table:
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
-        shown = self.shown().map(_one_line).map(lambda cell: cell.replace("|", "\\|"))
+        shown = self.shown().map(_markdown)
         alignment = ["right" if self.numeric(column) else "left" for column in shown]
-        shown.columns = [_one_line(column).replace("|", "\\|") for column in shown]
+        shown.columns = [_markdown(column) for column in shown]
         table = shown.to_markdown(index=False, disable_numparse=True, colalign=alignment)
         return "\n\n".join([f"**{self.title}**", table, *map(_one_line, self.notes)]) + "\n"
 
@@ -85,26 +85,19 @@ class Table:
     def json(self) -> str:
         """Return title, rows and notes. Numbers have full precision, and missing ones are null."""
         rows = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
-        content = {"title": self.title, "rows": rows, "notes": self.notes}
-        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"title": self.title, "rows": rows, "notes": self.notes}, indent=2, ensure_ascii=False) + "\n"
 
     def latex(self) -> str:
         """Return a table environment, which needs booktabs, below the notes as comments."""
-        shown = self.shown().map(_one_line).map(_latex)
+        shown = self.shown().map(_latex)
         numeric = [self.numeric(column) for column in shown]
-        # A table of sentences needs columns that wrap.
-        words = "l" if any(numeric) else f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"
-        columns = ["r" if number else words for number in numeric]
-        if not any(numeric):
-            columns[0] = "l"
+        columns = ["r" if number else "l" for number in numeric]
+        if not any(numeric):  # columns of sentences wrap
+            columns[1:] = [f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"] * (len(numeric) - 1)
         shown.columns = [_latex(column) for column in shown]
-        table = shown.style.hide(axis="index").to_latex(
-            hrules=True,
-            column_format="".join(columns),
-            caption=_latex(self.title),
-            label=f"tab:{self.name}",
-            position_float="centering",
-        )
+        caption, label = _latex(self.title), f"tab:{self.name}"
+        options = {"hrules": True, "column_format": "".join(columns), "position_float": "centering"}
+        table = shown.style.hide(axis="index").to_latex(caption=caption, label=label, **options)
         return "".join(f"% {_one_line(note)}\n" for note in self.notes) + str(table)
 
     def files(self) -> dict[str, bytes]:
@@ -115,9 +108,7 @@ class Table:
 
 def show(what: rich.table.Table | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=100)
+    console = Console(width=None if Console().is_terminal else 100)
     console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 
@@ -125,5 +116,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _markdown(text: str) -> str:
+    return _one_line(text).replace("|", "\\|")
+
+
 def _latex(text: str) -> str:
-    return text.translate(_LATEX)
+    return _one_line(text).translate(_LATEX)

@@ -18,15 +18,9 @@ def as_float64(x: Tensor) -> Tensor:
 
 
 def unit_vectors(x: Tensor) -> Tensor:
-    """Divide vectors by their Euclidean norm.
+    """Divide vectors [..., dim] by their Euclidean norm, in float32 if they are in half precision.
 
     A vector of zeros stays zeros, with gradient 0, so that its cosines are 0.
-
-    Args:
-        x: vectors [..., dim].
-
-    Returns:
-        Vectors [..., dim], in float32 if `x` is in half precision.
     """
     x = at_least_float32(x)
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -31,14 +31,9 @@ def check_is_file(path: Path) -> None:
 
 
 def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
-    r"""Yield lines without their ends. Only \n and \r\n end a line; U+0085 and U+2028 are text.
+    r"""Yield the lines of a file, gzipped if `packed`, without their ends. The path `-` is standard input.
 
-    Args:
-        path: the file; `-` for standard input.
-        packed: whether it is gzipped.
-
-    Raises:
-        UserError: the file cannot be read.
+    Only \n and \r\n end a line; U+0085 and U+2028 are text. A file that cannot be read raises UserError.
     """
     try:
         with _open(path, packed) as file:

@@ -9,11 +9,7 @@ from simcse_pl.utils.errors import UserError
 
 
 def read_yaml(file: Path) -> Any:
-    """Return a file as an OmegaConf config with unresolved references; empty if there is no file.
-
-    Raises:
-        UserError: the file is not valid YAML.
-    """
+    """Return a file as an unresolved config, empty if there is no file; raise UserError if it is not valid."""
     if not file.is_file():
         return OmegaConf.create()
     try:

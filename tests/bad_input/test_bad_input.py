@@ -57,6 +57,7 @@ def files(tmp_path, make_model):
         "header.csv": "sent0,sent1\n",
         "x.ckpt": b"PK nothing",
         "x.vec": "2 3\na 1 2 3\nb 1 2\n",
+        "words.txt": "a 1 2\nb 3 4\n",
         "x.json": "{",
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",

@@ -1,17 +1,13 @@
 """`simcse export`: the exported encoder in every tool, and error messages."""
 
 import json
-import logging
-import shutil
-import sys
 
 import pytest
 import torch
 from huggingface_hub import RepoUrl
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from simcse_pl import SimCSE
-from simcse_pl.cli import evaluate as evaluate_command
 from simcse_pl.cli.export import push
 from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
@@ -20,13 +16,11 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
-from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.postprocessing.saved import KINDS
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, tiny
+from tests.conftest import SENTENCES, adamw
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
@@ -37,34 +31,20 @@ def saved(make_model, tmp_path):
     return tmp_path / "saved"
 
 
-@pytest.fixture
-def evaluate(monkeypatch, tmp_path):
-    """Run `simcse evaluate` in this process on the packaged sample, and return its folder."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-
-    def run(*arguments, folder="measured"):
-        options = ["tasks=[sts]", f"hydra.run.dir={tmp_path / folder}"]
-        monkeypatch.setattr(sys, "argv", ["evaluate", *map(str, arguments), *options])
-        evaluate_command.main()
-        return tmp_path / folder
-
-    yield run
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-
-
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if issubclass(kind, AffinePostProcess)])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_an_exported_folder_scores_as_evaluated(kind, normalize, make_model, evaluate, command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "normalize"), [("whitening", True), ("remove_components", False)])
+def test_an_exported_folder_scores_as_evaluated(
+    kind, normalize, make_model, run_command, command, tmp_path, monkeypatch
+):
     monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
     options = {"max_length": 20, "normalize": normalize}
     SentenceEncoder.from_pretrained(make_model("bert"), "first_last", **options).save_pretrained(encoder)
     fit_on.write_text("\n".join(load_sample("dev").sentences))
-    measured = evaluate(f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}")
-    score = json.loads((measured / "results.json").read_text())["sts"][0]["all"]["spearman"]
-    command("export", encoder, exported, "--postprocess", measured / "postprocess", "--results", measured)
+    given = [f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}", "tasks=[sts]"]
+    run_command("evaluate.py", *given, f"hydra.run.dir={tmp_path}/measured")
+    score = json.loads((tmp_path / "measured" / "results.json").read_text())["sts"][0]["all"]["spearman"]
+    options = ["--postprocess", tmp_path / "measured" / "postprocess", "--results", tmp_path / "measured"]
+    command("export", encoder, exported, *options)
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
@@ -122,42 +102,11 @@ def test_fingerprints_depend_on_weights_settings_and_post_processing(saved):
 
 
 @pytest.mark.slow
-def test_a_trained_encoder_is_the_same_in_every_tool(train, run_command, make_model, sentences, tmp_path):
-    import onnxruntime
-    import sentence_transformers as library
-
-    options = ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "model.head=mlp", "logger=csv"]
-    _, run = train(*options)
-    encoder, folder = run / "encoder", tmp_path / "exported"
-    # Fitted on vectors with a larger variance; otherwise it would enlarge small differences.
-    postprocess = RemoveComponents(2).fit(torch.randn(200, 32, generator=torch.Generator().manual_seed(0)))
-    postprocess.save(tmp_path / "postprocess")
-    given = [encoder, folder, "--normalize", "--postprocess", tmp_path / "postprocess", "--int8"]
-    done = run_command("-m", "simcse_pl", "export", *given)
-    assert done.stdout.strip() == str(folder) and "sentence_encoder.onnx: vectors differ from" in done.stderr
-    assert not list(tmp_path.glob(".saving*"))
-    vectors = postprocess.transform(SentenceEncoder.from_pretrained(encoder).encode(TEXTS))
-    expected = torch.nn.functional.normalize(vectors, dim=-1)
-    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(TEXTS, show_progress_bar=False)
-    torch.testing.assert_close(torch.from_numpy(theirs), expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(SimCSE(folder).encode(TEXTS), expected, atol=1e-6, rtol=0)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    inputs = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
-    for file, tolerance in (("sentence_encoder.onnx", 1e-4), ("sentence_encoder_int8.onnx", None)):
-        session = onnxruntime.InferenceSession(folder / "onnx" / file, providers=["CPUExecutionProvider"])
-        (found,) = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
-        if tolerance:
-            torch.testing.assert_close(torch.from_numpy(found), expected, atol=tolerance, rtol=0)
-        assert torch.cosine_similarity(torch.from_numpy(found), expected).min() > 0.98
-    theirs, ours = AutoModel.from_pretrained(folder), SentenceEncoder.from_pretrained(encoder).backbone
-    for name, weight in ours.state_dict().items():
-        assert torch.equal(theirs.state_dict()[name], weight)
-    card = (folder / "README.md").read_text()
-    assert (
-        "python train.py data=text data.train=sentences.txt" in card
-        and "| Post-processing | remove_components |" in card
-    )
-    assert str(tmp_path) not in card and (folder / "figures" / "training_paths.png").is_file()
+def test_onnx_files_are_in_the_folder(saved, command, tmp_path):
+    done = command("export", saved, tmp_path / "exported", "--int8")
+    assert "sentence_encoder.onnx: vectors differ from" in done.err
+    files = {path.name for path in (tmp_path / "exported" / "onnx").iterdir()}
+    assert files >= {"sentence_encoder.onnx", "sentence_encoder_int8.onnx"}
 
 
 def test_mistakes_end_with_one_line_and_leave_no_file(saved, make_model, command, tmp_path):
@@ -193,10 +142,8 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     error = command("export", once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2).err
     assert "already has one (remove_components)" in error
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
-    shutil.rmtree(once / "1_Pooling")
-    assert torch.equal(
-        SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS)
-    )  # SimCSE does not need the modules of sentence-transformers
+    theirs, ours = AutoModel.from_pretrained(once), SentenceEncoder.from_pretrained(saved).backbone.state_dict()
+    assert all(torch.equal(theirs.state_dict()[name], weight) for name, weight in ours.items())
 
 
 def test_an_encoder_with_post_processing_cannot_be_trained(saved):

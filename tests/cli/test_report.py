@@ -1,4 +1,7 @@
+"""`simcse report`: tables, figures and files, and its error messages."""
+
 import json
+import sys
 
 import pytest
 
@@ -81,3 +84,24 @@ def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, write_
     for message, arguments in mistakes.items():
         assert message in run(*arguments, status=2).err
     assert not (tmp_path / "report").exists()
+
+
+def test_mistakes_with_html_end_with_one_line_and_leave_no_file(
+    command, write_sweep, job, write_curves, tmp_path, monkeypatch
+):
+    sweep, one = write_sweep("s", job(0.7)), write_curves(tmp_path / "one")
+    (tmp_path / "folder").mkdir()
+    mistakes = {
+        "two folders have the label a": (sweep, one, "--labels", "a", "a"),
+        "two folders have the label ": (one, one),
+        "none.txt": (sweep, "--sentences", tmp_path / "none.txt"),
+        "leave out --output and --aggregation": (sweep, "--aggregation", "all"),
+        "cannot write ": (sweep,),
+    }
+    for message, arguments in mistakes.items():
+        output = tmp_path / ("folder" if message == "cannot write " else "page.html")
+        assert message in command("report", *arguments, "--html", output, status=2).err
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert "pip install plotly" in command("report", sweep, "--html", tmp_path / "page.html", status=2).err
+    assert not (tmp_path / "page.html").exists()

@@ -1,21 +1,16 @@
 """`simcse serve` in a process of its own, and its error messages."""
 
 import json
-import re
 import signal
 import socket
 import sys
-import threading
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, serving
-
-CLIENTS = 50
 
 
 @pytest.fixture
@@ -37,30 +32,6 @@ def search(address, queries, **options):
         return json.load(response)["encoders"]
 
 
-def test_fifty_concurrent_clients_get_what_search_finds(make_model, sentences):
-    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
-    simcse.build_index(SENTENCES)
-    start = threading.Barrier(CLIENTS)
-    queries = [[f"{SENTENCES[i % 8]} {i} {turn}" for turn in range(4)] for i in range(CLIENTS)]
-    expected = [[simcse.search(query, threshold=None, top_k=3) for query in own] for own in queries]
-
-    def search_own(own):
-        start.wait(60)
-        return [search(address, [query], top_k=3)[0]["results"][0] for query in own]
-
-    arguments = [make_model("bert"), "--pooling", "mean", "--device", "cpu", "--sentences", sentences]
-    with serving(*arguments) as (process, address), ThreadPoolExecutor(CLIENTS) as clients:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
-        found = list(clients.map(search_own, queries))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert (process.stdout.read(), process.stderr.read()) == ("", "")
-    for own, own_expected in zip(found, expected, strict=True):
-        assert [[tuple(one.values()) for one in results] for results in own] == [
-            [(near.sentence, pytest.approx(near.similarity, abs=1e-4)) for near in results] for results in own_expected
-        ]
-
-
 def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
     rows = [{"id": str(i), "text": text} for i, text in enumerate(["Why now?", "Two guitars.", "Cold snow!"])]
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -72,9 +43,8 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
     with serving(*encoders, *sources, "--host", "0.0.0.0", "--max-queries", "2") as (process, address):
         local = address.replace("0.0.0.0", "127.0.0.1")
         with urllib.request.urlopen(f"{local}/encoders", timeout=60) as response:
-            listed = json.load(response)
-        assert [(one["pooling"], one["sentences"]) for one in listed["encoders"]] == [("mean", 8), ("cls", 3)]
-        assert listed["limits"]["queries"] == 2
+            listed = json.load(response)["encoders"]
+        assert [(one["pooling"], one["sentences"]) for one in listed] == [("mean", 8), ("cls", 3)]
         first, second = search(local, [SENTENCES[0], "Cold snow!"], top_k=1)
         assert [one["sentence"] for (one,) in first["results"]] == [
             near.sentence for (near,) in simcse.search([SENTENCES[0], "Cold snow!"], threshold=None, top_k=1)
@@ -82,22 +52,18 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
         assert second["results"][1] == [{"sentence": "Cold snow!", "similarity": 1.0}]
         with pytest.raises(urllib.error.HTTPError, match="422"):
             search(local, ["a", "b", "c"])
-        process.terminate()
-        assert process.wait(60) == -signal.SIGTERM
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["ENCODER", "--sentences", "nowhere.txt"], "no file nowhere.txt"),
-        (["nowhere", "--sentences", "FILE"], "nowhere"),
         (["ENCODER", "--sentences", "."], ". holds no index"),
         (["ENCODER", "--sentences", "FILE", "--sentences", "FILE"], "--sentences: 2 values for 1 encoder"),
         (["a", "b", "--sentences", "FILE", "--pooling", "a,b,c"], "--pooling: 3 values for 2 encoders"),
-        (
-            ["ENCODER", "--sentences", "FILE", "--host", "no such host"],
-            "cannot listen on --host no such host --port 0: ",
-        ),
+        (["ENCODER", "--sentences", "FILE", "--host", "no such host"], "cannot listen on --host no such host --port 0"),
     ],
 )
 def test_mistakes_end_with_one_line(arguments, line, error_of):
@@ -111,10 +77,6 @@ def test_a_port_in_use_is_reported_before_the_encoder_is_loaded(error_of, monkey
         assert "Address already in use" in error_of("ENCODER", "--sentences", "FILE", "--port", port)
 
 
-@pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
-def test_a_missing_package_is_named(library, error_of, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("simcse_pl.inference.server")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, library, None)
-    line = f"error: serve needs {library}: pip install fastapi uvicorn"
-    assert error_of("ENCODER", "--sentences", "FILE") == f"{line}\n"
+def test_a_missing_package_is_named(error_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert error_of("ENCODER", "--sentences", "FILE") == "error: serve needs uvicorn: pip install fastapi uvicorn\n"

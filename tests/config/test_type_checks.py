@@ -6,7 +6,6 @@ from omegaconf import OmegaConf
 from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 
@@ -17,15 +16,12 @@ INTEGER = "a valid integer"
     ("taker", "name", "value", "needed"),
     [
         (SentenceDataModule, "batch_size", "64", INTEGER),
-        (SentenceDataModule, "batch_size", 4.5, INTEGER),
         (SentenceDataModule, "batch_size", True, INTEGER),
         (SentenceDataModule, "batch_size", None, INTEGER),
-        (SentenceDataModule, "header", "no", "a valid boolean"),
         (SentenceDataModule, "columns", "sent0", "a valid array"),
         (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
         (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
-        (SimCSEModule, "chunk_size", [3], INTEGER),
         (TrainOptions, "encoders", "three", "'one' or 'two'"),
         (make_trainer, "max_epochs", "three", INTEGER),
         (make_trainer, "accelerator", 3, "a valid string"),  # an argument of the class that it returns
@@ -58,10 +54,7 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
     ("config", "message"),
     [
         ({"seed": "abc", "callbacks": {"seeds": SEEDS | {"seed": "${seed}"}}}, "seed=abc: it must be a valid integer"),
-        (
-            {"trainer": {"plugins": [SEEDS | {"seed": "abc"}]}},
-            "trainer.plugins.0.seed=abc: it must be a valid integer",
-        ),
+        ({"plugins": [SEEDS | {"seed": "abc"}]}, "plugins.0.seed=abc: it must be a valid integer"),
         ({"seeds": SEEDS | {"sed": 3}}, r"no option seeds.sed; did you mean seed\? \(--help lists all\)"),
     ],
 )

@@ -34,11 +34,6 @@ def positives(rows, keys):
     return [row[1] for row in rows[keys]]
 
 
-def test_without_a_view_rows_stay_as_they_are():
-    rows = [("a", "b", "c"), ("d", "e", "f")]
-    assert TrainingDataset(rows)[[(0, 1), (3, 0)]] == [rows[1], rows[0]]
-
-
 def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only():
     keys = [(epoch, row) for epoch in range(3) for row in range(10)]
     together = positives(TrainingDataset(ROWS, Numbered(), seed=1), keys)

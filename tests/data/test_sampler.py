@@ -4,25 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from torch.utils.data import DistributedSampler
 
 from simcse_pl.data.sampler import ContrastiveBatchSampler
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 ROWS = [(f"sentence {i}",) for i in range(10)]
-
-
-def test_the_order_is_that_of_pytorchs_own_sampler():
-    batches = ContrastiveBatchSampler(10, 4, seed=7)
-    theirs = DistributedSampler(ROWS, 1, 0, shuffle=True, seed=7)
-    assert len(batches) == 3
-    for epoch in (0, 1, 5):
-        batches.set_epoch(epoch)
-        theirs.set_epoch(epoch)
-        drawn = list(batches)
-        assert [len(batch) for batch in drawn] == [4, 4, 2]
-        assert [key for batch in drawn for key in batch] == [(epoch, row) for row in theirs]
 
 
 @pytest.mark.parametrize("rows", [9, 10, 11, 23])

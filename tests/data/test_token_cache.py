@@ -53,24 +53,6 @@ def contents(cache):
     return list(cache.sentences), [[tokens.tolist() for tokens in row] for row in cache.tokens]
 
 
-def test_it_has_the_rows_and_the_tokens_of_the_tokenizer(source, tokenizer):
-    cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    sentences, tokens = contents(cache)
-    assert sentences == ROWS
-    assert tokens == [[tokenizer(s, truncation=True, max_length=9)["input_ids"] for s in row] for row in ROWS]
-    assert len(cache.tokens) == 20 and cache.sentences[-1] == ROWS[-1]
-    with pytest.raises(IndexError):
-        cache.sentences[20]
-
-
-def test_labels_are_beside_their_rows(tmp_path, tokenizer):
-    (tmp_path / "d.csv").write_text("x,label\n" + "".join(f"a {i},{i % 3}\n" for i in range(10)))
-    cache = open_token_cache(
-        lambda warn: iterate_rows(tmp_path / "d.csv", label_column="label", warn=warn), ["x"], tokenizer, 9
-    )
-    assert list(cache.names) == [str(i % 3) for i in range(10)]
-
-
 def test_a_second_start_reads_nothing(source, tokenizer):
     first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
     tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
@@ -183,11 +165,3 @@ def test_ids_above_65535_are_kept(source, tokenizer):
     cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
     assert contents(cache)[1] == [[tokenizer(word)["input_ids"] for word in ("w65000", "w65535")]]
     assert np.max(cache.tokens[0][1]) >= 2**16
-
-
-def test_sentences_among_others_are_counted(source, tokenizer):
-    cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    sentences = [sentence for row in ROWS for sentence in row]
-    wanted = {sentences[0], sentences[-1], "butter and flour !", "not there"}
-    assert cache.count(wanted) == sum(sentence in wanted for sentence in sentences) > 2
-    assert cache.count(set()) == 0

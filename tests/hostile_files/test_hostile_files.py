@@ -100,9 +100,8 @@ def load_with_code(**config):
     for name in ("configuration_evil.py", "modeling_evil.py", "tokenization_evil.py"):
         write(f"model/{name}", TOUCH)
     change("config.json", **config)
-    change(
-        "tokenizer_config.json", tokenizer_class="Evil", auto_map={"AutoTokenizer": ["tokenization_evil.Evil", None]}
-    )
+    tokenizer = {"AutoTokenizer": ["tokenization_evil.Evil", None]}
+    change("tokenizer_config.json", tokenizer_class="Evil", auto_map=tokenizer)
     load().encode(["A dog."])
 
 

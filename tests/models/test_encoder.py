@@ -227,9 +227,9 @@ SETTINGS = {"pooling": "cls", "head": "mlp", "max_length": 32}
     ("file", "content", "message"),
     [
         (SETTINGS_FILE, "{pooling", "is not valid JSON"),
-        (SETTINGS_FILE, json.dumps({"head": "mlp"}), "is damaged: it must hold"),
-        (SETTINGS_FILE, json.dumps(SETTINGS | {"max_length": "long"}), "is damaged: it must hold"),
-        (SETTINGS_FILE, json.dumps(SETTINGS | {"normalize": "yes"}), "is damaged: it must hold"),
+        (SETTINGS_FILE, json.dumps({"head": "mlp"}), "is damaged: it must have"),
+        (SETTINGS_FILE, json.dumps(SETTINGS | {"max_length": "long"}), "is damaged: it must have"),
+        (SETTINGS_FILE, json.dumps(SETTINGS | {"normalize": "yes"}), "is damaged: it must have"),
         (HEAD_FILE, None, f"names a projection head, but {HEAD_FILE} is missing"),
         (HEAD_FILE, "{}", f"{HEAD_FILE} is damaged"),
         (HEAD_FILE, torch.nn.Linear(48, 48).state_dict(), "the weights of its projection head do not fit"),

@@ -9,56 +9,32 @@ import torch.nn.functional as F
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.models.test_lightning_checkpoint import save
 
-VECTORS = "a 1 0 2\nman 0 1 0\nsnow 3 -1 0.5\n"
 
-
-@pytest.fixture
-def transformer(make_model, tmp_path):
-    """An encoder as a folder and as a checkpoint."""
+@pytest.mark.parametrize("name", ["encoder", "folder.ckpt", "folder.txt", "best.ckpt"])
+def test_folders_of_any_name_and_checkpoints_load_the_same(name, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=20)
-    encoder.save_pretrained(tmp_path / "encoder")
-    save(encoder, tmp_path / "best.ckpt")
-    return encoder
-
-
-@pytest.mark.parametrize("name", ["encoder", "best.ckpt"])
-def test_folders_and_checkpoints_load_the_same(name, transformer, tmp_path):
-    assert torch.equal(load_encoder(f"{tmp_path}/{name}").encode(SENTENCES), transformer.encode(SENTENCES))
-    options = {"pooling": "layers_0_1", "num_layers": 2, "max_length": 9, "normalize": True}
-    loaded = load_encoder(f"{tmp_path}/{name}", **options)
+    path = str(tmp_path / name)
+    save(encoder, path) if name == "best.ckpt" else encoder.save_pretrained(path)
+    assert torch.equal(load_encoder(path).encode(SENTENCES), encoder.encode(SENTENCES))
+    loaded = load_encoder(path, pooling="layers_0_1", num_layers=2, max_length=9, normalize=True)
     assert loaded.settings == EncoderSettings("layers_0_1", "none", 9, True) and loaded.dim == 32
     assert loaded.backbone.config.num_hidden_layers == 2
 
 
-def test_a_folder_may_have_the_name_of_a_file(transformer, tmp_path):
-    for name in ("best.of.ckpt", "notes.txt"):
-        transformer.save_pretrained(tmp_path / name)
-        assert torch.equal(load_encoder(f"{tmp_path}/{name}").encode(SENTENCES), transformer.encode(SENTENCES))
-
-
 @pytest.mark.parametrize("ending", ["txt", "vec.gz"])
-def test_word_vectors_are_averaged(ending, tmp_path):
-    path = tmp_path / f"vectors.{ending}"
-    path.write_bytes(gzip.compress(VECTORS.encode()) if ending.endswith("gz") else VECTORS.encode())
-    encoder = load_encoder(str(path))
-    assert encoder.dim == 3
-    expected = torch.tensor([[0.5, 0.5, 1.0], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(encoder.encode(["A man", "?"], batch_size=1), expected)
-    torch.testing.assert_close(load_encoder(str(path), normalize=True).encode(["A man"]), F.normalize(expected[:1]))
-
-
-def test_word_counts_reach_the_word_vectors(tmp_path):
-    (tmp_path / "vectors.txt").write_text(VECTORS)
-    (tmp_path / "counts.txt").write_text("a 90\nman 10\n")
-    names = str(tmp_path / "vectors.txt"), str(tmp_path / "counts.txt")
-    expected = WordVectors.from_file(names[0], word_counts=names[1]).encode(SENTENCES)
-    assert torch.equal(load_encoder(names[0], word_counts=names[1]).encode(SENTENCES), expected)
-    assert not torch.equal(load_encoder(names[0]).encode(SENTENCES), expected)
+def test_word_vectors_are_loaded_with_their_options(ending, tmp_path):
+    path, counts = tmp_path / f"vectors.{ending}", tmp_path / "counts.txt"
+    content = b"a 1 0 2\nman 0 1 0\n"
+    path.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
+    counts.write_text("a 999\nman 1\n")
+    torch.testing.assert_close(load_encoder(str(path)).encode(["A man"]), torch.tensor([[0.5, 0.5, 1.0]]))
+    weighted = torch.tensor([[0.001 / 1.0, 0.5, 2 * 0.001 / 1.0]])  # 0.001 / (0.001 + p)
+    encoder = load_encoder(str(path), word_counts=str(counts), normalize=True)
+    torch.testing.assert_close(encoder.encode(["A man"]), F.normalize(weighted), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

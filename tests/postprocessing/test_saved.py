@@ -34,36 +34,20 @@ def test_a_saved_map_loads_equal_to_the_bit(make, tmp_path):
     assert type(loaded) is type(postprocess) and loaded.fitted
     assert (loaded.options, loaded.width) == (postprocess.options, 6)
     assert torch.equal(loaded.transform(new), postprocess.transform(new))
-    if isinstance(loaded, Flow):
-        assert torch.equal(loaded.inverse(new), postprocess.inverse(new))
-        assert torch.equal(loaded.log_likelihood(new), postprocess.log_likelihood(new))
+    assert torch.equal(loaded.fit(new).transform(x), make().fit(new).transform(x))  # a second fit replaces it
 
 
-@every_kind
-def test_a_second_fit_replaces_the_loaded_one(make, tmp_path):
-    x, y = torch.randn(2, 80, 6)
-    make().fit(x).save(tmp_path)
-    assert torch.equal(load(tmp_path).fit(y).transform(y), make().fit(y).transform(y))
-
-
-@every_kind
-def test_saving_over_another_keeps_other_files(make, tmp_path):
+def test_saving_replaces_the_old_one_and_keeps_other_files_unless_it_fails(tmp_path, monkeypatch):
+    x = torch.randn(80, 6)
     (tmp_path / "notes.txt").write_text("mine")
     RemoveComponents(1).fit(torch.randn(80, 3)).save(tmp_path)
-    make().fit(torch.randn(80, 6)).save(tmp_path)
-    assert load(tmp_path).width == 6
-    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", SETTINGS_FILE, TENSORS_FILE}
-
-
-def test_a_save_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
-    x = torch.randn(80, 6)
     Whitening().fit(x).save(tmp_path)
     before = load(tmp_path).transform(x)
     monkeypatch.setattr("json.dumps", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         Whitening(2).fit(x).save(tmp_path)
     assert torch.equal(load(tmp_path).transform(x), before)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", SETTINGS_FILE, TENSORS_FILE}
 
 
 @pytest.mark.parametrize("file", [SETTINGS_FILE, TENSORS_FILE])
@@ -79,15 +63,7 @@ def test_damaged_files_are_one_line(file, content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        [],
-        {},
-        {"name": "pca"},
-        {"options": {"dim": 0}},
-        {"options": {"size": 3}},
-        {"options": None},
-    ],
+    "settings", [[], {}, {"name": "pca"}, {"options": {"dim": 0}}, {"options": {"size": 3}}, {"options": None}]
 )
 def test_invalid_settings_are_one_line(settings, tmp_path):
     Whitening().fit(torch.randn(80, 6)).save(tmp_path)
@@ -106,16 +82,14 @@ def test_tensors_that_do_not_fit_are_one_line(make, other, tmp_path):
     path = tmp_path / TENSORS_FILE
     tensors = load_file(path)
     if other == "another kind":
-        (Whitening() if make().name == "flow" else Flow(epochs=1)).fit(torch.randn(80, 6)).save(tmp_path / "other")
-        tensors = load_file(tmp_path / "other" / TENSORS_FILE)
+        tensors = (Whitening() if make().name == "flow" else Flow(epochs=1)).fit(torch.randn(80, 6)).tensors()
     elif other == "another width":
-        make().fit(torch.randn(80, 8)).save(tmp_path / "other")
-        tensors = load_file(tmp_path / "other" / TENSORS_FILE)
+        tensors = make().fit(torch.randn(80, 8)).tensors()
     elif other == "not finite":
         next(iter(tensors.values())).view(-1)[0] = torch.nan
     else:
         tensors.popitem()
-    save_file(tensors, path)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     with pytest.raises(UserError, match=f"{TENSORS_FILE} is damaged or does not belong") as error:
         load(tmp_path)
     assert "\n" not in str(error.value)
@@ -132,8 +106,5 @@ def test_a_config_has_every_option_of_its_class(name):
 
 
 def test_the_config_saved_loads_a_folder(tmp_path):
-    x = torch.randn(80, 6)
-    whitening = Whitening(3).fit(x)
-    whitening.save(tmp_path)
-    loaded = instantiate(OmegaConf.load(CONFIGS / "saved.yaml"), folder=str(tmp_path))
-    assert torch.equal(loaded.transform(x), whitening.transform(x))
+    Whitening(3).fit(torch.randn(80, 6)).save(tmp_path)
+    assert instantiate(OmegaConf.load(CONFIGS / "saved.yaml"), folder=str(tmp_path)).options == {"dim": 3}

@@ -15,7 +15,7 @@ def embeddings(n: int, dim: int) -> torch.Tensor:
     return torch.randn(n, dim) * torch.logspace(0, -3, dim) @ torch.linalg.qr(torch.randn(dim, dim)).Q + 0.5
 
 
-@pytest.mark.parametrize("dim", [None, 1, 20, 48])
+@pytest.mark.parametrize("dim", [None, 1, 20])
 def test_whitened_embeddings_have_zero_mean_and_identity_covariance(dim):
     x = embeddings(500, 48)
     z = Whitening(dim).fit(x).transform(x).double().numpy()
@@ -53,12 +53,9 @@ def test_fewer_rows_than_dimensions_are_whitened_with_a_warning(caplog):
     assert "the 10 fitted embeddings become equally far apart" in caplog.text
     torch.testing.assert_close(z.T.cov(), torch.eye(9, dtype=torch.float64), atol=1e-4, rtol=0)
     torch.testing.assert_close(torch.pdist(z), torch.full((45,), 18**0.5, dtype=torch.float64), atol=1e-4, rtol=0)
-
-
-def test_enough_rows_give_no_warning(caplog):
-    with caplog.at_level(logging.WARNING):
-        Whitening().fit(embeddings(50, 48))
-        Whitening(4).fit(embeddings(10, 48))
+    caplog.clear()
+    Whitening().fit(embeddings(50, 48))
+    Whitening(4).fit(x)
     assert not caplog.records
 
 

@@ -10,9 +10,6 @@ ODD = (
     *("\u202e", "\u200f", "\u05e9\u05dc\u05d5\u05dd", "\u0645\u0631\u062d\u0628\u0627", "\u0e2a\u0e27", "半年"),
     *('"', "'", ",", "\\", "[MASK]", "[SEP]", "[PAD]", "</s>", "#", "0", "-", "a", "Ab", " "),
 )
-MILLIONS = [
-    unit * (1_000_000 // len(unit)) for unit in ("x", "ab ", "-", "a-", "\u0301", "\u0645", "\U0001f1e9", "x\x1c")
-]
 
 
 def texts(without: str = "", max_size: int = 12) -> st.SearchStrategy[str]:

@@ -3,19 +3,19 @@
 import math
 
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
 from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
-from simcse_pl.losses.regularizers import DECAYS, cosine_regularization, decay_curve, spectrum_control
+from simcse_pl.losses.regularizers import cosine_regularization
 from tests.conftest import embedded
 from tests.properties.strategies import shapes
 
 TEMPERATURES = st.sampled_from([0.001, 0.01, 0.05, 0.3, 1.0, 20.0])
 ALPHAS = st.sampled_from([0.0, 0.3, 1.0, 2.0, 100.0])
 KINDS = st.sampled_from(["cosine", "dot"])
-FULL, HALVES = st.sampled_from([torch.float32, torch.float64]), st.sampled_from([torch.float16, torch.bfloat16])
+FULL = st.sampled_from([torch.float32, torch.float64])
 SEEDS = st.integers(0, 2**31)
 
 
@@ -73,21 +73,6 @@ def test_the_contrastive_loss_equals_the_equation(batch, temperature, alpha, kin
     torch.testing.assert_close(single.item(), expected, rtol=1e-4, atol=1e-5 / temperature)
 
 
-@given(batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS, seed=SEEDS, scale=st.floats(-6, 6))
-def test_the_loss_does_not_depend_on_row_order_or_embedding_scale(batch, temperature, alpha, kind, seed, scale):
-    embeddings, queue = batch
-    loss = loss_of(embeddings, queue, temperature, alpha, kind)
-    chance = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(embeddings), generator=chance)
-    views = [0, 1, *(2 + torch.randperm(embeddings.shape[1] - 2, generator=chance)).tolist()]
-    permuted = loss_of(embeddings[order][:, views], queue.flip(0), temperature, alpha, kind)
-    torch.testing.assert_close(permuted, loss, rtol=1e-9, atol=1e-9)
-    if kind == "cosine":
-        factors = 10.0 ** (scale * drawn(seed, *embeddings.shape[:2], 1).clamp(-1, 1))
-        scaled = loss_of(embeddings * factors, queue * 10.0**scale, temperature, alpha)
-        torch.testing.assert_close(scaled, loss, rtol=1e-9, atol=1e-9 / temperature)
-
-
 @given(
     batch=BATCHES, temperature=TEMPERATURES, alpha=ALPHAS, kind=KINDS, dtype=FULL,
     zeros=st.booleans(), equal=st.booleans(), exponent=st.integers(-6, 6),
@@ -108,14 +93,6 @@ def test_losses_and_gradients_are_finite(batch, temperature, alpha, kind, dtype,
         assert (embeddings.grad.norm(dim=-1, keepdim=True) <= bound).all()
 
 
-@given(batch=BATCHES, temperature=TEMPERATURES, dtype=HALVES)
-def test_half_precision_embeddings_have_the_loss_of_the_same_numbers_in_float32(batch, temperature, dtype):
-    embeddings, queue = (x.to(dtype) for x in batch)
-    loss = loss_of(embeddings, queue, temperature)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, loss_of(embeddings.float(), queue.float(), temperature))
-
-
 @given(shape=shapes(8, 6), classes=st.integers(2, 5), seed=SEEDS, equal=st.booleans())
 def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equal):
     first, second = drawn(seed, 2, *shape)
@@ -134,25 +111,17 @@ def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equ
 
 
 @given(batch=BATCHES, dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]), zeros=st.booleans())
-def test_mean_similarities_equal_loops_over_cosines(batch, dtype, zeros):
+def test_mean_similarities_are_those_of_positives_and_negatives(batch, dtype, zeros):
     embeddings = batch[0].to(dtype)
     if zeros:
         embeddings[0] = 0
-    rows = embeddings.tolist()
-    positive = [similarity(row[0], row[1], "cosine") for row in rows]
-    negative = [
-        similarity(rows[i][0], view, "cosine")
-        for i in range(len(rows))
-        for j in range(len(rows))
-        for k, view in enumerate(rows[j][1:])
-        if (i, 0) != (j, k)
-    ]
-    ours = mean_similarities(embedded(embeddings))
-    torch.testing.assert_close(ours[0].item(), math.fsum(positive) / len(positive), rtol=1e-5, atol=1e-5)
-    if negative:
-        torch.testing.assert_close(ours[1].item(), math.fsum(negative) / len(negative), rtol=1e-5, atol=1e-5)
-    else:
-        assert ours[1].isnan()
+    views = torch.nn.functional.normalize(embeddings.double(), dim=-1)
+    cosines = torch.einsum("id,jkd->ijk", views[:, 0], views[:, 1:])
+    positive = torch.zeros_like(cosines, dtype=torch.bool)
+    positive[:, :, 0].fill_diagonal_(True)
+    expected = cosines[positive].mean(), cosines[~positive].mean()  # NaN without negatives
+    for ours, theirs in zip(mean_similarities(embedded(embeddings)), expected, strict=True):
+        torch.testing.assert_close(ours.item(), theirs.item(), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 @given(shape=shapes(8, 6), seed=SEEDS, zeros=st.integers(0, 3), exponent=st.integers(-12, 12))
@@ -166,28 +135,3 @@ def test_cosine_regularization_equals_the_mean_over_pairs_of_words(shape, seed, 
     term.backward()
     torch.testing.assert_close(term.item(), math.fsum(pairs) / len(rows) ** 2, rtol=1e-9, atol=1e-9)
     assert torch.isfinite(scaled.grad).all() and (scaled.grad[:zeros] == 0).all()
-
-
-@given(
-    shape=shapes(8, 6), seed=SEEDS, decay=st.sampled_from(DECAYS), exponent=st.floats(0, 3), rate=st.floats(0, 3),
-    equal=st.booleans(),
-)  # fmt: skip
-def test_spectrum_control_equals_the_distance_of_singular_values(shape, seed, decay, exponent, rate, equal):
-    words = drawn(seed, 1, shape[1]).repeat(shape[0], 1) if equal else drawn(seed, *shape)
-    curve = decay_curve(decay, min(shape), exponent, rate)
-    assert curve[0] == 1 and (curve.diff() <= 0).all() and (curve >= 0).all()
-    values = torch.linalg.svdvals(words)
-    expected = ((values / values[0] - curve) ** 2).sum()
-    words = words.requires_grad_()
-    term = spectrum_control(words, curve)
-    term.backward()
-    torch.testing.assert_close(term, expected, rtol=1e-6, atol=1e-6)
-    assert torch.isfinite(words.grad).all()
-
-
-@given(batch=BATCHES)
-def test_a_batch_of_one_row_has_loss_0_without_hard_negatives(batch):
-    embeddings = batch[0][:1, :2]
-    assert loss_of(embeddings) == 0
-    assume(embeddings.shape[-1] > 1)
-    assert loss_of(torch.cat([embeddings, embeddings[:, :1]], dim=1)) > 0

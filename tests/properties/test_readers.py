@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import itertools
 import json
 
 import pyarrow
@@ -13,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simcse_pl.data.readers.row_reader import (
-    iterate_documents,
-    iterate_rows,
     iterate_sentences,
     read_rows,
     read_sentences,
@@ -88,14 +85,6 @@ def test_only_newlines_end_a_line_of_text(file, lines, end, last, bom, packed):
         read_sentences(path)
 
 
-@given(documents=st.lists(st.lists(sentences(without="\n"), min_size=1, max_size=4), min_size=1, max_size=5))
-def test_documents_are_read_back(file, documents):
-    text = "\n\n".join("\n".join(document) for document in documents)
-    path = file("d.txt", b"\xef\xbb\xbf" + text.encode())
-    groups = [list(group) for _, group in itertools.groupby(iterate_documents(path), key=lambda row: row[1])]
-    assert [[sentence for (sentence,), _ in group] for group in groups] == documents
-
-
 @given(rows=tables(sentences()), packed=PACKED)
 @pytest.mark.parametrize(("kind", "write"), [("csv", as_csv), ("jsonl", as_jsonl), ("parquet", as_parquet)])
 def test_tables_are_read_back(file, kind, write, rows, packed):
@@ -109,15 +98,6 @@ def test_tables_are_read_back(file, kind, write, rows, packed):
 @given(rows=tables(sentences(without="\n\t")), packed=PACKED)
 def test_only_tabs_and_newlines_separate_cells_of_tsv(file, rows, packed):
     assert read_rows(file(f"d.tsv{packed}", as_tsv(rows))) == rows
-
-
-@given(rows=tables(sentences()), labels=st.data())
-def test_labels_are_read_back(file, rows, labels):
-    names = labels.draw(st.lists(sentences(), min_size=len(rows), max_size=len(rows)))
-    place = labels.draw(st.integers(0, len(rows[0])))
-    path = file("d.csv", as_csv([(*row[:place], name, *row[place:]) for row, name in zip(rows, names, strict=True)]))
-    expected = list(zip(map(one_end, rows), one_end(names), strict=True))
-    assert list(iterate_rows(path, label_column=place)) == expected
 
 
 @given(rows=tables(sentences() | halves() | st.none() | st.integers() | st.just("\u2028 ")), ascii_only=st.booleans())
@@ -161,11 +141,3 @@ def test_any_bytes_give_rows_or_an_error_of_one_line(file, parts, kind, on_inval
     else:
         assert rows and all(cell == cell.strip() != "" for row in rows for cell in row)
         assert {len(row) for row in rows} == {len(rows[0])}
-
-
-@pytest.mark.parametrize(
-    ("kind", "write"), [("csv", as_csv), ("tsv", as_tsv), ("jsonl", as_jsonl), ("parquet", as_parquet)]
-)
-def test_a_cell_of_a_million_characters_is_read_back(file, kind, write):
-    rows = [("x" * 1_000_000, "b"), ("c", "ab " * 300_000 + "d")]
-    assert read_rows(file(f"d.{kind}", write(rows))) == rows

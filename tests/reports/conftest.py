@@ -12,7 +12,7 @@ from simcse_pl.results.evaluation_results import as_result
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
-PAIRS = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
+PAIRS = dict(zip(STS, (3108, 1500, 3750, 3000, 1186, 1379, 4927), strict=True))
 
 
 def _sts(task, seed, split):
@@ -22,9 +22,8 @@ def _sts(task, seed, split):
         name: {"spearman": base + 0.0012345678901 * k, "pearson": base - 0.1 - 0.001 * k}
         for k, name in enumerate(("all", "mean", "wmean"))
     }
-    subsets = {}
-    if task in ("STS12", "STS13"):
-        subsets = {f"{task}_{part}": {"pairs": 750, "spearman": base + 0.02, "pearson": base} for part in "ab"}
+    parts = "ab" if task in ("STS12", "STS13") else ""
+    subsets = {f"{task}_{part}": {"pairs": 750, "spearman": base + 0.02, "pearson": base} for part in parts}
     regressor = {"spearman": base + 0.05, "pearson": base + 0.06} if task in ("STS-B", "SICK-R") else None
     return {"task": task, "split": split, "pairs": PAIRS[task], **scores, "subsets": subsets, "regressor": regressor}
 

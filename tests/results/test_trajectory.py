@@ -7,8 +7,11 @@ from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
 
 
-def test_a_run_is_one_row_per_validation_with_optimizer_steps(write_run):
-    run = read(write_run("run", steps=(0, 4, 8, 12)))
+def test_a_run_is_one_row_per_finite_validation_with_optimizer_steps(write_run):
+    folder = write_run("run", steps=(0, 4, 8, 12))
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("0,15,,inf,0.5,-1\n")
+    run = read(folder)
     assert isinstance(run, TrainingTrajectory)
     assert run.label.endswith("/run")
     assert run.points["step"].tolist() == [0, 4, 8, 12]
@@ -39,10 +42,3 @@ def test_damaged_curves_are_a_one_line_error(tmp_path, content, message):
     with pytest.raises(UserError, match=f"metrics.csv {message}") as error:
         read(tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_validations_with_infinite_values_are_left_out(write_run):
-    folder = write_run()
-    with (folder / "metrics.csv").open("a") as file:
-        file.write("0,15,,inf,0.5,-1\n")
-    assert read(folder).points["step"].tolist() == [0, 4, 8, 12]

@@ -14,12 +14,10 @@ from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
-from simcse_pl.data.collators import PairCollator, ViewCollator
-from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import uniformity
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import tokenize
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
     GeometryCurves,
@@ -27,15 +25,14 @@ from simcse_pl.training.callbacks import (
     SeedEveryStep,
     Speed,
     WarnOnCollapse,
-    WarnOnDuplicates,
-    WarnOnMaskedNegatives,
 )
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import adamw, ready_data
 
+DEFAULT = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
 
 
@@ -63,23 +60,18 @@ class Scripted(pl.LightningModule):
 
 def fit(folder, scores, steps=6, every=2, resume=None, last_every=1, **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
-    callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
-    config = OmegaConf.create({"run_dir": str(folder), "callbacks": callbacks}).callbacks
+    config = OmegaConf.create({"run_dir": str(folder), "callbacks": DEFAULT}).callbacks
     config.last.every_n_validations = last_every
     made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
-    trainer = make_trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        val_check_interval=every,
-        check_val_every_n_epoch=None,
-        callbacks=[*made, RunMetadata([])],
-        **QUIET | options,
-    )
+    intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
+    trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata([])], **intervals, **QUIET | options)
     written, save = [], trainer.save_checkpoint
-    trainer.save_checkpoint = lambda path, *more: (
-        written.append((Path(path).stem, trainer.global_step)),
-        save(path, *more),
-    )
+
+    def recorded(path, *more):
+        written.append((Path(path).stem, trainer.global_step))
+        save(path, *more)
+
+    trainer.save_checkpoint = recorded
     module, loader = Scripted(scores), DataLoader(torch.ones(4))
     if resume is None:
         trainer.validate(module, loader, verbose=False)
@@ -129,11 +121,11 @@ def test_curves_are_logged_at_the_number_of_steps_done(tmp_path):
     assert best.best_step == 8
 
 
-@pytest.mark.parametrize(("max_epochs", "text"), [(-1, "Epoch 3"), (5, "Epoch 3/4"), (None, "Epoch 3")])
-def test_the_progress_bar_shows_no_last_epoch_without_a_limit(max_epochs, text):
+def test_the_progress_bar_shows_no_last_epoch_without_a_limit():
     bar = ProgressBar()
-    bar._trainer = SimpleNamespace(max_epochs=max_epochs, sanity_checking=False)
-    assert bar._get_train_description(3).strip() == text
+    for max_epochs, text in ((-1, "Epoch 3"), (5, "Epoch 3/4")):
+        bar._trainer = SimpleNamespace(max_epochs=max_epochs, sanity_checking=False)
+        assert bar._get_train_description(3).strip() == text
 
 
 def section_5(embeddings):
@@ -141,45 +133,33 @@ def section_5(embeddings):
     w = embeddings.double().numpy()
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     cosines = w @ w.T
-    return {
-        "geometry/gram_sum": cosines.sum(),
-        "geometry/largest_eigenvalue": np.linalg.eigvalsh(cosines)[-1],
-        "geometry/nonnegative_cosines": (cosines >= 0).mean(),
-        "geometry/trace": np.trace(cosines),
-    }
+    names = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")
+    values = (cosines.sum(), np.linalg.eigvalsh(cosines)[-1], (cosines >= 0).mean(), np.trace(cosines))
+    return {f"geometry/{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def test_geometry_curves_cover_all_validation_embeddings(make_model):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    pairs = load_sample("dev").pairs[:60]
-    sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
+    stsb = ScoredPairs("sample")
+    sentences = list(dict.fromkeys(stsb.sentences("validation")))
     with torch.no_grad():  # random weights put all sentences into one direction; after a shift some cosines are below 0
         encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
-    first, second = (tokenize(encoder.tokenizer, sentences[side::2], 64) for side in (0, 1))
-    tokenized = list(zip(first, second, [pair.score for pair in pairs], strict=True))
-    validated = DataLoader(tokenized, batch_size=7, collate_fn=PairCollator(encoder.tokenizer))
-    views = DataLoader([(text,) for text in SENTENCES], batch_size=4, collate_fn=ViewCollator(encoder.tokenizer, 16))
-    trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=1, callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET
+    trainer = pl.Trainer(accelerator="cpu", callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    expected = section_5(encoder.encode(sentences))
+    assert 0.1 < expected["geometry/nonnegative_cosines"] < 0.9 and expected["geometry/trace"] == pytest.approx(
+        len(sentences)
     )
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3))
-    before = section_5(encoder.encode(sentences))
-    assert 0.1 < before["geometry/nonnegative_cosines"] < 0.9
-    logged = trainer.validate(module, validated, verbose=False)[0]
-    assert {name: logged[name] for name in before} == pytest.approx(before, rel=1e-4)
-    trainer.fit(module, views, validated)
-    after = section_5(encoder.encode(sentences))
-    assert {name: trainer.callback_metrics[name].item() for name in after} == pytest.approx(after, rel=1e-4)
-    assert after["geometry/gram_sum"] != pytest.approx(before["geometry/gram_sum"], rel=1e-2)
-    assert after["geometry/trace"] == pytest.approx(120)
+    (logged,) = trainer.validate(module, ready_data(encoder, stsb), verbose=False)
+    assert {name: logged[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
 def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
     clock = iter([10.0, 13.0, 14.0, 18.0, 30.0, 31.0])  # a step from 10 to 13, one from 14 to 18; validation; 30 to 31
     monkeypatch.setattr("simcse_pl.training.callbacks.time.perf_counter", lambda: next(clock))
     logged = []
-    module = SimpleNamespace(log=lambda name, value: logged.append((name, value)))
+    module = SimpleNamespace(log=lambda name, value: logged.append(float(value)))
     batch = {"input_ids": torch.zeros(5, 2, 7)}
     speed = Speed()
     for validated in (False, False, True):
@@ -187,10 +167,7 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
             speed.on_validation_end(None, module)
         speed.on_train_batch_start(None, module, batch, 0)
         speed.on_train_batch_end(None, module, None, batch, 0)
-    rates = [float(value) for name, value in logged if name == "speed/sentences_per_second"]
-    waited = [float(value) for name, value in logged if name == "speed/waiting_for_data"]
-    assert rates == pytest.approx([10 / 3, 10 / 5, 10 / 1])
-    assert waited == pytest.approx([0, 1 / 5, 0])
+    assert logged == pytest.approx([10 / 3, 0, 10 / 5, 1 / 5, 10 / 1, 0])  # sentences per second, share of waiting
 
 
 def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
@@ -217,17 +194,19 @@ def warnings_of(callback, caplog, *steps, **settings):
     return [record.getMessage() for record in caplog.records]
 
 
-def test_duplicates_are_reported_once_unless_they_are_masked(caplog):
-    shares = [{"train/duplicates": share} for share in (0.0, 0.25, 0.5)]
-    assert not warnings_of(WarnOnDuplicates(), caplog, *shares, mask_duplicates=True)
-    (line,) = warnings_of(WarnOnDuplicates(), caplog, *shares)
-    assert line.startswith("25.00% of the rows so far had their own sentence among their negatives")
-
-
-def test_masking_most_negatives_is_reported_once(caplog):
-    shares = [{"train/masked_negatives": share} for share in (0.4, 1.0, 1.0)]
-    (line,) = warnings_of(WarnOnMaskedNegatives(), caplog, *shares)
-    assert line.startswith("100.00% of the negatives so far were left out, because") and "objective.guide" in line
+@pytest.mark.parametrize(
+    ("name", "shares", "line"),
+    [
+        ("duplicates", (0.0, 0.25, 0.5), "25.00% of the rows so far had their own sentence among their negatives"),
+        ("masked_negatives", (0.4, 1.0, 1.0), "100.00% of the negatives so far were left out, because their cosine"),
+    ],
+)
+def test_a_large_share_is_reported_once(name, shares, line, caplog):
+    steps = [{f"train/{name}": share} for share in shares]
+    if name == "duplicates":
+        assert not warnings_of(instantiate(DEFAULT[name]), caplog, *steps, mask_duplicates=True)
+    (warning,) = warnings_of(instantiate(DEFAULT[name]), caplog, *steps)
+    assert warning.startswith(line) and "objective." in warning
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):

@@ -6,11 +6,7 @@ run without faults; then one write fails per run.
 
 import csv
 import json
-import multiprocessing
-import os
 import re
-import signal
-import time
 
 import numpy as np
 import pandas as pd
@@ -19,8 +15,6 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.training.watchdog import watched_workers
-from simcse_pl.utils.errors import FailureError
 from tests.conftest import environment, tiny
 from tests.faults import DENIED, FULL
 
@@ -44,21 +38,18 @@ def commands(make_model, sentences):
     encoder = [model, "--pooling", "mean"]
     small = ["data.batch_size=4", "data.validation=[sample]", "trainer=cpu", "trainer.max_steps=1", "val_every=1"]
     small += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")] + ["log_every=1", "resume=auto"]
-    train = ["train.py", "data=text", f"data.train={sentences}", *tiny(model), *small]
-    fit = ["postprocess=whitening", f"fit_on={sentences}"]
-    search = [f"retrieval.corpus={sentences}", "retrieval.queries=[A man]"]
-    simcse = ["-m", "simcse_pl"]
+    train = ["train.py", "data=text", f"data.train={sentences}", *tiny(model), *small, "logger=csv"]
+    evaluate = ["evaluate.py", f"encoder={model}", "pooling=mean", "tasks=[geometry]", "postprocess=whitening"]
+    evaluate += [f"fit_on={sentences}", f"retrieval.corpus={sentences}", "retrieval.queries=[A man]"]
+    encode = ["-m", "simcse_pl", "encode", *encoder, sentences, "--out"]
     return {
-        "train": lambda to: [*train, "logger=csv", f"hydra.run.dir={to}/run"],
-        "evaluate": lambda to: [
-            *("evaluate.py", f"encoder={model}", "pooling=mean", "tasks=[geometry]", *fit, *search),
-            *(f"retrieval.folder={to}/index", f"hydra.run.dir={to}/run"),
-        ],
-        "encode npy": lambda to: [*simcse, "encode", *encoder, sentences, "--out", f"{to}/v.npy"],
-        "encode parquet": lambda to: [*simcse, "encode", *encoder, sentences, "--out", f"{to}/v.parquet"],
-        "encode jsonl": lambda to: [*simcse, "encode", *encoder, sentences, "--out", f"{to}/v.jsonl"],
-        "index": lambda to: [*simcse, "index", *encoder, sentences, f"{to}/index"],
-        "export": lambda to: [*simcse, "export", *encoder, f"{to}/export"],
+        "train": lambda to: [*train, f"hydra.run.dir={to}/run"],
+        "evaluate": lambda to: [*evaluate, f"retrieval.folder={to}/index", f"hydra.run.dir={to}/run"],
+        "encode npy": lambda to: [*encode, f"{to}/v.npy"],
+        "encode parquet": lambda to: [*encode, f"{to}/v.parquet"],
+        "encode jsonl": lambda to: [*encode, f"{to}/v.jsonl"],
+        "index": lambda to: ["-m", "simcse_pl", "index", *encoder, sentences, f"{to}/index"],
+        "export": lambda to: ["-m", "simcse_pl", "export", *encoder, f"{to}/export"],
     }
 
 
@@ -70,8 +61,7 @@ def run(commands, forks_of_session, tmp_path):
         to = tmp_path / folder
         (to / "tmp").mkdir(parents=True, exist_ok=True)
         own = {"XDG_CACHE_HOME": f"{to}/cache", "TMPDIR": f"{to}/tmp", "WANDB_DATA_DIR": f"{to}/tmp"}
-        given = environment(WANDB_MODE="offline", **own)
-        return forks_of_session.run(*commands[name](to), environment=given, fault=fault), to
+        return forks_of_session.run(*commands[name](to), environment=environment(**own), fault=fault), to
 
     return run_
 
@@ -82,8 +72,8 @@ def assert_one_error_and_no_half_files(done, folder, reason):
     assert re.search(rf"{re.escape(str(folder))}\S*", line) and ".saving-" not in line, line
     for path in folder.rglob("*"):
         assert not path.name.startswith(".saving-"), path
-        if path.is_file() and "wandb" not in path.parts:
-            READERS.get(path.suffix, lambda path: None)(path)
+        if path.suffix in READERS:
+            READERS[path.suffix](path)
     assert {path.name for path in (folder / "tmp").iterdir()} <= {".ses"}
 
 
@@ -110,11 +100,9 @@ def test_a_failed_write_is_named_and_leaves_no_half_file(name, run, tmp_path):
         ("train", 100_000, "run/checkpoints/best.ckpt"),
         ("evaluate", 8_000, "run/results.json"),
         ("encode npy", 1_000, "v.npy"),
-        ("encode parquet", 1_000, "v.parquet"),
         ("encode jsonl", 1_000, "v.jsonl"),
         ("index", 1_000, "index"),
         ("export", 5_000, "export"),
-        ("export", 100_000, "export"),
     ],
 )
 def test_a_file_that_exceeds_the_limit_is_not_kept(name, size, file, run):
@@ -127,47 +115,16 @@ def test_a_file_that_exceeds_the_limit_is_not_kept(name, size, file, run):
 
 @pytest.mark.parametrize("how", ["kill_worker", "kill_worker_with_lock"])
 def test_a_killed_worker_is_reported_and_the_run_can_be_resumed(how, commands, forks_of_session, tmp_path):
-    given = [*commands["train"](tmp_path), "data.num_workers=1", "trainer.max_steps=4", "trainer.max_epochs=9"]
-    given = [option for option in given if option != "trainer.max_steps=1"]
+    given = [option for option in commands["train"](tmp_path) if option != "trainer.max_steps=1"]
+    given += ["data.num_workers=1", "trainer.max_steps=4", "trainer.max_epochs=9"]
     done = forks_of_session.run(*given, environment=environment(), fault=[how, 3])
     (line,) = filter(str.strip, done.stderr.splitlines())
     assert done.returncode == 1
-    assert re.fullmatch(
-        r"error: DataLoader worker \(process \d+\) was ended by SIGKILL: continue with resume=auto; "
-        r"data.num_workers=0 uses less memory",
-        line,
+    line = re.sub(r"\d+", "N", line)
+    assert line == (
+        "error: DataLoader worker (process N) was ended by SIGKILL: continue with resume=auto; "
+        "data.num_workers=N uses less memory"
     )
     done = forks_of_session.run(*given, environment=environment())
     assert done.returncode == 0 and json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 4
     assert "resuming from step" in done.stdout
-
-
-@watched_workers()
-def kill_and_lose_the_connection(worker, number):
-    time.sleep(0.5)  # seconds in which the worker is seen
-    os.kill(worker.pid, number)
-    worker.join()
-    raise ConnectionResetError(104, "Connection reset by peer")
-
-
-@pytest.mark.parametrize(
-    ("number", "error", "line"),
-    [
-        (
-            signal.SIGKILL,
-            FailureError,
-            r"DataLoader worker \(process \d+\) was ended by SIGKILL: continue with resume=auto",
-        ),
-        (signal.SIGTERM, ConnectionResetError, "Connection reset by peer"),
-    ],
-)
-def test_any_error_after_a_kill_names_the_killed_worker(number, error, line):
-    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
-    worker.start()
-    with pytest.raises(error, match=line):
-        kill_and_lose_the_connection(worker, number)
-
-
-def test_other_errors_stay_as_they_are():
-    with pytest.raises(RuntimeError, match="^out of memory$"), watched_workers():
-        raise RuntimeError("out of memory")

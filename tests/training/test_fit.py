@@ -7,8 +7,10 @@ import pytest
 from simcse_pl.training import fit as training
 
 
-@pytest.mark.parametrize(("best", "message"), [(0.65, "by 5.00:"), (0.70, None), (0.71, None)])
+@pytest.mark.parametrize(
+    ("best", "message"), [(0.65, "val/spearman from 0.7000 to 0.6500:"), (0.70, None), (0.71, None)]
+)
 def test_a_lowered_score_is_reported(best, message, caplog):
     with caplog.at_level(logging.WARNING):
-        training._warn_if_lowered({"val/spearman": 0.70}, {"val/spearman": best})
+        training._warn_if_lowered({"val/spearman": 0.70}, {"val/spearman": best}, "val/spearman", "max")
     assert [message in line for line in caplog.messages] == ([True] if message else [])

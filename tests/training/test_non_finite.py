@@ -51,44 +51,34 @@ class BadAt(ContrastiveObjective):
         return loss + (batch.embeddings.sum() * 0).sqrt() if self.gradient_alone else loss * torch.nan
 
 
-class Weights(pl.Callback):
-    """Record the weights of one layer and the skipped steps."""
-
-    def __init__(self):
-        self.after, self.skipped = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, *_):
-        self.after.append(pl_module.encoder.backbone.get_input_embeddings().weight.detach().clone())
-        self.skipped.append(trainer.callback_metrics.get("train/skipped_steps"))
-
-
-def fit(folder, make_model, objective, precision="32-true", **options):
+def fit(folder, make_model, objective, **options):
+    """Return the weights of one layer and the number of skipped steps after each of 4 steps."""
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls", num_layers=1)
     module = SimCSEModule(encoder, objective, adamw(lr=1e-3), **options)
     batch = ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    weights = Weights()
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    weights, skipped = [], []
+
+    def record(trainer, *_):
+        weights.append(encoder.backbone.get_input_embeddings().weight.detach().clone())
+        skipped.append(trainer.callback_metrics.get("train/skipped_steps"))
+
+    quiet = {f"enable_{part}": False for part in ("progress_bar", "model_summary", "checkpointing")}
+    callbacks = [pl.callbacks.LambdaCallback(on_train_batch_end=record)]
     trainer = pl.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        default_root_dir=folder,
-        enable_checkpointing=False,
-        precision=precision,
-        callbacks=[weights],
-        **quiet,
+        accelerator="cpu", max_epochs=1, default_root_dir=folder, callbacks=callbacks, logger=False, **quiet
     )
     trainer.fit(module, DataLoader([batch] * 4, batch_size=None))
-    return weights
+    return weights, skipped
 
 
 @pytest.mark.parametrize("gradient_alone", [False, True])
 def test_skipped_steps_are_counted_and_reported_once(tmp_path, make_model, caplog, gradient_alone):
-    objective = BadAt({2, 3}, gradient_alone)
-    weights = fit(tmp_path, make_model, objective, on_non_finite="skip")
-    first, second, third, fourth = weights.after
+    objective, queue = BadAt({2, 3}, gradient_alone), MomentumQueue(size=16)
+    (first, second, third, fourth), skipped = fit(tmp_path, make_model, objective, on_non_finite="skip", queue=queue)
     assert torch.equal(first, second) and torch.equal(second, third), "skipped steps leave the weights alone"
     assert not torch.equal(third, fourth) and fourth.isfinite().all(), "and their optimizer's moments"
-    assert [int(count) for count in weights.skipped] == [0, 0, 1, 2]
+    assert [int(count) for count in skipped] == [0, 0, 1, 2]
+    assert queue.negatives().isfinite().all() and len(queue.negatives())
     warnings = [record.getMessage() for record in caplog.records if record.name == "simcse_pl.training.non_finite"]
     assert len(warnings) == 1 and warnings[0].startswith("step 2: the loss is ")
 
@@ -96,9 +86,3 @@ def test_skipped_steps_are_counted_and_reported_once(tmp_path, make_model, caplo
 def test_a_gradient_that_is_not_finite_ends_the_run(tmp_path, make_model):
     with pytest.raises(UserError, match="^step 2: the loss is .* and its gradient's norm nan, in unknown rows"):
         fit(tmp_path, make_model, BadAt({2}, gradient_alone=True))
-
-
-def test_the_queue_stays_finite(tmp_path, make_model):
-    queue = MomentumQueue(size=16)
-    fit(tmp_path, make_model, BadAt({2}), on_non_finite="skip", queue=queue)
-    assert queue.negatives().isfinite().all() and len(queue.negatives())

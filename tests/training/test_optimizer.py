@@ -1,36 +1,98 @@
-"""The learning rate of each step."""
+"""Optimizers, schedules of the learning rate, and parameter groups."""
+
+import math
+from functools import partial
 
 import pytest
 import torch
+import transformers
+from torch import nn
 
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer, build_schedule, check_optimizer, parameter_groups
 from simcse_pl.utils.errors import UserError
-from tests.conftest import adamw
+from tests.conftest import adamw, linear
+
+COSINE = torch.optim.lr_scheduler.CosineAnnealingLR
 
 
-def rates(settings, steps):
-    optimizer, schedule = settings.build([torch.nn.Parameter(torch.ones(1))], steps)
-    seen = []
-    for _ in range(steps):
-        seen.append(optimizer.param_groups[0]["lr"])
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        (linear(), [1.0, 0.75, 0.5, 0.25]),
+        (linear(num_warmup_steps=2), [0, 0.5, 1.0, 0.75, 0.5, 0.25]),
+        (partial(transformers.get_cosine_schedule_with_warmup, num_warmup_steps=0), [1.0, 0.75, 0.25]),
+        (partial(transformers.get_constant_schedule_with_warmup, num_warmup_steps=2), [0, 0.5, 1.0, 1.0]),
+        (COSINE, [0.5 + 0.5 * math.cos(math.pi * step / 5) for step in range(5)]),
+        (partial(COSINE, T_max=2), [1.0, 0.5, 0.0]),
+        (None, [1.0, 1.0]),
+    ],
+)
+def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expected):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    schedule = build_schedule(scheduler, optimizer, len(expected))
+    for rate in expected:
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate, abs=1e-9)
         optimizer.step()
-        schedule.step()
-    return seen
+        if schedule:
+            schedule.step()
 
 
-def test_the_learning_rate_falls_linearly_to_zero():
-    assert rates(adamw(lr=1.0), 4) == pytest.approx([1.0, 0.75, 0.5, 0.25])
+def test_a_gradient_scaler_turns_off_a_fused_optimizer():
+    parameters = [nn.Parameter(torch.ones(1))]
+    assert build_optimizer(adamw(), parameters).defaults["fused"]
+    assert not build_optimizer(adamw(), parameters, gradient_scaler=True).defaults["fused"]
 
 
-def test_the_learning_rate_rises_during_warmup():
-    assert rates(adamw(lr=1.0, warmup_steps=2), 6) == pytest.approx([0, 0.5, 1.0, 0.75, 0.5, 0.25])
+@pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert"])
+def test_layers_have_rates_of_their_own_and_named_parameters_no_weight_decay(architecture, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", head="mlp")
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1.0))
+    groups = parameter_groups(module, [encoder], 1.0, layer_decay=0.5, no_weight_decay=["bias", "norm"])
+    assert groups[0]["lr"] == 1.0
+    layers = encoder.backbone.config.num_hidden_layers
+    found = {id(p): group for group in groups for p in group["params"]}
+    assert len(found) == len(list(module.parameters()))
+    for name, parameter in module.named_parameters():
+        group = found[id(parameter)]
+        assert ("weight_decay" in group) == ("bias" in name or "norm" in name.lower()), name
+        number = next((int(part) for part in name.split(".") if part.isdecimal()), None)
+        if "projection" in name or "final" in name or "pooler" in name:
+            assert group["lr"] == 1.0
+        elif number is not None:
+            assert group["lr"] == 0.5 ** (layers - number)
+        else:
+            assert "embed" in name and group["lr"] == 0.5 ** (layers + 1)
 
 
-def test_no_weight_decay_by_default():
-    optimizer, _ = adamw().build([torch.nn.Parameter(torch.ones(1))], 1)
-    assert optimizer.defaults["weight_decay"] == 0
+def test_without_options_all_parameters_are_one_group():
+    module = nn.Linear(2, 2)
+    assert parameter_groups(module, [], 0.1) == list(module.parameters())
 
 
-@pytest.mark.parametrize("name", ["lr", "weight_decay", "warmup_steps"])
-def test_values_out_of_range_are_errors(name):
-    with pytest.raises(UserError, match=f"optimizer.{name}=-1"):
-        adamw(**{name: -1})
+@pytest.mark.parametrize(
+    ("optimizer", "scheduler", "message"),
+    [
+        (adamw(lr=0.0), None, "^optimizer.lr=0.0: it must be above 0"),
+        (adamw(lr=math.inf), None, "^optimizer.lr=inf"),
+        (adamw(weight_decay=-1.0), None, "^optimizer: Invalid weight_decay value: -1.0$"),
+        (adamw(), linear(num_warmup_steps=-1), "^scheduler.num_warmup_steps=-1: it must be 0 or more"),
+        (partial(torch.optim.SGD, lr=0.1, nesterov=True), None, "^optimizer: Nesterov momentum requires"),
+        (partial(torch.optim.SGD, lr=0.1, beta=1), None, "^optimizer: .*unexpected keyword argument 'beta'"),
+        (adamw(), torch.optim.lr_scheduler.ReduceLROnPlateau, "^scheduler: ReduceLROnPlateau follows a metric"),
+        (adamw(), torch.optim.lr_scheduler.StepLR, "^scheduler: .*missing 1 required positional argument: 'step_size'"),
+    ],
+)
+def test_wrong_settings_are_errors_before_training(optimizer, scheduler, message):
+    with pytest.raises(UserError, match=message) as error:
+        check_optimizer(optimizer, scheduler)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("decay", [0.0, -1.0, 1.1, math.nan])
+def test_a_layer_decay_out_of_range_is_an_error(decay, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    with pytest.raises(UserError, match=f"^module.layer_decay={decay}: it must be above 0 and at most 1, or null$"):
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(), layer_decay=decay)

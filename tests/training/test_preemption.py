@@ -1,7 +1,9 @@
 """Stopping on signals, and requeueing. test_resume.py resumes such runs."""
 
 import signal
+import subprocess
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 from simcse_pl.training.preemption import Preemption
 from simcse_pl.utils.errors import Stopped
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 MODULE = SimpleNamespace(device=torch.device("cpu"))
 LINE = "stopped after step 7: continue with resume=auto\n"
 
@@ -16,23 +19,16 @@ LINE = "stopped after step 7: continue with resume=auto\n"
 @pytest.fixture
 def trainer():
     """A trainer that records its calls in `done`."""
-    done = []
-    progress = SimpleNamespace(total=SimpleNamespace(ready=8), current=SimpleNamespace(ready=2))
-    return SimpleNamespace(
-        loggers=[SimpleNamespace(save=lambda: done.append("curves"))],
-        save_checkpoint=done.append,
-        done=done,
-        is_global_zero=True,
-        global_step=7,
-        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
-        strategy=SimpleNamespace(barrier=lambda: None),
-        state=SimpleNamespace(fn="fit"),
-    )
+    trainer = MagicMock(is_global_zero=True, global_step=7, done=[])
+    trainer.state.fn = "fit"
+    trainer.loggers = [SimpleNamespace(save=lambda: trainer.done.append("curves"))]
+    trainer.save_checkpoint = trainer.done.append
+    return trainer
 
 
 @pytest.fixture
 def preemption(tmp_path):
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield Preemption(tmp_path / "last.ckpt")
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -70,19 +66,14 @@ def test_outside_training_sigterm_stops_at_once(preemption, trainer, hook, monke
         ({"SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 9_3"),
     ],
 )
-def test_sigterm_saves_and_requeues_the_slurm_job(
-    preemption, trainer, variables, requeued, tmp_path, monkeypatch, capsys
-):
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/sh\necho $@ > {tmp_path}/arguments\n")
-    scontrol.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+def test_sigterm_saves_and_requeues_the_slurm_job(preemption, trainer, variables, requeued, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(" ".join(words)))
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert stopped_by(signal.SIGTERM, preemption, trainer) == 143
     assert trainer.done == ["curves", preemption.path] and capsys.readouterr().err == LINE
-    arguments = tmp_path / "arguments"
-    assert (arguments.read_text().strip() if arguments.exists() else None) == requeued
+    assert ran == ([f"scontrol {requeued}"] if requeued else [])
 
 
 def test_without_scontrol_training_stops_with_a_warning(preemption, trainer, monkeypatch, caplog):
@@ -101,18 +92,19 @@ def test_ctrl_c_saves_and_does_not_requeue(preemption, trainer, monkeypatch, cap
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGUSR1])
-def test_submitits_signal_saves_and_calls_submitits_handler(preemption, trainer, monkeypatch, number):
+@pytest.mark.parametrize("name", ["USR2", "USR1"])
+def test_submitits_signal_saves_and_calls_submitits_handler(preemption, trainer, monkeypatch, name):
+    number = signal.Signals[f"SIG{name}"]
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    if number == signal.SIGUSR1:
-        monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", "USR1")
+    if name == "USR1":
+        monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", name)
 
     def submitits(*arguments):
         trainer.done.append(arguments)
         raise SystemExit(122)
 
-    before = signal.signal(number, submitits), signal.getsignal(signal.SIGTERM)
+    signal.signal(number, submitits)
+    before = signal.getsignal(signal.SIGTERM)
     assert stopped_by(number, preemption, trainer) == 122
     assert trainer.done == ["curves", preemption.path, (number, None)]
-    assert signal.getsignal(signal.SIGTERM) is before[1]
-    signal.signal(number, before[0])
+    assert signal.getsignal(signal.SIGTERM) is before

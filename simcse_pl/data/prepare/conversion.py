@@ -4,7 +4,6 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -15,12 +14,12 @@ from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text_files import Unreadable, check_is_file
 
-T = TypeVar("T")
-
 USED = "used"
 NO_WORDS = "a sentence without words"
 INVALID = "invalid"
 REPEATED = "the same pair again"
+
+Parsed = Sequence[str] | str | Unreadable  # the cells of a row, the reason not to use it, or why it cannot be read
 
 
 class ConversionStats(Counter[str]):
@@ -37,11 +36,7 @@ class ConversionStats(Counter[str]):
 
 
 def check_paths(files: Sequence[Path], out: Path) -> None:
-    """Check that the input files exist and that the output is a new or existing .csv file other than these.
-
-    Raises:
-        UserError: an input file does not exist, or the output is one of them, a folder, or does not end in .csv.
-    """
+    """Raise UserError unless the input files exist and the output is a new or existing .csv file other than these."""
     for file in files:
         check_is_file(file)
         if out.exists() and out.samefile(file):
@@ -52,16 +47,16 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
         raise UserError(f"{out}: the output file comes last, and its name should end in .csv")
 
 
-def valid_rows(
-    file: Path, records: Iterable[tuple[str, T | Unreadable]], on_invalid_row: str, stats: ConversionStats
-) -> Iterator[T]:
-    """Yield the rows that can be read, with a progress bar on standard error.
+def usable_rows(
+    file: Path, records: Iterable[tuple[str, Parsed]], on_invalid_row: str, stats: ConversionStats
+) -> Iterator[list[str]]:
+    """Yield the clean cells of each row that has words in all of them, with a progress bar on standard error.
 
     Args:
         file: the file that has the rows.
         records: the place (`line 7`) and the content of each row.
-        on_invalid_row: `error`, or `drop` to skip rows that cannot be read and count them in `stats`.
-        stats: the counts.
+        on_invalid_row: `error`, or `drop` to skip rows that cannot be read.
+        stats: counts the rows that are not yielded.
 
     Raises:
         UserError: a row cannot be read; the message has the file and the line.
@@ -69,12 +64,16 @@ def valid_rows(
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with progress_bar(*columns) as bar:
         for place, row in bar.track(records, description=f"reading {file.name}"):
-            if not isinstance(row, Unreadable):
-                yield row
-            elif on_invalid_row == "drop":
+            if isinstance(row, str):
+                stats[row] += 1
+            elif isinstance(row, Unreadable):
+                if on_invalid_row != "drop":
+                    raise UserError(f"{file}, {place}: {row.problem} (--on-invalid-row drop skips such rows)")
                 stats[INVALID] += 1
+            elif all(map(has_words, cells := list(map(clean, row)))):
+                yield cells
             else:
-                raise UserError(f"{file}, {place}: {row.problem} (--on-invalid-row drop skips such rows)")
+                stats[NO_WORDS] += 1
 
 
 def clean(sentence: str) -> str:

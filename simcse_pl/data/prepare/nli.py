@@ -8,21 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.data.prepare.conversion import (
-    NO_WORDS,
     REPEATED,
     USED,
     ConversionStats,
+    Parsed,
     check_paths,
-    clean,
-    has_words,
-    valid_rows,
+    usable_rows,
     write_csv,
 )
-from simcse_pl.data.readers.formats import open_table, text_problem
+from simcse_pl.data.readers.formats import open_table, parse_records, text_problem
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
-
-Pair = tuple[str, str, str]  # premise, hypothesis and label
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -99,28 +95,14 @@ def convert(
     paths, out = [Path(file) for file in files], Path(out)
     check_paths(paths, out)
     stats = ConversionStats()
-    pairs = (pair for path in paths for pair in read_pairs(path, on_invalid_row, stats))
-    return stats, write_csv(out, KINDS[kind].columns, make_rows(pairs, KINDS[kind], seed, stats), stats)
+    pairs = (pair for path in paths for pair in usable_rows(path, _records(path), on_invalid_row, stats))
+    return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
 
 
-def read_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Iterator[Pair]:
-    """Yield the pairs of a file that have a gold label and words, in order.
-
-    Raises:
-        UserError: another kind of file, or a row that cannot be read.
-    """
-    for premise, hypothesis, label in valid_rows(path, _records(path), on_invalid_row, stats):
-        premise, hypothesis = clean(premise), clean(hypothesis)
-        if label == _NO_GOLD_LABEL:
-            stats[NO_LABEL] += 1
-        elif not has_words(premise) or not has_words(hypothesis):
-            stats[NO_WORDS] += 1
-        else:
-            yield premise, hypothesis, _MEANINGS[label]
-
-
-def make_rows(pairs: Iterable[Pair], kind: Kind, seed: int, stats: ConversionStats) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a kind, in the order of the pairs."""
+def _make_rows(
+    pairs: Iterable[Sequence[str]], kind: Kind, seed: int, stats: ConversionStats
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a kind, in the order of the pairs of premise, hypothesis and label."""
     first_pairs: list[tuple[str, str]] = []
     labels: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
     for premise, hypothesis, label in pairs:
@@ -138,35 +120,32 @@ def make_rows(pairs: Iterable[Pair], kind: Kind, seed: int, stats: ConversionSta
         candidates = [
             [other for other, own in labels[premise].items() if own == wanted] for wanted in kind.hard_negatives
         ]
-        if not all(candidates):
-            stats[NO_NEGATIVE] += 1
-            continue
-        stats[USED] += 1
-        negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
-        yield (premise, hypothesis, *negatives, *([label] if kind.labelled else []))
+        if all(candidates):
+            negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
+            yield (premise, hypothesis, *negatives, *([label] if kind.labelled else []))
+        stats[USED if all(candidates) else NO_NEGATIVE] += 1
 
 
-def _records(path: Path) -> Iterator[tuple[str, Pair | Unreadable]]:
+def _records(path: Path) -> Iterator[tuple[str, Parsed]]:
+    """Yield the place, and the premise, the hypothesis and the label of each row."""
     table = open_table(path)
     header = table.header or []
     fields = next((fields for fields in _FIELDS if set(fields) <= set(header)), None)
     if fields is None:
         expected = " or ".join(", ".join(fields) for fields in _FIELDS)
         raise UserError(f"{path} is not a jsonl file of SNLI, MultiNLI or ANLI: its first row should have {expected}")
-    for place, cells in table.records:
-        if isinstance(cells, Unreadable):
-            yield place, cells
-        else:
-            row = dict(zip(header, cells, strict=False))
-            yield place, _pair({field: row.get(field) for field in fields})
 
+    def pair(cells: Sequence[Any]) -> Parsed:
+        row = dict(zip(header, cells, strict=False))
+        for field in fields:
+            if problem := text_problem(row.get(field)):
+                return Unreadable(f"{field} {problem}")
+        premise, hypothesis, label = (row[field] for field in fields)
+        if label == _NO_GOLD_LABEL:
+            return NO_LABEL
+        if label not in _MEANINGS:
+            expected = f"one of {', '.join(_MEANINGS)}, or {_NO_GOLD_LABEL} for no label"
+            return Unreadable(f"{fields[2]} is {reprlib.repr(label)}; it should be {expected}")
+        return premise, hypothesis, _MEANINGS[label]
 
-def _pair(row: dict[str, Any]) -> Pair | Unreadable:
-    for field, value in row.items():
-        if problem := text_problem(value):
-            return Unreadable(f"{field} {problem}")
-    premise, hypothesis, label = row.values()
-    if label not in (_NO_GOLD_LABEL, *_MEANINGS):
-        expected = f"one of {', '.join(_MEANINGS)}, or {_NO_GOLD_LABEL} for no label"
-        return Unreadable(f"{list(row)[-1]} is {reprlib.repr(label)}; it should be {expected}")
-    return premise, hypothesis, label
+    return parse_records(table.records, pair)

@@ -2,25 +2,23 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simcse_pl.data.prepare.conversion import (
-    NO_WORDS,
     REPEATED,
     USED,
     ConversionStats,
+    Parsed,
     check_paths,
-    clean,
-    has_words,
-    valid_rows,
+    usable_rows,
     write_csv,
 )
-from simcse_pl.data.readers.formats import Cells, Records, lines_of, open_table, parse_lines
+from simcse_pl.data.readers.formats import lines_of, open_table, parse_lines, parse_records
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 
-Pair = tuple[str, str]
+Pairs = Iterator[Sequence[str]]
 Lines = Iterator[tuple[str, str | Unreadable]]
 
 NOT_DUPLICATE = "not duplicates"
@@ -41,69 +39,55 @@ _CAPTION = re.compile(
 )
 
 
-def question_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Iterator[Pair]:
+def question_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Pairs:
     """Yield the pairs of Quora questions that are duplicates (QQP), without repeated pairs.
 
     Args:
         path: quora_duplicate_questions.tsv; GLUE's train.tsv, a part of it with the 134 thousand duplicates of
             Table 4; or Kaggle's train.csv. The tsv files may be quoted or not.
-        on_invalid_row, stats: see `conversion.valid_rows`.
+        on_invalid_row, stats: see `conversion.usable_rows`.
     """
     records = _kaggle_rows(path) if ".csv" in path.suffixes else _quora_rows(path)
-    seen: set[Pair] = set()
-    for first, second, duplicate in valid_rows(path, records, on_invalid_row, stats):
-        pair = clean(first), clean(second)
-        if duplicate == "0":
-            stats[NOT_DUPLICATE] += 1
-        elif not all(map(has_words, pair)):
-            stats[NO_WORDS] += 1
-        elif pair in seen:
-            stats[REPEATED] += 1
-        else:
-            stats[USED] += 1
+    seen: set[tuple[str, ...]] = set()
+    for row in usable_rows(path, records, on_invalid_row, stats):
+        pair = tuple(row)
+        stats[REPEATED if pair in seen else USED] += 1
+        if pair not in seen:
             seen.add(pair)
             yield pair
 
 
-def caption_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Iterator[Pair]:
+def caption_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Pairs:
     """Yield every two captions of an image (Flickr30k): 10 pairs of 5 captions, 318 thousand in all (Table 4).
 
     Args:
         path: results_20130124.token, or Kaggle's results.csv.
-        on_invalid_row, stats: see `conversion.valid_rows`; a row is a caption.
+        on_invalid_row, stats: see `conversion.usable_rows`; a row is a caption.
     """
-    records = (record for record in parse_lines(path, _caption) if record[1] != ())
+    records = (record for record in parse_lines(path, _caption) if record[1])
     captions: dict[str, dict[str, None]] = {}
-    for image, caption in valid_rows(path, records, on_invalid_row, stats):
-        caption = clean(caption)
+    for image, caption in usable_rows(path, records, on_invalid_row, stats):
         others = captions.setdefault(image, {})
-        if not has_words(caption):
-            stats[NO_WORDS] += 1
-        elif caption in others:
+        if caption in others:
             stats[REPEATED_CAPTION] += 1
-        else:
-            others[caption] = None
+        others[caption] = None
     for others in captions.values():
         stats[ONLY_CAPTION if len(others) == 1 else USED] += len(others)
         yield from itertools.combinations(others, 2)
 
 
-def translation_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Iterator[Pair]:
+def translation_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> Pairs:
     """Yield sentences and their paraphrases by back-translation (ParaNMT), in order and including repeated ones.
 
     Nothing is kept in memory: the corpus may have 5 million pairs, as in Table 4, or all 50 million.
 
     Args:
         path: para-nmt-5m-processed.txt, with two columns, or para-nmt-50m.txt, with a score as the third.
-        on_invalid_row, stats: see `conversion.valid_rows`.
+        on_invalid_row, stats: see `conversion.usable_rows`.
     """
-    for first, second in valid_rows(path, parse_lines(path, _translation), on_invalid_row, stats):
-        pair = clean(first), clean(second)
-        if all(map(has_words, pair)):
-            stats[USED] += 1
-            yield pair
-        else:
-            stats[NO_WORDS] += 1
+    for pair in usable_rows(path, parse_lines(path, _translation), on_invalid_row, stats):
+        stats[USED] += 1
+        yield pair
 
 
 CORPORA = {"qqp": question_pairs, "flickr30k": caption_pairs, "paranmt": translation_pairs}
@@ -133,17 +117,18 @@ def convert(
     return stats, write_csv(out, ("anchor", "positive"), pairs, stats)
 
 
-def _quora_rows(path: Path) -> Records:
-    """Yield two questions and `0` or `1`."""
+def _quora_rows(path: Path) -> Iterator[tuple[str, Parsed]]:
+    """Yield the place and the two questions of each row of a tsv file."""
+
+    def questions(line: str) -> Parsed:
+        if not (row := _QUORA_ROW.fullmatch(line)):
+            return Unreadable(_NO_QUORA_ROW)
+        first, second = (row[i + 1] if row[i] is None else row[i].replace('""', '"') for i in (1, 3))
+        return (first, second) if row[5] == "1" else NOT_DUPLICATE
+
     lines = lines_of(path)
     _check_quora_header(path, str(next(lines, ("", ""))[1]).split("\t"))
-    for place, line in _joined(lines):
-        if isinstance(line, Unreadable):
-            yield place, line
-        elif row := _QUORA_ROW.fullmatch(line):
-            yield place, (_unquoted(row[1], row[2]), _unquoted(row[3], row[4]), row[5])
-        elif line.strip():
-            yield place, Unreadable(_NO_QUORA_ROW)
+    return parse_records(_joined(lines), questions)
 
 
 def _joined(lines: Lines) -> Lines:
@@ -155,29 +140,26 @@ def _joined(lines: Lines) -> Lines:
                 yield first, begun
             begun = ""
             yield place, line
-            continue
-        begun, first = (f"{begun}\n{line}", first) if begun else (line, place)
-        if begun.count('"') % 2 == 0:
-            yield first, begun
-            begun = ""
+        elif begun or line.strip():
+            begun, first = (f"{begun}\n{line}", first) if begun else (line, place)
+            if begun.count('"') % 2 == 0:
+                yield first, begun
+                begun = ""
     if begun:
         yield first, begun
 
 
-def _unquoted(quoted: str | None, plain: str) -> str:
-    return plain if quoted is None else quoted.replace('""', '"')
+def _kaggle_rows(path: Path) -> Iterator[tuple[str, Parsed]]:
+    """Yield the place and the two questions of each row of a csv file."""
 
+    def questions(cells: Sequence[str]) -> Parsed:
+        if len(cells) != len(_QUORA_COLUMNS) or cells[-1] not in ("0", "1"):
+            return Unreadable(_NO_QUORA_ROW)
+        return cells[3:5] if cells[-1] == "1" else NOT_DUPLICATE
 
-def _kaggle_rows(path: Path) -> Records:
     table = open_table(path)
     _check_quora_header(path, table.header or [])
-    for place, cells in table.records:
-        if isinstance(cells, Unreadable):
-            yield place, cells
-        elif len(cells) != len(_QUORA_COLUMNS) or cells[-1] not in ("0", "1"):
-            yield place, Unreadable(_NO_QUORA_ROW)
-        else:
-            yield place, tuple(cells[3:])
+    return parse_records(table.records, questions)
 
 
 def _check_quora_header(path: Path, header: list[str]) -> None:
@@ -186,7 +168,7 @@ def _check_quora_header(path: Path, header: list[str]) -> None:
         raise UserError(f"{path} is not a file of QQP: its first line should name the columns {columns}")
 
 
-def _caption(line: str) -> Cells:
+def _caption(line: str) -> Parsed:
     if line.startswith(_CAPTION_HEADER):
         return ()
     row = _CAPTION.fullmatch(line)
@@ -195,7 +177,7 @@ def _caption(line: str) -> Cells:
     return row[1].strip(), row[2]
 
 
-def _translation(line: str) -> Cells:
+def _translation(line: str) -> Parsed:
     cells = line.split("\t")
     if len(cells) not in (2, 3):
         return Unreadable("not a sentence, a tab and a paraphrase, and at most another tab and a score")

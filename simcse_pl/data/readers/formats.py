@@ -9,7 +9,7 @@ import itertools
 import json
 import reprlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
 from simcse_pl.utils.validation import LONE_SURROGATE
 
+S = TypeVar("S")
 T = TypeVar("T")
 Cells = Sequence[Any] | Unreadable
 Records = Iterator[tuple[str, Cells]]  # a place such as `line 7`, and the row there
@@ -58,8 +59,8 @@ def open_table(path: Path, header: bool | None = True) -> OpenedTable:
             that its cells look like names.
 
     Raises:
-        UserError: the file does not exist, has an unknown format or cannot be read, also while its rows are read; or
-            a cell of the checked first row does not look like a name.
+        UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator), or a
+            cell of the checked first row does not look like a name.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
@@ -88,23 +89,27 @@ def lines_of(path: Path) -> Iterator[tuple[str, str | Unreadable]]:
         yield f"line {number}", line
 
 
+def parse_records(
+    records: Iterable[tuple[str, S | Unreadable]], parse: Callable[[S], T | Unreadable]
+) -> Iterator[tuple[str, T | Unreadable]]:
+    """Yield the place and the parsed content of each record."""
+    return ((place, own if isinstance(own, Unreadable) else parse(own)) for place, own in records)
+
+
 def parse_lines(path: Path, parse: Callable[[str], T | Unreadable]) -> Iterator[tuple[str, T | Unreadable]]:
     """Yield the place and the parsed content of each line that is not blank."""
-    for place, line in lines_of(path):
-        if isinstance(line, Unreadable):
-            yield place, line
-        elif line.strip():
-            yield place, parse(line)
+    lines = (record for record in lines_of(path) if isinstance(record[1], Unreadable) or record[1].strip())
+    return parse_records(lines, parse)
 
 
 def read_documents(path: Path) -> Records:
     """Yield the sentences of a text file, each with the name of its document: the blank line before it."""
-    document = ""
+    document = "start"
     for place, line in lines_of(path):
         if isinstance(line, Unreadable):
             yield place, line
         elif line.strip():
-            yield place, [line, document or "start"]
+            yield place, [line, document]
         else:
             document = place
 
@@ -156,16 +161,15 @@ def looks_like_a_name(cell: str) -> bool:
 
 
 def _csv_records(path: Path) -> Records:
-    unreadable: list[Unreadable] = []
+    unreadable: list[Unreadable] = []  # lines of the row that is read
 
-    def text() -> Iterator[str]:
-        for _, line in lines_of(path):
-            if isinstance(line, Unreadable):
-                unreadable.append(line)
-            yield "?\n" if isinstance(line, Unreadable) else line + "\n"
+    def text(line: str | Unreadable) -> str:
+        if isinstance(line, Unreadable):
+            unreadable.append(line)
+        return "?\n" if isinstance(line, Unreadable) else line + "\n"
 
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(text(), strict=True)
+    reader = csv.reader((text(line) for _, line in lines_of(path)), strict=True)
     while True:
         place = f"line {reader.line_num + 1}"
         try:
@@ -174,11 +178,9 @@ def _csv_records(path: Path) -> Records:
             return
         except csv.Error as error:
             cells = Unreadable(f"{error} (is a quotation mark missing?)")
-        if unreadable:
-            cells = unreadable.pop()
-            unreadable.clear()
         if cells:
-            yield place, cells
+            yield place, unreadable[-1] if unreadable else cells
+        unreadable.clear()
 
 
 def _jsonl(path: Path) -> OpenedTable:
@@ -186,10 +188,7 @@ def _jsonl(path: Path) -> OpenedTable:
     objects = parse_lines(path, _json_object)
     first = _first(path, objects)
     keys = [key for _, own in first for key in own]
-    records = (
-        (place, own if isinstance(own, Unreadable) else [own.get(key) for key in keys])
-        for place, own in itertools.chain(first, objects)
-    )
+    records = parse_records(itertools.chain(first, objects), lambda own: [own.get(key) for key in keys])
     return OpenedTable(records, len(keys), keys)
 
 

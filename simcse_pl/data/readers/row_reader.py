@@ -34,15 +34,9 @@ ON_INVALID_ROW = ("error", "drop", "blank")
 _ROWS_CHECKED_FOR_NUMBERS = 100
 
 
-def read_rows(
-    source: str | Path,
-    columns: Sequence[int | str] | None = None,
-    on_invalid_row: str = "error",
-    header: bool | None = True,
-    split: str = "train",
-) -> list[Row]:
+def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
     """Read all rows of a source; the arguments and errors are those of `iterate_rows`."""
-    return [row for row, _ in iterate_rows(source, columns, on_invalid_row, header, split)]
+    return [row for row, _ in iterate_rows(source, columns, **options)]
 
 
 def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
@@ -58,7 +52,7 @@ def iterate_sentences(source: str | Path, column: int | str | None = None) -> It
         column: the column's name, or its position from 0; required if there are several columns.
 
     Raises:
-        UserError: the file or the column does not exist, or several columns and none chosen; from the iterator, an
+        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
             invalid row.
     """
     table = open_source(str(source), True, "train")
@@ -133,10 +127,6 @@ def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: W
     return _valid_rows(source, table, [0], 1, on_invalid_row, warn)
 
 
-class _InvalidRowError(Exception):
-    """A row that cannot be used, and why."""
-
-
 def _valid_rows(
     source: str | Path,
     table: OpenedTable,
@@ -150,18 +140,17 @@ def _valid_rows(
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        try:
-            row, name = _row(table, cells, positions, label, on_invalid_row == "blank")
-        except _InvalidRowError as error:
-            if on_invalid_row != "drop":
-                advice = "data.on_invalid_row=drop skips such rows in training"
-                raise UserError(f"{source}, {place}: {error} ({advice})") from None
-            first_dropped = first_dropped or f"{place}: {error}"
+        row = _row(table, cells, positions, label, on_invalid_row == "blank")
+        if not isinstance(row, Unreadable):
+            rows += 1
+            blank += row[0].count("")
+            yield row
+        elif on_invalid_row == "drop":
+            first_dropped = first_dropped or f"{place}: {row.problem}"
             dropped += 1
         else:
-            rows += 1
-            blank += row.count("")
-            yield row, name
+            advice = "data.on_invalid_row=drop skips such rows in training"
+            raise UserError(f"{source}, {place}: {row.problem} ({advice})")
     if not rows:
         raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
     if blank:
@@ -172,30 +161,25 @@ def _valid_rows(
 
 def _row(
     table: OpenedTable, cells: Cells, positions: list[int], label: int | None, blank: bool
-) -> tuple[Row, str | None]:
+) -> tuple[Row, str | None] | Unreadable:
     """Return the sentences and the label of a row; with `blank`, some but not all sentences may be empty."""
     if isinstance(cells, Unreadable):
-        raise _InvalidRowError(cells.problem)
+        return cells
     if len(cells) != table.width:
-        raise _InvalidRowError(f"{len(cells)} columns where there should be {table.width}")
-    row = tuple(_text(table, cells, i) for i in positions)
-    name = None if label is None else _label(table, cells, label)
-    for i, text in zip([*positions, label], [*row, name], strict=True):
-        if i is not None and not text and not (blank and any(row) and i != label):
-            raise _InvalidRowError(f"column {table.name(i)} is empty")
-    return row, name
-
-
-def _label(table: OpenedTable, cells: Sequence[Any], position: int) -> str:
-    cell = cells[position]
-    return str(cell) if isinstance(cell, int) else _text(table, cells, position)  # jsonl may number the classes
-
-
-def _text(table: OpenedTable, cells: Sequence[Any], position: int) -> str:
-    cell = "" if cells[position] is None else cells[position]
-    if problem := text_problem(cell):
-        raise _InvalidRowError(f"column {table.name(position)} {problem}")
-    return str(cell).strip()
+        return Unreadable(f"{len(cells)} columns where there should be {table.width}")
+    texts = {}
+    for i in [*positions, *([] if label is None else [label])]:
+        cell = "" if cells[i] is None else cells[i]
+        if i == label and isinstance(cell, int):  # jsonl may number the classes
+            cell = str(cell)
+        if problem := text_problem(cell):
+            return Unreadable(f"column {table.name(i)} {problem}")
+        texts[i] = cell.strip()
+    row = tuple(texts[i] for i in positions)
+    for i, text in texts.items():
+        if not text and not (blank and any(row) and i != label):
+            return Unreadable(f"column {table.name(i)} is empty")
+    return row, None if label is None else texts[label]
 
 
 def _check_no_numbers(source: str | Path, table: OpenedTable, positions: list[int], rows: NamedRows) -> NamedRows:
@@ -226,7 +210,7 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     """
     found = _locate(str(source))
     if not isinstance(found, Path):
-        return str(_load_hub_dataset(found, split)._fingerprint)
+        return str(load_hub_dataset(found, split)._fingerprint)
     check_is_file(found)
     return sha256_of(found)
 
@@ -234,7 +218,11 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
 def open_source(name: str, header: bool | None, split: str) -> OpenedTable:
     """Open a file, or a split of a dataset on the Hugging Face Hub (see formats.open_table)."""
     found = _locate(name)
-    return open_table(found, header) if isinstance(found, Path) else open_hub_dataset(found, split)
+    if isinstance(found, Path):
+        return open_table(found, header)
+    dataset = load_hub_dataset(found, split)
+    names = list(dataset.column_names)
+    return OpenedTable(((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1)), len(names), names)
 
 
 def _locate(name: str) -> Path | str:
@@ -249,19 +237,12 @@ def _locate(name: str) -> Path | str:
     return f"{owner}/{repository}"
 
 
-def open_hub_dataset(repository: str, split: str) -> OpenedTable:
-    """Open a split of a dataset on the Hugging Face Hub, downloaded or from the cache.
+def load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
+    """Load a split of a dataset on the Hugging Face Hub, downloaded or from the cache.
 
     Raises:
         UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
     """
-    dataset = _load_hub_dataset(repository, split)
-    names = list(dataset.column_names)
-    records = ((f"row {i}", [row[name] for name in names]) for i, row in enumerate(dataset, 1))
-    return OpenedTable(records, len(names), names)
-
-
-def _load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
     import datasets  # slow to import
 
     unavailable = hub.unavailable(repository, "dataset")

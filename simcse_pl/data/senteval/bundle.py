@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import check_is_file
+from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class NotInBundleError(UserError):
 
 
 def text_lines(path: Path, latin1: bool = False) -> list[str]:
-    """Return the lines of a file without their ends. Only \\n and \\r\\n end a line, not U+0085 and the like.
+    """Return the lines of a file (see `read_lines`).
 
     Args:
         path: the file.
@@ -44,15 +44,16 @@ def text_lines(path: Path, latin1: bool = False) -> list[str]:
         UserError: the file does not exist, or is not UTF-8 without `latin1`.
     """
     check_is_file(path)
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if not latin1:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise UserError(f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x})") from error
-        text = content.decode("latin-1")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    lines: list[str] = []
+    for line in read_lines(path):
+        if not isinstance(line, Unreadable):
+            lines.append(line)
+        elif latin1:
+            with open(path, encoding="latin-1", newline="\n") as file:
+                return [line.removesuffix("\n").removesuffix("\r") for line in file]
+        else:
+            raise UserError(f"{path}, line {len(lines) + 1}: {line.problem}")
+    return lines
 
 
 def tab_separated_rows(
@@ -61,10 +62,9 @@ def tab_separated_rows(
     """Return the line number and the cells of each line that is not blank.
 
     Args:
-        path: the file.
+        path, latin1: see `text_lines`.
         columns: the smallest number of cells.
         header: skip the first line.
-        latin1: see `text_lines`.
 
     Raises:
         UserError: a line has too few columns, the file has no rows, or as from `text_lines`.
@@ -83,10 +83,5 @@ def warn_if_short(task: str, split: str, size: int) -> None:
     """Warn if a task has fewer pairs or rows than the original: its score is not comparable with other papers."""
     original = ORIGINAL_SIZES.get((task, split), 0)
     if size < original:
-        log.warning(
-            "%s %s: %d of the original's %d, so its score is not comparable with published ones",
-            task,
-            split,
-            size,
-            original,
-        )
+        sizes = f"{task} {split}: {size} of the original's {original}"
+        log.warning("%s, so its score is not comparable with published ones", sizes)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data import sample
-from simcse_pl.data.readers.row_reader import open_hub_dataset
+from simcse_pl.data.readers.row_reader import load_hub_dataset
 from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines, warn_if_short
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +87,12 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
         case "SICK-R":
             subsets = {split: _pairs(root / "SICK" / _SICK_FILES[split], _SICK_COLUMNS, header=True)}
         case _:
-            subsets = _yearly_subsets(root / "STS" / f"{name}-en-{split}")
+            folder = root / "STS" / f"{name}-en-{split}"
+            if not (files := sorted(folder.glob("STS.input.*.txt"))):
+                raise NotInBundleError(f"no STS.input files in {folder}")
+            subsets = {
+                path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in files
+            }
     task = StsTask(name, split, subsets)
     warn_if_short(name, split, len(task.pairs))
     return task
@@ -106,11 +110,10 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
         UserError: a source is unknown, none has the data, or a given `senteval_dir` does not have it.
     """
     known = ", ".join(STSB_SOURCES)
-    for source in sources:
-        if source not in STSB_SOURCES:
-            raise UserError(f"data.validation: unknown source {source}; choose among {known}")
     if not sources:
         raise UserError(f"data.validation is empty: name some of {known}")
+    if unknown := [source for source in sources if source not in STSB_SOURCES]:
+        raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {known}")
     failures = []
     for source in sources:
         if source == "senteval" and not senteval_dir:
@@ -124,10 +127,11 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
             failures.append(str(error))
             if source != sources[-1]:
                 log.warning("data.validation: STS-B from the hub is not available: %s", error)
-            continue
-        for split, task in tasks.items():
-            log.info("%s: %d scored pairs from %s", split, len(task.pairs), STSB_SOURCES[source].format(senteval_dir))
-        return tasks
+        else:
+            name = STSB_SOURCES[source].format(senteval_dir)
+            for split, task in tasks.items():
+                log.info("%s: %d scored pairs from %s", split, len(task.pairs), name)
+            return tasks
     raise UserError(f"data.validation: no STS-B ({'; '.join(failures)})")
 
 
@@ -142,13 +146,9 @@ def _stsb_from(source: str, senteval_dir: str | Path | None, split: str) -> StsT
             return load_sts_task(str(senteval_dir), "STS-B", split)
         case "sample":
             return load_sample(split)
-    table = open_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
-    assert table.header is not None
-    i, j, k = (table.header.index(name) for name in ("sentence1", "sentence2", "score"))
+    rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     pairs = [
-        _pair(_HUB_STSB, place, cells[i], cells[j], cells[k])
-        for place, cells in table.records
-        if not isinstance(cells, Unreadable)
+        _pair(_HUB_STSB, f"row {i}", row["sentence1"], row["sentence2"], row["score"]) for i, row in enumerate(rows, 1)
     ]
     return StsTask("STS-B", split, {split: pairs})
 
@@ -177,29 +177,17 @@ def _pairs(path: Path, columns: tuple[int, int, int], header: bool = False) -> l
     ]
 
 
-def _yearly_subsets(folder: Path) -> dict[str, list[ScoredPair]]:
-    """Read STS12 to STS16, which have a file of sentences and one of scores for each subset."""
-    subsets = {
-        path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path)
-        for path in sorted(folder.glob("STS.input.*.txt"))
-    }
-    if not subsets:
-        raise NotInBundleError(f"no STS.input files in {folder}")
-    return subsets
-
-
 def _yearly_subset(inputs: Path) -> list[ScoredPair]:
-    """Read a subset of STS12 to STS16. A pair without a score has an empty line in the file of scores."""
+    """Read a file of sentences of STS12 to STS16 and its file of scores, which has empty lines for unscored pairs."""
     gold = inputs.with_name(inputs.name.replace("STS.input.", "STS.gs.", 1))
-    sentences, scores = text_lines(inputs), text_lines(gold)
-    if len(sentences) != len(scores):
-        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(sentences)}: one of them is truncated")
+    lines, scores = text_lines(inputs), text_lines(gold)
+    if len(lines) != len(scores):
+        raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(lines)}: one of them is truncated")
     pairs = []
-    for number, (line, score) in enumerate(zip(sentences, scores, strict=True), 1):
-        if not score.strip():
-            continue
-        first, tab, second = line.partition("\t")
-        if not tab:
-            raise UserError(f"{inputs}, line {number}: one sentence where there should be two, separated by a tab")
-        pairs.append(_pair(inputs, f"line {number}", first, second.partition("\t")[0], score))
+    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
+        if score.strip():
+            first, second, *_ = [*line.split("\t"), ""]
+            if "\t" not in line:
+                raise UserError(f"{inputs}, line {number}: one sentence where there should be two, separated by a tab")
+            pairs.append(_pair(inputs, f"line {number}", first, second, score))
     return pairs

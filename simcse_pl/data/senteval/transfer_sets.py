@@ -1,6 +1,7 @@
 """Data of the seven transfer tasks of a SentEval bundle."""
 
 import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,42 +79,32 @@ def _one_class(path: Path, label: int) -> list[Example]:
 
 
 def _sst(path: Path) -> list[Example]:
-    return [
-        Example((_sentence(path, number, cells[0]),), _label(path, number, cells[1], ("0", "1")))
-        for number, cells in tab_separated_rows(path, columns=2, latin1=True)
-    ]
+    rows = tab_separated_rows(path, columns=2, latin1=True)
+    return [_example(path, number, cells[:1], cells[1], ("0", "1")) for number, cells in rows]
 
 
 def _mrpc(path: Path) -> list[Example]:
-    return [
-        Example(
-            (_sentence(path, number, cells[3]), _sentence(path, number, cells[4])),
-            _label(path, number, cells[0], ("0", "1")),
-        )
-        for number, cells in tab_separated_rows(path, columns=5, header=True, latin1=True)
-    ]
+    rows = tab_separated_rows(path, columns=5, header=True, latin1=True)
+    return [_example(path, number, cells[3:5], cells[0], ("0", "1")) for number, cells in rows]
 
 
 def _trec(path: Path) -> list[Example]:
     examples = []
     for number, cells in tab_separated_rows(path, columns=1, latin1=True):
         category, question = [*" ".join(cells).split(maxsplit=1), ""][:2]  # `NUM:dist How far is it ...`
-        label = _label(path, number, category.partition(":")[0], _TREC_CLASSES)
-        examples.append(Example((_sentence(path, number, question),), label))
+        examples.append(_example(path, number, [question], category.partition(":")[0], _TREC_CLASSES))
     return examples
 
 
-def _label(path: Path, number: int, cell: str, classes: tuple[str, ...]) -> int:
-    if cell.strip() not in classes:
-        shown, wanted = reprlib.repr(cell), ", ".join(classes)
+def _example(path: Path, number: int, cells: Sequence[str], label: str, classes: tuple[str, ...]) -> Example:
+    """Return the example of a line, checked."""
+    sentences = tuple(map(_words, cells))
+    if label.strip() not in classes:
+        shown, wanted = reprlib.repr(label), ", ".join(classes)
         raise UserError(f"{path}, line {number}: {shown} is not a label; it should be one of {wanted}")
-    return classes.index(cell.strip())
-
-
-def _sentence(path: Path, number: int, cell: str) -> str:
-    if not cell.strip():
+    if not all(sentences):
         raise UserError(f"{path}, line {number}: a sentence is empty")
-    return _words(cell)
+    return Example(sentences, classes.index(label.strip()))
 
 
 def _words(text: str) -> str:

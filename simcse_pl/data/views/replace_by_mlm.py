@@ -11,7 +11,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.data.views.words import check_rate, replace_word, strip_punctuation
-from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer, longest_input, match_inputs
+from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer, longest_input
+from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 
 _CLOSE = 0.05  # closer scores may change their order with the batch, the device and its precision
@@ -36,7 +37,8 @@ class MaskedLanguageModel(View):
     """
 
     def __init__(self, name: str, rate: float = 0.15) -> None:
-        self.rate = check_rate(rate)
+        check_rate(rate)
+        self.rate = rate
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
         if self.tokenizer.mask_token is None:

@@ -5,6 +5,7 @@ the nearest integer. A sentence of one word stays as it is.
 """
 
 import re
+from dataclasses import dataclass
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.utils.errors import UserError
@@ -38,29 +39,28 @@ def _parts(word: str) -> tuple[str, str, str]:
     return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")
 
 
-def check_rate(rate: float) -> float:
-    """Return the fraction of a sentence's words that a view changes.
-
-    Raises:
-        UserError: it is not above 0 and at most 1.
-    """
+def check_rate(rate: float) -> None:
+    """Raise UserError unless the fraction of words that a view changes is above 0 and at most 1."""
     if not 0 < rate <= 1:
         raise UserError(f"views.rate={rate}: it must be above 0 and at most 1")
-    return rate
 
 
-class Crop(SentenceView):
+@dataclass
+class _RatedView(SentenceView):
+    """A view that changes a fraction of a sentence's words, the rate."""
+
+    rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+
+
+class Crop(_RatedView):
     """A contiguous span of the sentence's words, at a random position (Table 1).
 
     Args:
         rate: the fraction of words to remove, k %; at least one word is kept.
-
-    Raises:
-        UserError: the rate is out of range.
     """
-
-    def __init__(self, rate: float = 0.1) -> None:
-        self.rate = check_rate(rate)
 
     def positive(self, own: ViewInput) -> str:
         """Return the span."""
@@ -70,18 +70,12 @@ class Crop(SentenceView):
         return " ".join(words[start : start + length])
 
 
-class WordDeletion(SentenceView):
+class WordDeletion(_RatedView):
     """The sentence without some of its words, chosen at random (Table 1).
 
     Args:
         rate: the fraction of words to delete, k %; at least one word is kept.
-
-    Raises:
-        UserError: the rate is out of range.
     """
-
-    def __init__(self, rate: float = 0.1) -> None:
-        self.rate = check_rate(rate)
 
     def positive(self, own: ViewInput) -> str:
         """Return the remaining words, in order."""
@@ -96,7 +90,8 @@ class DeleteOneWord(SentenceView):
         return _delete(own, 1)
 
 
-class WordRepetition(SentenceView):
+@dataclass
+class WordRepetition(_RatedView):
     """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
 
     Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. ESimCSE also repeats
@@ -104,13 +99,9 @@ class WordRepetition(SentenceView):
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.
-
-    Raises:
-        UserError: the rate is out of range.
     """
 
-    def __init__(self, rate: float = 0.32) -> None:
-        self.rate = check_rate(rate)
+    rate: float = 0.32
 
     def positive(self, own: ViewInput) -> str:
         """Return the words in order, some of them twice."""

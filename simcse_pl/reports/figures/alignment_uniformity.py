@@ -1,9 +1,9 @@
 """The alignment-uniformity plane: encoders as points (the paper's figure 3), training runs as paths (figure 2)."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from itertools import cycle
-from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -51,15 +51,13 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
     points = {
         result.label: (g.uniformity, g.alignment)
         for result in results
-        if (g := result.geometry) and g.uniformity is not None and g.alignment is not None
+        if (g := result.geometry) and math.isfinite(g.uniformity) and math.isfinite(g.alignment)
     }
     if not points:
         return None
-    scores = {label: own for label, own in sts_scores(results, aggregation).items() if label in points}
-    tasks = shared_tasks(list(scores.values()), STS_TASKS)
-    averages = {
-        label: fmean(own[task] for task in tasks) for label, own in scores.items() if tasks and own.keys() >= {*tasks}
-    }
+    scores = sts_scores([result for result in results if result.label in points], aggregation)
+    tasks = shared_tasks(scores, STS_TASKS)
+    averages = scores[tasks].mean(axis="columns", skipna=False).dropna().to_dict()
     figure, axes = _plane()
     if averages:
         what = f"average of {len(tasks)} STS tasks" if len(tasks) > 1 else tasks[0]

@@ -9,6 +9,7 @@ from matplotlib.ticker import LogLocator
 from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
 from simcse_pl.reports.sweeps.sweep_results import as_number, differing
 
+_SCORES = ("alignment", "uniformity", "test", "dev")  # in the order of the axes
 _TRIAL = "search.trial"  # the number of the job, not an option of training
 _MAX_EVENLY_SPACED = 8  # values of an option; more numbers are on a scale
 _WIDE = 30.0  # the ratio of the largest to the smallest from which a scale is logarithmic
@@ -48,21 +49,16 @@ class ParallelCoordinates:
 
 def parallel_coordinates(groups: SeedGroups) -> ParallelCoordinates | None:
     """Return the coordinates of a sweep's jobs; None with fewer than two scores or without differing options."""
-    scored = {job.name: job.run for job in groups.sweep.jobs if job.run and math.isfinite(job.run.best.spearman)}
-    jobs = [job for job in groups.sweep.jobs if job.name in scored]
+    jobs = [job for job in groups.sweep.jobs if job.run and math.isfinite(job.run.scores["dev"])]
     options = [name for name in differing(jobs) if name != _TRIAL]
     if len(jobs) < 2 or not options:
         return None
     row = groups.paper.varied if groups.paper else "row"
     axes = [option_axis(row if name == ROW else name, [job.value(name) for job in jobs]) for name in options]
-    scores = {
-        "alignment": [run.best.alignment for run in scored.values()],
-        "uniformity": [run.best.uniformity for run in scored.values()],
-        "test": [100 * run.test.spearman for run in scored.values()],
-        "dev": [100 * run.best.spearman for run in scored.values()],
-    }
+    scores = {name: [job.run.scores[name] for job in jobs if job.run] for name in _SCORES}
     axes += [Axis(name, values, [], []) for name, values in scores.items() if all(map(math.isfinite, values))]
-    return ParallelCoordinates([*scored], [job.name for job in groups.sweep.jobs if job.name not in scored], axes)
+    names = [job.name for job in jobs]
+    return ParallelCoordinates(names, [job.name for job in groups.sweep.jobs if job.name not in names], axes)
 
 
 def option_axis(label: str, values: Sequence[str]) -> Axis:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.reports.html.curves import Curves, curves_of
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, is_sweep, read_job, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import (
+    Job,
+    Sweep,
+    TrainingRun,
+    differing,
+    is_sweep,
+    read_job,
+    read_sweeps,
+)
 from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves, run_label
@@ -49,7 +57,7 @@ class Run:
     @property
     def dev(self) -> float | None:
         """The best score on dev x 100; None if there is none."""
-        score = 100 * self.job.run.best.spearman if self.job.run else math.nan
+        score = self.job.run.scores["dev"] if self.job.run else math.nan
         return score if math.isfinite(score) else None
 
 
@@ -100,7 +108,9 @@ def runs_table(runs: Sequence[Run]) -> Table:
     frame = pd.DataFrame({"run": [run.label for run in runs]})
     for name in differing(jobs):
         frame[name] = [job.value(name) for job in jobs]
-    frame[[*_SCORES]] = pd.DataFrame([_scores(job) for job in jobs], columns=_SCORES, dtype=float)
+    frame[[*_SCORES]] = pd.DataFrame(
+        [_scores(job.run) if job.run else {} for job in jobs], columns=_SCORES, dtype=float
+    )
     if any(run.state != "finished" for run in runs):
         frame["state"] = [run.state for run in runs]
     validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run))
@@ -113,8 +123,5 @@ def runs_table(runs: Sequence[Run]) -> Table:
     return Table("runs", "Runs", frame, {name: _DECIMALS.get(name, 2) for name in frame}, notes)
 
 
-def _scores(job: Job) -> tuple[float | None, ...]:
-    if (run := job.run) is None:
-        return (None,) * len(_SCORES)
-    spearman = (100 * stage.spearman for stage in (run.best, run.test, run.before))
-    return (*spearman, run.best.alignment, run.best.uniformity, run.best_step, run.steps)
+def _scores(run: TrainingRun) -> dict[str, float | None]:
+    return {**run.scores, "before": 100 * run.before.spearman, "best step": run.best_step, "steps": run.steps}

@@ -1,15 +1,13 @@
 """Groups of a sweep's jobs that differ in the seed alone, and their scores over seeds."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import pandas as pd
 
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, TrainingRun, differing
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
@@ -90,7 +88,7 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     A job without results has no known column. In a sweep with rows it is in no group.
     """
     paper = ablation(sweep.table) if sweep.table else None
-    tasks = shared_tasks([_accuracies(run) for run in sweep.runs], TRANSFER_TASKS)
+    tasks = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
     has_rows = any(job.place.row is not None for job in sweep.jobs)
     places = {job.name: (_row(job, paper), job.place.column) for job in sweep.jobs if job.run or not has_rows}
     jobs = [job for job in sweep.jobs if job.name in places]
@@ -118,19 +116,13 @@ def _row(job: Job, paper: Ablation | None) -> str | None:
     return row and ((paper and paper.row(row)) or row)
 
 
-def _accuracies(run: TrainingRun) -> dict[str, float]:
-    return {task: accuracy for task, accuracy in run.transfer_dev.items() if accuracy is not None}
-
-
 def _scores(jobs: Sequence[Job], tasks: Sequence[str]) -> pd.DataFrame:
     rows = {}
     for job in jobs:
         if run := job.run:
-            accuracies = [_accuracies(run).get(task, math.nan) for task in tasks]
-            transfer = 100 * fmean(accuracies) if tasks else math.nan
-            dev, test = 100 * run.best.spearman, 100 * run.test.spearman
-            rows[job.name] = (str(job.seed), dev, test, run.best.alignment, run.best.uniformity, transfer)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["seed", *SCORES])
+            transfer = 100 * pd.Series(run.transfer_dev, dtype=float).reindex(tasks).mean(skipna=False)
+            rows[job.name] = {"seed": str(job.seed), **run.scores, "transfer": transfer}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=None if rows else ["seed", *SCORES])
 
 
 def _in_papers_order(groups: list[Group], paper: Ablation, columns: Sequence[str]) -> list[Group]:

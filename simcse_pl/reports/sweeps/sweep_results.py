@@ -10,35 +10,25 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, field_validator
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the configs of sweeps refer to them
 from simcse_pl.reports.tables.score_tables import keys_of
-from simcse_pl.results.evaluation_results import validated
+from simcse_pl.results.evaluation_results import Number, Shape, validated
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
+class Scores(Shape):
+    """Scores of an encoder on one split; NaN if training diverged."""
+
+    spearman: Number = math.nan
+    alignment: Number = math.nan
+    uniformity: Number = math.nan
 
 
-class Scores(_Shape):
-    """Scores of an encoder on one split; NaN (null in the file) if training diverged."""
-
-    spearman: float = math.nan
-    alignment: float = math.nan
-    uniformity: float = math.nan
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _null_is_nan(cls, value: Any) -> Any:
-        return math.nan if value is None else value
-
-
-class Place(_Shape):
+class Place(Shape):
     """The place of a job in a sweep: a table of the paper, or another name, with a row and a column of it."""
 
     table: str | None = None
@@ -47,14 +37,14 @@ class Place(_Shape):
     size: str | None = None
 
 
-class Trial(_Shape):
+class Trial(Shape):
     """The values that a search proposed for a job, and whether it pruned the job."""
 
     values: Mapping[str, str | int | float | bool | None]
     pruned: bool = False
 
 
-class TrainingRun(_Shape):
+class TrainingRun(Shape):
     """The results.json of train.py."""
 
     best: Scores
@@ -69,9 +59,15 @@ class TrainingRun(_Shape):
     seed: int | None = None
     sweep: Place | None = None
     trial: Trial | None = None
-    transfer_dev: Mapping[str, float | None] = {}
+    transfer_dev: Mapping[str, Number] = {}
     transfer_classifier: str = "scikit-learn"
     failed: Mapping[str, str] = {}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Spearman x 100 on dev and test, and alignment and uniformity on dev."""
+        dev, test, best = 100 * self.best.spearman, 100 * self.test.spearman, self.best
+        return {"dev": dev, "test": test, "alignment": best.alignment, "uniformity": best.uniformity}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pandas as pd
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import ablation_names, published
 from simcse_pl.reports.sweeps.seed_groups import SCORES, SeedGroups
-from simcse_pl.reports.sweeps.sweep_results import differing
+from simcse_pl.reports.sweeps.sweep_results import Job, differing
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.utils.tables import Table
 
@@ -171,12 +171,10 @@ def _about_paper(groups: SeedGroups) -> list[str]:
 def _warnings(groups: SeedGroups) -> list[str]:
     """Return the reasons why scores may not be comparable."""
     notes = []
-    validations: dict[str, list[str]] = {}
-    for job in groups.sweep.jobs:
-        if job.run:
-            validations.setdefault(job.run.validation, []).append(job.name)
-    if len(validations) > 1:
-        parts = "; ".join(f"{name} ({', '.join(jobs)})" for name, jobs in validations.items())
+    validations = pd.Series({job.name: job.run.validation for job in groups.sweep.jobs if job.run}, dtype=str)
+    if validations.nunique() > 1:
+        jobs = validations.groupby(validations, sort=False).groups
+        parts = "; ".join(f"{name} ({', '.join(own)})" for name, own in jobs.items())
         notes.append(f"warning: validated on different data: {parts}")
     counts = [len(group.runs) for group in groups.groups if len(group.runs)]
     if len(counts) > 1 and max(counts) == 1:
@@ -192,13 +190,14 @@ def _gaps(groups: SeedGroups) -> list[str]:
     """Return what failed, and which jobs have no score."""
     sweep, varied = groups.sweep, differing(groups.sweep.jobs)
     notes = failure_notes({job.name: job.run.failed for job in sweep.jobs if job.run})
-    labels = {}
-    for job in sweep.jobs:
+
+    def label(job: Job) -> str:
         options = " ".join(f"{name}={value}" for name, value in job.options.items() if name in varied)
-        labels[job.name] = f"{job.name} ({options})" if options else job.name
+        return f"{job.name} ({options})" if options else job.name
+
     found = {
-        "failed or unfinished": [labels[job.name] for job in sweep.jobs if not job.run],
-        "no score on dev": [labels[job.name] for job in sweep.jobs if job.run and pd.isna(job.run.best.spearman)],
+        "failed or unfinished": [label(job) for job in sweep.jobs if not job.run],
+        "no score on dev": [label(job) for job in sweep.jobs if job.run and pd.isna(job.run.best.spearman)],
         "not started": sweep.missing,
         "pruned by the search": [job.name for job in sweep.jobs if job.run and job.run.trial and job.run.trial.pruned],
     }

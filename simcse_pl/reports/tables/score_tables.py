@@ -1,7 +1,7 @@
 """Tables of encoders' scores x 100, with the paper's rows where they are known."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ from simcse_pl.data.senteval.bundle import ORIGINAL_SIZES
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import PaperRow, find_row
-from simcse_pl.results.evaluation_results import Aggregation, Correlations, Metric, Result, StsScores
+from simcse_pl.results.evaluation_results import Aggregation, Metric, Result, StsScores, Subset
 from simcse_pl.utils.tables import Table
 
 _METRICS: dict[Metric, str] = {"spearman": "Spearman", "pearson": "Pearson"}
@@ -21,19 +21,13 @@ _AGGREGATIONS: dict[Aggregation, str] = {
 
 _PAPERS_CLASSIFIER = "pytorch"
 
-Scores = Mapping[str, Mapping[str, float]]  # by label, then by task
-
 
 def sts_scores(
     results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
-) -> dict[str, dict[str, float]]:
-    """Return STS scores x 100 by label and task; the name of another split than test is appended to the task."""
-
-    def correlations(scores: StsScores) -> Correlations:
-        return (scores.regressor or Correlations()) if regressor else getattr(scores, aggregation)  # type: ignore[no-any-return]
-
-    scores = {r.label: {_column(s.task, s.split): getattr(correlations(s), metric) for s in r.sts} for r in results}
-    return {label: {t: 100 * v for t, v in own.items() if v is not None} for label, own in scores.items()}
+) -> pd.DataFrame:
+    """Return STS scores x 100, one row per label and one column per task, named with its split unless it is `test`."""
+    which = "regressor" if regressor else aggregation
+    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, which), metric, math.nan) for s in r.sts})
 
 
 def sts_table(
@@ -66,29 +60,24 @@ def sts_table(
     name = "_".join(["sts", *["pearson"] * (metric == "pearson"), *["regressor"] * regressor])
     splits = " and ".join(sorted({s.split for r in results for s in r.sts}))
     setting = "a regressor trained on top" if regressor else f"{_AGGREGATIONS[aggregation]}, no regressor"
-    pairs = [{_column(s.task, s.split): s.pairs for s in r.sts} for r in results]
+    pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
     notes = [*_sizes("pairs", pairs, frame), *failure_notes(failures)]
     return Table(name, f"STS, {splits or 'test'}: {_METRICS[metric]} x 100, {setting}", frame, notes=notes)
 
 
 def subset_table(results: Sequence[Result]) -> Table | None:
     """Return Spearman by subset of STS12 to STS16, with the aggregations below, one column per encoder."""
-    rows: dict[tuple[str, str], dict[str, float | None]] = {}
-    pairs: dict[tuple[str, str], int | None] = {}
-    for result in results:
-        for scores in (scores for scores in result.sts if len(scores.subsets) > 1):
-            task = _column(scores.task, scores.split)
-            parts = {name: (own.pairs, own.spearman) for name, own in scores.subsets.items()}
-            wholes = {f"({name})": (scores.pairs, getattr(scores, name).spearman) for name in _AGGREGATIONS}
-            for name, (count, spearman) in (parts | wholes).items():
-                pairs[task, name] = count
-                rows.setdefault((task, name), {})[result.label] = None if spearman is None else 100 * spearman
+    rows = [
+        {"task": _column(task), "subset": name, "pairs": own.pairs, result.label: 100 * own.spearman}
+        for result in results
+        for task in result.sts
+        if len(task.subsets) > 1
+        for name, own in {**task.subsets, **_wholes(task)}.items()
+    ]
     if not rows:
         return None
-    frame = pd.DataFrame({"task": [task for task, _ in rows], "subset": [subset for _, subset in rows]})
-    frame["pairs"] = pd.Series(list(pairs.values()), dtype="Int64")
-    for label in keys_of(rows.values()):
-        frame[label] = pd.Series([own.get(label) for own in rows.values()], dtype=float)
+    frame = pd.DataFrame(rows).groupby(["task", "subset"], sort=False).first().reset_index()
+    frame["pairs"] = frame["pairs"].astype("Int64")
     notes = [f"({name}): {what}" for name, what in _AGGREGATIONS.items()]
     decimals = {column: 0 if column == "pairs" else 2 for column in frame}
     return Table("sts_subsets", "STS, subset by subset: Spearman x 100, no regressor", frame, decimals, notes)
@@ -102,19 +91,18 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    scores = {r.label: {t.task: 100 * t.accuracy for t in r.transfer if t.accuracy is not None} for r in results}
+    scores = _by_label(results, lambda result: {task.task: task.accuracy for task in result.transfer})
     paper = {result.label: find_row(result, "transfer", None) for result in results}
     failures = _failures(results, TRANSFER_TASKS)
     frame = _frame(scores, paper, failures, TRANSFER_TASKS)
     if frame is None:
         return None
-    f1 = {r.label: {t.task: 100 * t.f1 for t in r.transfer if t.f1 is not None and t.task in frame} for r in results}
-    for task in keys_of(f1.values()):
-        values = pd.Series([f1.get(label, {}).get(task) for label in frame["encoder"]], dtype=float)
-        frame.insert(list(frame).index(task) + 1, f"{task} F1", values)
+    f1 = _by_label(results, lambda result: {task.task: task.f1 for task in result.transfer})
+    for task in f1.columns.intersection(frame.columns):
+        frame.insert(frame.columns.get_loc(task) + 1, f"{task} F1", frame["encoder"].map(f1[task]))
     classifiers = {row.label: _PAPERS_CLASSIFIER for row in paper.values() if row}
     classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
-    frame.insert(1, "classifier", [classifiers.get(label) for label in frame["encoder"]])
+    frame.insert(1, "classifier", frame["encoder"].map(classifiers))
     protocols = {task.task: task.protocol for result in results for task in result.transfer if task.protocol}
     by_protocol = [
         f"{', '.join(task for task, own in protocols.items() if own == protocol)}: {protocol}"
@@ -130,15 +118,10 @@ def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:
     return list(dict.fromkeys(key for group in groups for key in group))
 
 
-def shared_tasks(scores: Sequence[Mapping[str, float]], tasks: tuple[str, ...]) -> list[str]:
-    """Return the tasks that are common to all encoders with any of `tasks`.
-
-    Args:
-        scores: one mapping per encoder, by task.
-        tasks: the tasks to consider.
-    """
-    measured = [own for own in scores if any(task in own for task in tasks)]
-    return [task for task in tasks if measured and all(task in own for own in measured)]
+def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
+    """Return the tasks that are common to all rows with any of `tasks`; NaN is no score."""
+    measured = scores.reindex(columns=tasks).dropna(how="all")
+    return list(measured.dropna(axis="columns")) if len(measured) else []
 
 
 def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -154,8 +137,14 @@ def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [f"failed: {task}: {why} ({'; '.join(own)})" for (task, why), own in labels.items()]
 
 
+def _by_label(results: Sequence[Result], scores: Callable[[Result], Mapping[str, float | None]]) -> pd.DataFrame:
+    """Return scores x 100, one row per label, and one column per task that was measured."""
+    frame = pd.DataFrame([scores(result) for result in results], index=[result.label for result in results])
+    return 100 * frame.astype(float).dropna(axis="columns", how="all")
+
+
 def _frame(
-    scores: Scores,
+    scores: pd.DataFrame,
     paper: Mapping[str, PaperRow | None],
     failures: Mapping[str, Mapping[str, str]],
     tasks: tuple[str, ...],
@@ -164,33 +153,35 @@ def _frame(
 
     `Avg` is over all seven tasks, `Avg of k` over the k tasks that all encoders have.
     """
-    shown = [label for label in scores if scores[label] or failures.get(label)]
-    measured = keys_of(scores[label] for label in shown)
-    failed = keys_of(failures.get(label, {}) for label in shown)
-    columns = [*(task for task in tasks if task in {*measured, *failed}), *(t for t in measured if t not in tasks)]
-    rows: dict[str, Mapping[str, float]] = {}
-    for label in shown:
-        rows[label] = scores[label]
-        if (row := paper.get(label)) and not row.figures.keys().isdisjoint(scores[label]):
+    rows: dict[str, pd.Series] = {}
+    for label, own in scores.iterrows():
+        if own.notna().any() or failures.get(label):
+            rows[label] = own
+        if (row := paper.get(label)) and own.reindex(row.figures).notna().any():
             rows.pop(row.label, None)  # with several encoders, it is below the last
-            rows[row.label] = row.figures
+            rows[row.label] = pd.Series(row.figures)
     if not rows:
         return None
-    shared = shared_tasks([scores[label] for label in shown], tasks)
-    numbers = {task: [own.get(task) for own in rows.values()] for task in columns}
-    if any(all(task in scores[label] for task in tasks) for label in shown):
-        numbers["Avg"] = [own.get("Avg", _average(own, tasks)) for own in rows.values()]
+    failed = keys_of(failures.values())
+    columns = [task for task in tasks if task in scores or task in failed]
+    columns += [task for task in scores if task not in tasks]
+    frame = pd.DataFrame(rows, dtype=float).T.reindex(columns=[*columns, "Avg"])
+    average = frame.reindex(columns=tasks).mean(axis="columns", skipna=False)
+    frame["Avg"] = frame["Avg"].fillna(average)
+    shared = shared_tasks(scores, tasks)
+    if scores.reindex(columns=tasks).isna().any(axis="columns").all():
+        del frame["Avg"]
     if 1 < len(shared) < len(tasks):
-        numbers[f"Avg of {len(shared)}"] = [_average(own, shared) for own in rows.values()]
-    return pd.DataFrame({"encoder": list(rows)} | {n: pd.Series(values, dtype=float) for n, values in numbers.items()})
+        frame[f"Avg of {len(shared)}"] = frame[shared].mean(axis="columns", skipna=False)
+    return frame.rename_axis("encoder").reset_index()
 
 
-def _average(scores: Mapping[str, float], tasks: Sequence[str]) -> float | None:
-    return fmean(scores[task] for task in tasks) if all(task in scores for task in tasks) else None
+def _column(scores: StsScores) -> str:
+    return scores.task if scores.split == "test" else f"{scores.task} {scores.split}"
 
 
-def _column(task: str, split: str) -> str:
-    return task if split == "test" else f"{task} {split}"
+def _wholes(task: StsScores) -> dict[str, Subset]:
+    return {f"({name})": Subset(**dict(getattr(task, name)), pairs=task.pairs) for name in _AGGREGATIONS}
 
 
 def _failures(results: Sequence[Result], tasks: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -46,14 +46,6 @@ def test_every_format_gives_the_same_cells(name, place, tmp_path):
     assert records[0][0] == place
 
 
-@pytest.mark.parametrize("content", [b"A b.\nC d.\n", b"A b.\r\nC d.", b"\xef\xbb\xbfA b.\n\n  \nC d.\n\n"])
-def test_txt_has_one_sentence_per_line(content, tmp_path):
-    (tmp_path / "data.txt").write_bytes(content)
-    table = open_table(tmp_path / "data.txt")
-    assert (table.header, table.width) == (None, 1)
-    assert [cells for _, cells in table.records] == [["A b."], ["C d."]]
-
-
 def test_line_numbers_count_lines_not_rows(tmp_path):
     (tmp_path / "data.csv").write_text('a,b\n"one\nmore",two\n\nthree,four\n')
     assert [place for place, _ in open_table(tmp_path / "data.csv").records] == ["line 2", "line 5"]

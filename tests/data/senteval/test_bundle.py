@@ -1,38 +1,73 @@
-"""Lines of a bundle's files: encodings and line ends."""
+"""What STS and transfer tasks share: encodings, damaged and missing files, and expected sizes."""
 
 import pytest
 
-from simcse_pl.data.senteval.bundle import text_lines, warn_if_short
+from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines, warn_if_short
+from simcse_pl.data.senteval.sts_sets import STS_TASKS, load_sts_task
+from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.utils.errors import UserError
 
 
-@pytest.mark.parametrize(
-    ("content", "lines"),
-    [
-        (b"", []),
-        (b"\n", [""]),
-        (b"a\r\n\r\nb\n", ["a", "", "b"]),
-        (b"4.5\n\n", ["4.5", ""]),
-        (b"\xef\xbb\xbfa\n", ["a"]),
-        ("a\u0085b\u2028c\x0bd\n".encode(), ["a\u0085b\u2028c\x0bd"]),
-    ],
-)
-def test_only_newlines_end_lines(content, lines, tmp_path):
-    (tmp_path / "file").write_bytes(content)
-    assert text_lines(tmp_path / "file") == lines
+def load(bundle, task):
+    return (load_sts_task if task in STS_TASKS else load_transfer_task)(bundle, task)
 
 
 def test_a_file_that_is_not_utf8_may_be_latin1(tmp_path):
     path = tmp_path / "file"
     path.write_bytes("café\n".encode())
     assert text_lines(path, latin1=True) == ["café"]
-    path.write_bytes("na\u00efve\ncaf\u00e9 \u0085\n".encode("latin-1"))
-    assert text_lines(path, latin1=True) == ["naïve", "café \u0085"]
+    path.write_bytes("na\u00efve\r\ncaf\u00e9 \u0085\r\x0b\n".encode("latin-1"))
+    assert text_lines(path, latin1=True) == ["naïve", "café \u0085\r\x0b"]
     with pytest.raises(UserError, match=r"file, line 1: not UTF-8 \(byte 0xef\)"):
         text_lines(path)
 
 
-def test_complete_and_unknown_tasks_are_not_warned_of(caplog):
+@pytest.mark.parametrize(
+    ("task", "path", "content", "message"),
+    [
+        ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is trunc"),
+        ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: the score is 'many', not a number"),
+        ("STS12", "STS.gs.a.txt", b"nan\n\n0\n", "line 1: the score is 'nan', not a number"),
+        ("STS12", "STS.gs.a.txt", b"4.5\n\n-1\n", "STS.input.a.txt, line 3: the score is -1, and scores are from 0 t"),
+        ("STS12", "STS.gs.a.txt", b"5.5\n\n0\n", "line 1: the score is 5.5, and scores are from 0 to 5"),
+        ("STS12", "STS.gs.a.txt", None, "no file .*STS.gs.a.txt"),
+        ("STS12", "STS.input.a.txt", b"One.\n\n\n", "line 1: one sentence where there should be two"),
+        ("STS12", "STS.input.a.txt", b"One.\t\n\n\n", "line 1: a sentence is empty"),
+        ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: 3 columns where there should be 7"),
+        ("STS-B", "sts-test.csv", b"", "sts-test.csv has no rows"),
+        ("STS-B", "sts-test.csv", b"g\tf\ty\t1\t5\tcaf\xe9\tb\n", "sts-test.csv, line 1: not UTF-8"),
+        ("SICK-R", "SICK_test_annotated.txt", b"pair_ID\tA\tB\tscore\n", "SICK_test_annotated.txt has no rows"),
+        ("MR", "rt-polarity.pos", b"\n\n", "rt-polarity.pos has no sentences"),
+        ("SST", "sentiment-dev", b"fine\t1\nbad\n", "sentiment-dev, line 2: 1 columns where there should be 2"),
+        ("SST", "sentiment-dev", b"fine\t2\n", "sentiment-dev, line 1: '2' is not a label; it should be one of 0"),
+        ("SST", "sentiment-dev", b" \t1\n", "sentiment-dev, line 1: a sentence is empty"),
+        ("SST", "sentiment-dev", b"", "sentiment-dev has no rows"),
+        ("TREC", "TREC_10.label", b"WHO:x Who ?\n", "TREC_10.label, line 1: 'WHO' is not a label"),
+        ("TREC", "TREC_10.label", b"HUM:ind\n", "TREC_10.label, line 1: a sentence is empty"),
+        ("TREC", "TREC_10.label", None, "no file .*TREC_10.label"),
+        ("MRPC", "msr_paraphrase_test.txt", b"h\n1\t2\t3\tA b", "msr_paraphrase_test.txt, line 2: 4 columns"),
+    ],
+)
+def test_damaged_and_missing_files_are_errors_of_one_line(task, path, content, message, bundle):
+    damaged = next(bundle.rglob(f"STS12*/{path}" if task == "STS12" else path))
+    damaged.unlink() if content is None else damaged.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        load(bundle, task)
+    assert "\n" not in str(error.value) and not isinstance(error.value, NotInBundleError)
+
+
+@pytest.mark.parametrize("name", ["STS13", "STS-B", "SICK-R", "MR"])
+def test_a_task_that_is_not_in_the_bundle(name, tmp_path):
+    with pytest.raises(NotInBundleError, match="^no (file|folder|STS.input files in) "):
+        load(tmp_path, name)
+
+
+def test_fewer_pairs_than_the_original_are_a_warning(bundle, caplog):
     warn_if_short("STS-B", "test", 1379)
     warn_if_short("STS-B", "train", 1)
-    assert not caplog.records
+    load(bundle, "STS12")
+    load(bundle, "MR")
+    assert caplog.messages == [
+        "STS12 test: 4 of the original's 3108, so its score is not comparable with published ones",
+        "MR test: 4 of the original's 10662, so its score is not comparable with published ones",
+    ]

@@ -17,64 +17,38 @@ from simcse_pl.data.views.words import (
 )
 from simcse_pl.utils.errors import UserError
 
-VIEWS = [Crop(0.3), WordDeletion(0.3), DeleteOneWord(), WordRepetition()]
 
-
-def sentences(count: int = 300) -> list[str]:
-    """Random sentences of 1 to 40 words, no word twice in a sentence."""
-    generator = random.Random(5)
-    letters = string.ascii_letters + string.punctuation
-    words = ["".join(generator.choices(letters, k=generator.randint(1, 8))) + str(i) for i in range(200)]
-    return [" ".join(generator.sample(words, generator.randint(1, 40))) for _ in range(count)]
-
-
-SENTENCES = sentences()
-
-
-def positives(view: SentenceView, seed: int = 0, epoch: int = 0) -> list[str]:
-    return view([ViewInput(s, (), random.Random(f"{seed}, {epoch}, {row}")) for row, s in enumerate(SENTENCES)])
-
-
-def of_sentence(view: SentenceView, sentence: str, count: int) -> list[str]:
+def positives(view: SentenceView, sentence: str, count: int) -> list[str]:
     return view([ViewInput(sentence, (), random.Random(i)) for i in range(count)])
 
 
 def test_a_crop_starts_at_every_position_with_equal_probability():
     crops = ("a b c d e f g h", "b c d e f g h i", "c d e f g h i j")
-    drawn = of_sentence(Crop(0.2), "a b c d e f g h i j", 900)
+    drawn = positives(Crop(0.2), "a b c d e f g h i j", 900)
     assert Counter(drawn) == {crop: pytest.approx(300, abs=60) for crop in crops}
 
 
 def test_deletion_removes_every_word_with_equal_probability():
     deleted = Counter()
-    for positive in of_sentence(WordDeletion(0.3), "a b c d e f g h i j", 1000):
+    for positive in positives(WordDeletion(0.3), "a b c d e f g h i j", 1000):
         deleted.update(set("abcdefghij") - set(positive.split()))
     assert deleted == {letter: pytest.approx(300, abs=60) for letter in "abcdefghij"}
 
 
 @pytest.mark.parametrize(("length", "most"), [(2, 1), (3, 2), (6, 2), (12, 3), (20, 6)])
 def test_every_number_of_repetitions_up_to_esimcses_has_equal_probability(length, most):
-    repeated = of_sentence(WordRepetition(), " ".join(string.ascii_letters[:length]), 2000)
+    repeated = positives(WordRepetition(), " ".join(string.ascii_letters[:length]), 2000)
     added = Counter(len(positive.split()) - length for positive in repeated)
     expected = 2000 / (most + 1)
     assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
 
 
-@pytest.mark.parametrize("view", [*VIEWS, Crop(1.0), WordDeletion(1.0), WordRepetition(1.0)])
-def test_a_sentence_of_one_word_stays_as_it_is(view):
-    assert set(of_sentence(view, "Alone!", 20)) == {"Alone!"}
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only(view):
+@pytest.mark.parametrize("view", [Crop(0.3), WordDeletion(0.3), DeleteOneWord(), WordRepetition()])
+def test_a_positive_depends_on_the_given_generator_only(view):
     before = random.getstate()
-    once = positives(view)
-    assert positives(view) == once
-    for row, sentence in enumerate(SENTENCES):
-        assert view([ViewInput(sentence, (), random.Random(f"0, 0, {row}"))]) == [once[row]]
-    for seed, epoch in ((0, 1), (1, 0)):
-        changed = sum(a != b for a, b in zip(once, positives(view, seed, epoch), strict=True))
-        assert changed > 0.7 * len(SENTENCES)
+    sentence = " ".join(string.ascii_letters)
+    once = positives(view, sentence, 20)
+    assert positives(view, sentence, 20) == once and len(set(once)) > 5
     assert random.getstate() == before
 
 
@@ -104,8 +78,3 @@ def test_punctuation_and_capitals_are_kept(word, within, replaced):
 
 def test_capitals_of_the_new_word_are_kept():
     assert replace_word("dog", "Canis familiaris") == "Canis familiaris"
-
-
-def test_a_long_word_takes_linear_time():
-    long = "a" + "-" * 1_000_000 + "b"
-    assert strip_punctuation(f"({long})") == long  # hours in quadratic time

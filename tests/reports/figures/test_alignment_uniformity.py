@@ -92,17 +92,13 @@ def test_a_run_is_a_line_from_a_hollow_start_to_a_large_end(write_run):
     assert label.endswith("/one (12 steps)") and rest == ["start", "end"]
 
 
-def test_runs_differ_in_line_and_marker(write_run):
+def test_runs_differ_in_line_and_marker_and_have_a_bounded_number_of_markers(write_run):
     figure = run_plane([read(write_run("one")), read(write_run("two", steps=(0, 6, 10)))])
     first, second = figure.axes[0].lines
     assert first.get_linestyle() != second.get_linestyle()
     keys = figure.legends[0].legend_handles
     assert keys[0].get_marker() != keys[1].get_marker()
-
-
-def test_the_number_of_markers_of_a_run_is_bounded(write_run):
-    long = run_plane([read(write_run("long", steps=range(0, 2000, 10)))])
-    assert len(long.axes[0].collections) == 17
+    assert len(run_plane([read(write_run("long", steps=range(0, 2000, 10)))]).axes[0].collections) == 17
     assert len(run_plane([read(write_run("short", steps=(0,)))]).axes[0].collections) == 1
 
 

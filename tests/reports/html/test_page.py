@@ -188,7 +188,7 @@ def test_a_click_on_a_column_sorts_the_table_with_missing_values_last(open_page,
     assert page.charts()["train/loss"] == [29]
 
 
-def test_long_curves_are_thinned_to_extremes_of_the_visible_range(open_page, write_curves, tmp_path):
+def test_long_curves_are_thinned_to_extremes_and_gaps_of_smoothed_curves_stay_gaps(open_page, write_curves, tmp_path):
     page = open_page(write_curves(tmp_path / "run"))
     rng = np.random.default_rng(0)
     values = rng.normal(size=10000).round(4).tolist()
@@ -201,10 +201,6 @@ def test_long_curves_are_thinned_to_extremes_of_the_visible_range(open_page, wri
     page.run("chosen.range = [3990, 4010]")
     assert page.run("return points([...Array(10000).keys()], arguments[0], 400)", values) == list(range(3989, 4012))
     assert page.run("return points([7], [1], 400)") == [0]
-
-
-def test_gaps_of_a_smoothed_curve_stay_gaps(open_page, write_curves, tmp_path):
-    page = open_page(write_curves(tmp_path / "run"))
     assert page.run("return smoothed([1, null, 3], 0.5)") == [1, None, pytest.approx((0.5 * 1 + 3) / 1.5)]
     assert page.run("return smoothed([4, 4, 4], 0.99)") == pytest.approx([4, 4, 4])
 

@@ -24,7 +24,7 @@ def test_jobs_and_single_runs_have_their_curves_and_sweep(write_sweep, job, writ
     assert [run.dev for run in runs] == [pytest.approx(70), pytest.approx(80), pytest.approx(60), None]
 
 
-def test_the_table_has_differing_options_and_scores(write_sweep, job):
+def test_the_table_has_differing_options_and_scores(write_sweep, job, tmp_path):
     jobs = [job(0.7, test=0.6, options={"a": a, "b": 2}, best_step=40) for a in (1, "x")]
     runs, _ = read_runs({"s": write_sweep("s", *jobs)})
     table = runs_table(runs)
@@ -34,6 +34,7 @@ def test_the_table_has_differing_options_and_scores(write_sweep, job):
         "alignment": "0.270", "uniformity": "-2.100",
     }  # fmt: skip
     assert "dev: STS-B dev, which selects the checkpoint" in table.notes[0]
+    assert default_label(str(tmp_path / "s")) == str(tmp_path / "s")
     assert options_in_common(runs) == {"model": "minilm", "data": "wiki", "b": "2", "seed": "0"}
 
 
@@ -57,11 +58,7 @@ def test_an_unfinished_run_has_no_scores(write_curves, tmp_path):
     assert (table.shown().loc[0, "state"], table.shown().loc[0, "dev"]) == ("failed or unfinished", "–")
     assert table.notes == ["no run has finished; scores are measured at the end"]
     assert options_in_common([run]) == {}
-
-
-def test_labels_are_the_folders(write_sweep, job, write_curves, tmp_path):
-    assert default_label(str(write_sweep("s", job(0.7)))) == str(tmp_path / "s")
-    assert default_label(str(write_curves(tmp_path / "run"))) == f"{tmp_path.name}/run"
+    assert default_label(str(tmp_path / "run")) == f"{tmp_path.name}/run"
 
 
 def test_errors_are_one_line(write_sweep, job, write_curves, write_results, make_report, tmp_path):

@@ -58,21 +58,20 @@ def test_the_job_is_appended_to_a_label_that_occurs_twice(sweep, make_report, en
     }
 
 
-def test_jobs_without_results_are_named_and_the_others_shown(sweep, make_report, end):
-    status, rows, _, err = end(EvaluationTables, sweep(None, make_report("mine", sts=("STS-B",)), None))
-    assert (status, rows[0][0], err) == (1, "mine", "error: 2 of 3 jobs failed: 0, 2\n")
-
-
 @pytest.mark.parametrize("callback", [EvaluationTables, SweepTable])
 def test_a_sweep_whose_jobs_all_failed_has_no_table(callback, sweep, end):
     assert end(callback, sweep(None, None)) == (1, [], "", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
-def test_a_task_that_could_not_be_measured_makes_the_sweep_fail(sweep, make_report, end):
+def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(sweep, make_report, end):
     part = make_report("part", sts=("STS-B",), failed={"STS14": "no folder STS14"})
-    status, rows, out, _ = end(EvaluationTables, sweep(make_report("whole", sts=("STS-B", "STS14")), part))
-    assert status == 1 and [row[0] for row in rows[:2]] == ["whole", "part"]
+    folder = sweep(make_report("whole", sts=("STS-B", "STS14")), part)
+    status, rows, out, err = end(EvaluationTables, folder)
+    assert (status, err, [row[0] for row in rows[:2]]) == (1, "", ["whole", "part"])
     assert "failed: STS14: no folder STS14 (part)" in " ".join(out.split())
+    (folder / "0" / "results.json").unlink()
+    status, rows, _, err = end(EvaluationTables, folder)
+    assert (status, rows[0][0], err) == (1, "part", "error: 1 of 2 jobs failed: 0\n")
 
 
 def test_a_user_error_is_one_line(sweep, make_report, end):
@@ -99,14 +98,11 @@ def test_the_start_of_a_sweep_prints_how_to_continue_it(capsys):
     assert capsys.readouterr().out == "sweep in x; to continue it, repeat the command with hydra.sweep.dir=x\n"
 
 
-def test_a_training_job_that_failed_is_named_and_makes_the_sweep_fail(write_sweep, job, end):
+def test_failed_training_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, job, end):
     folder = write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2}))
     status, rows, out, err = end(SweepTable, folder)
     assert (status, err) == (1, "error: 1 of 2 jobs failed: 1\n")
     assert [row[:2] for row in rows] == [["1", "70.00 (1)"], ["2", "–"]]
     assert "failed or unfinished: 1 (a=2)" in out
-
-
-def test_a_training_job_with_a_failed_task_makes_the_sweep_fail(write_sweep, job, end):
-    status, _, _, err = end(SweepTable, write_sweep("s", job(0.7, failed={"TREC": "no file TREC.label"})))
+    status, _, _, err = end(SweepTable, write_sweep("t", job(0.7, failed={"TREC": "no file TREC.label"})))
     assert (status, err) == (1, "")

@@ -57,9 +57,14 @@ def test_rows_are_in_the_papers_order_and_spelling_with_those_that_did_not_run(w
 
 
 def test_rows_of_another_table_are_in_the_jobs_order(write_sweep, job, group):
-    groups = group(write_sweep("s", job(0.7, row="b"), job(0.7, row="a"), table="mine"))
-    assert labels(groups) == [("b", ["0"]), ("a", ["1"])]
+    groups = group(write_sweep("s", job(0.7, row="b"), job(0.7, row="a"), job(row="c"), table="mine"))
+    assert labels(groups) == [("b", ["0"]), ("a", ["1"])]  # the failed job has an unknown column
     assert groups.paper is None and groups.has_rows
+
+
+def test_without_rows_a_failed_job_has_an_empty_group(write_sweep, job, group):
+    plain = group(write_sweep("plain", job(0.7, options={"a": 1}), job(options={"a": 2})))
+    assert labels(plain) == [("a=1", ["0"]), ("a=2", [])]
 
 
 def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_sweep, job, group):
@@ -97,13 +102,6 @@ def test_columns_are_in_the_papers_order(write_sweep, job, group):
 def test_cells_that_the_paper_lacks_have_no_group(write_sweep, job, group):
     folder = write_sweep("s", job(0.7, row="QQP (134k)", column="134k pairs"), table="table_4_supervised_data")
     assert [label for label, _ in labels(group(folder))][-1] == "SNLI+MNLI all (942k), 134k pairs"
-
-
-def test_a_failed_job_has_an_empty_group_unless_the_sweep_has_rows(write_sweep, job, group):
-    plain = group(write_sweep("plain", job(0.7, options={"a": 1}), job(options={"a": 2})))
-    assert labels(plain) == [("a=1", ["0"]), ("a=2", [])]
-    rows = group(write_sweep("rows", job(0.7, row="x"), job(row="y"), table="mine"))
-    assert labels(rows) == [("x", ["0"])]
 
 
 def test_a_choice_of_one_folder_is_compared_with_the_default_of_the_other(write_sweep, job):

@@ -2,6 +2,7 @@
 
 from statistics import fmean
 
+import pandas as pd
 import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
@@ -56,11 +57,8 @@ def test_the_papers_row_is_below_its_encoder(make_result, bert):
     assert table.frame.iloc[1, 1:].tolist() == [39.70, 59.38, 49.67, 66.03, 66.19, 53.87, 62.06, 56.70]
     assert "B.3" in sts_table([make_result("mine", **bert)], "wmean").frame["encoder"][1]
     assert len(sts_table([make_result("mine", **bert)], "mean").frame) == 1
-
-
-def test_one_row_of_the_paper_is_below_the_last_of_its_encoders(make_result, bert):
-    frame = sts_table([make_result("a", **bert), make_result("b", seed=1, **bert)]).frame
-    assert [label[:5] for label in frame["encoder"]] == ["a", "b", "paper"]
+    two = sts_table([make_result("a", **bert), make_result("b", seed=1, **bert)]).frame
+    assert [label[:5] for label in two["encoder"]] == ["a", "b", "paper"]
 
 
 @pytest.mark.parametrize("settings", [{"metric": "pearson"}, {"regressor": True}])
@@ -102,25 +100,22 @@ def test_failed_tasks_are_dashes_with_a_note(make_result):
     assert nothing.frame.iloc[0].isna().to_dict() == {"encoder": False, "STS15": True}
 
 
-def test_incomplete_data_is_a_note_with_the_original_size(make_report):
+def test_sizes_are_a_note_and_the_sample_has_no_average_and_no_row_of_the_paper(make_report, bert):
     report = make_report("one", sts=("STS12", "STS-B"))
     report["sts"][0]["pairs"] = 2358
     assert sts_table([as_result(report, "r")]).notes == ["pairs: STS12 2358 (the original: 3108), STS-B 1379"]
-
-
-def test_null_scores_are_left_out(make_report):
-    report = make_report("one")
-    report["sts"][1]["all"]["spearman"] = None
-    table = sts_table([as_result(report, "r")])
-    assert "STS13" not in table.frame
-    assert "Avg of 6" in table.frame
-
-
-def test_the_sample_has_no_average_and_no_row_of_the_paper(make_report, bert):
     sample = [{"task": "sample", "split": "test", "pairs": 330, "all": {"spearman": 0.7}}]
     table = sts_table([as_result(make_report("mine", **bert) | {"sts": sample}, "r")])
     assert rows(table) == {"mine": {"sample": 70.0}}
     assert table.notes == ["pairs: sample 330"]
+
+
+def test_null_scores_are_left_out(make_report):
+    report = make_report("one")
+    report["sts"][1]["all"]["spearman"] = report["transfer"][-1]["accuracy"] = None
+    result = as_result(report, "r")
+    assert "STS13" not in sts_table([result]).frame and "Avg of 6" in sts_table([result]).frame
+    assert "MR" in transfer_table([result]).frame and "MRPC F1" not in transfer_table([result]).frame
 
 
 def test_subsets_are_above_their_aggregations(make_result):
@@ -147,26 +142,19 @@ def test_transfer_has_accuracies_and_f1(make_result):
     assert any(note.startswith("rows: MR 5000 (the original: 10662), CR 5000") for note in table.notes)
 
 
-def test_the_papers_transfer_row_has_no_f1(make_result, bert):
+def test_the_papers_transfer_row_has_no_f1_and_each_row_names_its_classifier(make_report, bert):
     mean = bert | {"settings": bert["settings"] | {"pooling": "mean"}}
-    frame = transfer_table([make_result("mine", transfer=("MR", "MRPC"), **mean)]).frame
-    assert frame["encoder"][1] == "paper, Table E.1: Avg. BERT embeddings (unsupervised)"
-    assert frame.loc[1, "MR":].tolist() == pytest.approx(
-        [78.66, 69.54, float("nan"), fmean((78.66, 69.54))], nan_ok=True
-    )
-
-
-def test_the_transfer_table_names_the_classifier_of_each_row(make_report, bert):
-    mean = bert | {"settings": bert["settings"] | {"pooling": "mean"}}
-    first, second = (make_report(label, transfer=("MR",), **mean) for label in ("first", "second"))
-    first["transfer"][0]["classifier"] = "scikit-learn"
-    second["transfer"][0]["classifier"] = "pytorch"
+    first, second = (make_report(label, transfer=("MR", "MRPC"), **mean) for label in ("first", "second"))
+    for task in second["transfer"]:
+        task["classifier"] = "pytorch"
     frame = transfer_table([as_result(first, "x"), as_result(second, "y")]).frame
     assert dict(zip(frame["encoder"], frame["classifier"], strict=True)) == {
         "first": "scikit-learn",
         "second": "pytorch",
         "paper, Table E.1: Avg. BERT embeddings (unsupervised)": "pytorch",
     }
+    expected = [78.66, 69.54, float("nan"), fmean((78.66, 69.54))]
+    assert frame.loc[2, "MR":].tolist() == pytest.approx(expected, nan_ok=True)
 
 
 def test_without_results_there_is_no_table(make_result):
@@ -175,16 +163,9 @@ def test_without_results_there_is_no_table(make_result):
     assert sts_table([]) is None
 
 
-def test_f1_of_a_task_without_accuracy_is_not_shown(make_report):
-    report = make_report(transfer=("MR", "MRPC"))
-    report["transfer"][1]["accuracy"] = None
-    frame = transfer_table([as_result(report, "x")]).frame
-    assert "MR" in frame and "MRPC F1" not in frame
-
-
 def test_shared_tasks_are_common_to_all_encoders_with_any():
-    tasks = ("STS12", "STS13", "STS-B")
+    tasks = ["STS12", "STS13", "STS-B"]
     one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
-    assert shared_tasks([one, two], tasks) == ["STS-B"]
-    assert shared_tasks([one, {}, {"sample": 1.0}], tasks) == ["STS12", "STS-B"]
-    assert shared_tasks([], tasks) == []
+    assert shared_tasks(pd.DataFrame([one, two]), tasks) == ["STS-B"]
+    assert shared_tasks(pd.DataFrame([one, {}, {"sample": 1.0}]), tasks) == ["STS12", "STS-B"]
+    assert shared_tasks(pd.DataFrame(), tasks) == []
