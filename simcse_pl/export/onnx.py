@@ -36,7 +36,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     post-processing and normalization. It takes any batch size and length.
 
     Args:
-        encoder: on the CPU; it is left in evaluation mode.
+        encoder: on the CPU.
         folder: receives sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
         sentences: for the comparison of the graph's vectors with the encoder's.
         int8: also write a graph with 8-bit weights.
@@ -110,6 +110,7 @@ class _Graph(nn.Module):
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
     ((_, inputs),) = sorted_batches(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
+    was_training = encoder.training
     try:
         with _quiet(), torch.no_grad():
             torch.onnx.export(
@@ -124,7 +125,10 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
                 verbose=False,
             )
     except Exception as error:  # of many types
-        raise UserError(f"{type(encoder.backbone).__name__} cannot be exported to ONNX: {first_line(error)}") from error
+        kind = type(encoder.backbone).__name__
+        raise UserError(f"{kind} cannot be exported to ONNX: {first_line(error)}") from error
+    finally:
+        encoder.train(was_training)
 
 
 @contextlib.contextmanager
