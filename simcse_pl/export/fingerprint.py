@@ -8,9 +8,7 @@ from simcse_pl.postprocessing.post_process import PostProcess
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:
-    """Return a hash of everything that determines an encoder's vectors.
-
-    These are the weights, the settings and the post-processing.
+    """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
 
     Args:
         encoder: the encoder.

@@ -23,18 +23,8 @@ from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
-_RECIPE = (
-    "model",
-    "data",
-    "views",
-    "objective",
-    "auxiliary",
-    "queue",
-    "optimizer",
-    "encoders",
-    "shared_dropout_mask",
-    "seed",
-)
+_GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "optimizer")
+_RECIPE = (*_GROUPS, "encoders", "shared_dropout_mask", "seed")
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -43,11 +33,8 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 class TrainedBy:
     """The training run of an encoder.
 
-    Args:
-        trajectory: alignment and uniformity at each validation.
-        results: the scores.
-        command: the command line.
-        config: all options, with file names instead of paths.
+    `trajectory` has alignment and uniformity at each validation, `results` the scores, and `config` all options with
+    file names instead of paths.
     """
 
     trajectory: TrainingTrajectory
@@ -63,13 +50,7 @@ class TrainedBy:
 
 
 def read_training(encoder: str) -> TrainedBy | None:
-    """Read the training run that an encoder belongs to.
-
-    Args:
-        encoder: the folder `encoder` of a run, or one of its checkpoints.
-
-    Returns:
-        The run; None for any other encoder.
+    """Read the training run of an encoder in its folder, or of one of its checkpoints; None for any other encoder.
 
     Raises:
         UserError: a file of the run is damaged.
@@ -127,11 +108,8 @@ def write_card(
         path.write_bytes(figure_files(title, figure)[path.name])
     config = run.config if run else {}
     base, data = (str(config.get(group, {}).get(key, "")) for group, key in (("model", "name"), ("data", "train")))
-    onnx = sorted(path.name for path in (folder / "onnx").glob("*.onnx"))
-    template = jinja2.Template(
-        _TEMPLATE.read_text(encoding="utf-8"), keep_trailing_newline=True, undefined=jinja2.StrictUndefined
-    )
-    card = template.render(
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    card = jinja2.Template(text, keep_trailing_newline=True, undefined=jinja2.StrictUndefined).render(
         license=license,
         language=language,
         base_model=base if _HUB_NAME.fullmatch(base) else None,
@@ -146,6 +124,6 @@ def write_card(
         run_table=run_table(run.results.model_dump()).markdown() if run else None,
         tables=[table.markdown() for table in encoder_tables(results)],
         figures=sorted(figures),
-        onnx=onnx,
+        onnx=sorted(path.name for path in (folder / "onnx").glob("*.onnx")),
     )
     (folder / "README.md").write_text(card, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _MAX_DISTANCE = 0.05  # between a sentence's vectors in float32 and in half prec
 _DIGITS = 6  # of a similarity: float32 rounds the seventh
 
 
+@dataclass(eq=False)
 class SentenceIndex:
     """Distinct sentences and their unit vectors.
 
@@ -40,33 +42,26 @@ class SentenceIndex:
         >>> index.save("captions")
     """
 
-    def __init__(
-        self, encode: Encode, sentences: Sequence[str], vectors: Tensor, cells: tuple[int, int] | None = None
-    ) -> None:
-        self.encode = encode
-        self.sentences = list(sentences)
-        self.vectors = vectors
-        self.cells = cells
-        self._faiss: Any = None  # built by the first search
+    encode: Encode
+    sentences: list[str]
+    vectors: Tensor
+    cells: tuple[int, int] | None = None
+    _faiss: Any = field(default=None, init=False)  # built by the first search
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     @classmethod
     def build(cls, encode: Encode, sentences: Sequence[str], cells: tuple[int, int] | None = None) -> "SentenceIndex":
-        """Encode every distinct sentence once.
-
-        Args:
-            encode, cells: see the class.
-            sentences: the corpus; repeated sentences are indexed once.
+        """Encode every distinct sentence once; see the class for the other arguments.
 
         Raises:
             UserError: there are no sentences, or a vector is not finite.
         """
-        distinct = list(dict.fromkeys(sentences))
-        if not distinct:
+        index = cls(encode, [], torch.empty(0), cells)
+        if not index.add(sentences):
             raise UserError("there are no sentences to index")
-        return cls(encode, distinct, _unit_vectors(encode, distinct), cells)
+        return index
 
     def add(self, sentences: Sequence[str]) -> int:
         """Encode and append the sentences that are not in the index.
@@ -80,8 +75,9 @@ class SentenceIndex:
         known = set(self.sentences)
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]
         if new:
-            self.vectors = torch.cat([self.vectors, self._unit_vectors(new)])
-            self.sentences += new
+            vectors = self._unit_vectors(new)
+            self.vectors = torch.cat([self.vectors, vectors]) if known else vectors
+            self.sentences = [*self.sentences, *new]
             self._faiss = None
         return len(new)
 
@@ -119,26 +115,23 @@ class SentenceIndex:
         for query, *row in zip(queries, negated.tolist(), places.tolist(), strict=True):
             ranked = sorted(pair for pair in zip(*row, strict=True) if pair[1] >= 0)
             near = [Neighbour(self.sentences[place], -value) for value, place in ranked]
-            if leave_out_equal:
-                near = [one for one in near if one.sentence != query]
-            if threshold is not None:
-                near = [one for one in near if one.similarity >= threshold]
+            near = [one for one in near if not (leave_out_equal and one.sentence == query)]
+            near = [one for one in near if threshold is None or one.similarity >= threshold]
             found.append(near[:top_k])
         return found
 
     def _search_all(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return similarities and positions, both [queries, count]."""
         parts = queries.split(max(1, _MAX_SIMILARITIES // len(self)))
-        nearest = [(part @ self.vectors.T).topk(count) for part in parts]
-        return torch.cat([one.values for one in nearest]), torch.cat([one.indices for one in nearest])
+        similarities, places = zip(*((part @ self.vectors.T).topk(count) for part in parts), strict=True)
+        return torch.cat(similarities), torch.cat(places)
 
     def _search_cells(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return the same with FAISS; a position of -1 means that the cells hold fewer sentences."""
         if self._faiss is None:
             import faiss  # here, because it brings an OpenMP of its own
 
-            assert self.cells
-            (n, dim), (cells, searched) = self.vectors.shape, self.cells
+            (n, dim), (cells, searched) = self.vectors.shape, self.cells or (1, 1)
             self._faiss = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, min(cells, n), faiss.METRIC_INNER_PRODUCT)
             self._faiss.cp.min_points_per_centroid = 1  # otherwise FAISS warns of small cells
             self._faiss.train(self.vectors.numpy())
@@ -148,12 +141,16 @@ class SentenceIndex:
         return torch.from_numpy(similarities), torch.from_numpy(places)
 
     def _unit_vectors(self, sentences: list[str]) -> Tensor:
-        vectors = _unit_vectors(self.encode, sentences)
-        if vectors.shape[1] != self.vectors.shape[1]:
+        """Return [n, dim] float32 on the CPU."""
+        vectors = unit_vectors(self.encode(sentences).float().cpu())
+        if len(self) and vectors.shape[1] != self.vectors.shape[1]:
             raise UserError(
                 f"the index has vectors of {self.vectors.shape[1]} dimensions, but the encoder returns "
                 f"{vectors.shape[1]}: use the encoder that built the index"
             )
+        finite = vectors.isfinite().all(dim=1)
+        if not finite.all():
+            raise UserError(f"the vector of {sentences[int(finite.int().argmin())]!r} is not finite")
         return vectors
 
     def save(self, folder: str | Path, settings: Mapping[str, Any] | None = None) -> None:
@@ -163,10 +160,11 @@ class SentenceIndex:
             folder: created if it does not exist; an index in it is replaced.
             settings: of the encoder, for `load` to compare.
         """
+        saved = {"encoder": settings or {}, "sentences": self.sentences}
+        content = json.dumps(saved, ensure_ascii=False, indent=1)
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({"vectors": self.vectors}, new / VECTORS_FILE)
-            saved = {"encoder": settings or {}, "sentences": self.sentences}
-            (new / SETTINGS_FILE).write_text(json.dumps(saved, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            (new / SETTINGS_FILE).write_text(content + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any] | None = None) -> "SentenceIndex":
@@ -199,19 +197,10 @@ class SentenceIndex:
         index = cls(encode, sentences, vectors)
         places = [0, max(range(len(sentences)), key=lambda place: len(sentences[place]))]
         again = index._unit_vectors([sentences[place] for place in places])
-        for place, distance in zip(places, torch.linalg.vector_norm(again - vectors[places], dim=1), strict=True):
-            if distance > _MAX_DISTANCE:
-                raise UserError(
-                    f"{folder} was built by another encoder or with other settings: the vector of "
-                    f"{sentences[place][:40]!r} differs; build the index again"
-                )
+        distances = torch.linalg.vector_norm(again - vectors[places], dim=1)
+        if distances.max() > _MAX_DISTANCE:
+            raise UserError(
+                f"{folder} was built by another encoder or with other settings: the vector of "
+                f"{sentences[places[int(distances.argmax())]][:40]!r} differs; build the index again"
+            )
         return index
-
-
-def _unit_vectors(encode: Encode, sentences: list[str]) -> Tensor:
-    """Return [n, dim] float32 on the CPU."""
-    vectors = unit_vectors(encode(sentences).float().cpu())
-    finite = vectors.isfinite().all(dim=1)
-    if not finite.all():
-        raise UserError(f"the vector of {sentences[int(finite.int().argmin())]!r} is not finite")
-    return vectors

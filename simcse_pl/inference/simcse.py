@@ -18,7 +18,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
-from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.tensors import unit_vectors
@@ -112,7 +111,7 @@ class SimCSE:
 
         Args:
             sentence: one or a list.
-            device: for this call; None for the constructor's.
+            device: for this call; None for the constructor's, here and below.
             return_numpy: return an array instead of a tensor.
             normalize_to_unit: scale every vector to length 1.
             keepdim: return [1, dim] for one sentence.
@@ -140,7 +139,7 @@ class SimCSE:
 
         Args:
             queries, keys: a sentence, a list of n, or vectors: [dim] or [n, dim].
-            device: for this call; None for the constructor's.
+            device: for this call.
 
         Returns:
             [queries, keys]; [keys] for one query that is not in a list; a number for one such query and one such key.
@@ -179,7 +178,7 @@ class SimCSE:
             use_faiss: false to search exactly in spite of `faiss_fast`; exact search does not need FAISS.
             faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
-            device, batch_size: for this call; None for the constructor's.
+            device, batch_size: for this call.
             column: of a file with several: its name, or its position from 0.
 
         Raises:
@@ -214,14 +213,10 @@ class SimCSE:
         return index.add(sentences)
 
     @overload
-    def search(  # type: ignore[overload-overlap] # one query is a sequence of strings too
-        self, queries: str, device: Device | None = None, threshold: float | None = 0.6, top_k: int = 5
-    ) -> list[Neighbour]: ...
+    def search(self, queries: str, *args: Any, **options: Any) -> list[Neighbour]: ...
 
     @overload
-    def search(
-        self, queries: Sequence[str], device: Device | None = None, threshold: float | None = 0.6, top_k: int = 5
-    ) -> list[list[Neighbour]]: ...
+    def search(self, queries: list[str], *args: Any, **options: Any) -> list[list[Neighbour]]: ...
 
     def search(
         self,
@@ -234,7 +229,7 @@ class SimCSE:
 
         Args:
             queries: one or a list.
-            device: for this call; None for the constructor's.
+            device: for this call.
             threshold: minimum cosine similarity; None for no minimum.
             top_k: maximum number of sentences per query.
 
@@ -286,15 +281,11 @@ class SimCSE:
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that determine the vectors, and a hash of the weights."""
-        if isinstance(self.encoder, SentenceEncoder):
-            return {
-                "encoder": self.name,
-                **asdict(self.encoder.settings),
-                "weights": hash_tensors(self.encoder.state_dict()),
-            }
-        assert isinstance(self.encoder, WordVectors)
-        tensors = {"vectors": self.encoder.vectors, "weights": self.encoder.weights}
-        return {"encoder": self.name, "weights": hash_tensors(tensors)}
+        encoder, settings = self.encoder, {}
+        tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
+        if isinstance(encoder, SentenceEncoder):
+            settings, tensors = asdict(encoder.settings), encoder.state_dict()
+        return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:

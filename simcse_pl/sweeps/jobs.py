@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.utils.errors import SweepError, UserError, first_line
+from simcse_pl.utils.errors import SweepError, reraise_as
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
@@ -26,15 +26,12 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     path = folder / RESULTS_FILE
     if not path.is_file():
         return None
-    try:
+    with reraise_as(f"{path} is damaged, remove it to run the job again"):
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        ran = results["overrides"]
-        options = given_options(ran)
+        options = given_options(results["overrides"])
         best_score(results)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to run the job again") from error
     if options != given_options(overrides):
-        raise SweepError(f"{folder} holds another job ({' '.join(ran)}): choose another folder")
+        raise SweepError(f"{folder} holds another job ({' '.join(options)}): choose another folder")
     return results
 
 
@@ -76,18 +73,12 @@ def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
         config: config of the run.
         hydra: Hydra's config of the run.
     """
-    sweep = config.get("sweep")
+    sweep = config.get("sweep") or {}
+    place = {name: sweep.get(name) for name in ("table", "column", "row")}
     choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}
     return {
         "choices": {group: choice for group, choice in choices.items() if choice},
         "overrides": list(hydra.overrides.task),
         "seed": config.seed,
-        "sweep": {
-            "table": sweep.get("table"),
-            "column": sweep.get("column"),
-            "row": sweep.get("row"),
-            "size": config.size,
-        }
-        if sweep
-        else None,
+        "sweep": place | {"size": config.size} if sweep else None,
     }

@@ -2,17 +2,14 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
-
-if TYPE_CHECKING:
-    import optuna
 
 STUDY_FILE = "study.journal"
 _TRIAL = "SIMCSE_PL_TRIAL"
@@ -47,16 +44,21 @@ class OptunaTrial:
         startup: int = 5,
         mode: str = "max",
     ) -> None:
-        optuna = _import_optuna()
+        try:
+            import optuna
+            from optuna.storages.journal import JournalFileBackend
+        except ImportError:
+            raise UserError("a search needs Optuna: pip install optuna") from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        distributions = {name: _distribution(name, given) for name, given in _leaves(space)}
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        file = Path(folder) / STUDY_FILE
-        backend = optuna.storages.journal.JournalFileBackend(str(file))
+        distributions: dict[str, Any] = {}
+        _replace_ranges(space, lambda name, given: distributions.update({name: _distribution(name, given)}))
         if not is_first_process() and _TRIAL not in os.environ:
             raise UserError(
                 "a search starts the ranks of its jobs itself: do not use torchrun, and use one SLURM task per job"
             )
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = Path(folder) / STUDY_FILE
+        backend = JournalFileBackend(str(file))
         with reraise_as(f"{file} is damaged or belongs to another search; remove it to start again"):
             self._study = optuna.create_study(
                 study_name="search",
@@ -67,38 +69,34 @@ class OptunaTrial:
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
             )
             if is_first_process():
-                self._abandon_interrupted(trial)
+                for one in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+                    if one.user_attrs.get("job") == trial:  # interrupted
+                        self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
                 self._trial = self._study.ask(distributions)
                 self._trial.set_user_attr("job", trial)
                 os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
             params = self._study.trials[int(os.environ[_TRIAL])].params
-        self.values = _nested(params)
+        self.values: dict[str, Any] = _replace_ranges(space, lambda name, _: params[name])
         self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:
         """Finish the trial with its best score on dev (NaN: as failed), and return its entry in results.json."""
-        optuna = _import_optuna()
-        pruned = self.callback.pruned
-        states = optuna.trial.TrialState
-        state = states.PRUNED if pruned else states.FAIL if math.isnan(score) else states.COMPLETE
-        self._study.tell(self._trial, score if state == states.COMPLETE else None, state=state)
-        return {"values": self._trial.params, "pruned": pruned}
+        from optuna.trial import TrialState
 
-    def _abandon_interrupted(self, job: int) -> None:
-        optuna = _import_optuna()
-        for trial in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-            if trial.user_attrs.get("job") == job:
-                self._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        pruned = self.callback.pruned
+        state = TrialState.PRUNED if pruned else TrialState.FAIL if math.isnan(score) else TrialState.COMPLETE
+        self._study.tell(self._trial, score if state == TrialState.COMPLETE else None, state=state)
+        return {"values": self._trial.params, "pruned": pruned}
 
 
 class Pruning(Callback):
     """Reports each validation to a trial, and stops training if the trial is pruned.
 
     Args:
-        trial: the trial on rank 0, which decides for all ranks; None on other ranks.
+        trial: Optuna's trial on rank 0, which decides for all ranks; None on other ranks.
     """
 
-    def __init__(self, trial: "optuna.Trial | None") -> None:
+    def __init__(self, trial: Any) -> None:
         self._trial = trial
         self.pruned = False
 
@@ -115,44 +113,27 @@ class Pruning(Callback):
             trainer.should_stop = True
 
 
-def _import_optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise UserError("a search needs Optuna: pip install optuna") from None
-    return optuna
-
-
-def _leaves(space: Mapping[str, Any], place: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the ranges of a space by dotted option name."""
-    found: list[tuple[str, Mapping[str, Any]]] = []
+def _replace_ranges(space: Mapping[str, Any], value_of: Callable[[str, Any], Any], place: str = "") -> dict[str, Any]:
+    """Return a space with `value_of(option, range)` in place of each range."""
+    values = {}
     for name, given in space.items():
         if not isinstance(given, Mapping):
             raise UserError(f"search.space.{place}{name}={given}: give low and high, or choices")
-        own = [(f"{place}{name}", given)] if {"low", "choices"} & given.keys() else _leaves(given, f"{place}{name}.")
-        found += own
-    return found
+        is_range = {"low", "choices"} & given.keys()
+        inner = f"{place}{name}"
+        values[name] = value_of(inner, given) if is_range else _replace_ranges(given, value_of, f"{inner}.")
+    return values
 
 
 def _distribution(name: str, given: Mapping[str, Any]) -> Any:
-    optuna = _import_optuna()
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
     try:
         if "choices" in given:
-            return optuna.distributions.CategoricalDistribution(list(given["choices"]))
+            return CategoricalDistribution(list(given["choices"]))
         whole = isinstance(given["low"], int) and isinstance(given["high"], int)
-        kind = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
-        return kind(given["low"], given["high"], log=given.get("log", False))
+        return (IntDistribution if whole else FloatDistribution)(
+            given["low"], given["high"], log=given.get("log", False)
+        )
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"search.space.{name}: {first_line(error)}") from error
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{"a": {"b": 1}}` for `{"a.b": 1}`."""
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        *parents, leaf = name.split(".")
-        node = nested
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return nested

@@ -50,6 +50,5 @@ def job_name(_root_: DictConfig) -> str:
     return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
 
 
-OmegaConf.register_new_resolver("job_name", job_name, replace=True)
-OmegaConf.register_new_resolver("row_names", row_names, replace=True)
-OmegaConf.register_new_resolver("sweep_group", sweep_group, replace=True)
+for _resolver in (job_name, row_names, sweep_group):
+    OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

@@ -13,7 +13,7 @@ Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from simcse_pl.sweeps.resolvers import lacking
 from simcse_pl.utils.errors import UserError
@@ -52,9 +52,8 @@ def with_values(config: DictConfig, values: Any, place: str) -> DictConfig:
         UserError: an option does not exist.
     """
     config = config.copy()
-    OmegaConf.set_struct(config, False)
-    _set(config, values, place)
-    OmegaConf.set_struct(config, True)
+    with open_dict(config):
+        _set(config, values, place)
     return config
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric.loggers.logger import rank_zero_experiment
-from pytorch_lightning.core.saving import save_hparams_to_yaml
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
@@ -74,29 +73,20 @@ class TensorBoardCurves(TensorBoardLogger):
 
 
 class _Curves(ExperimentWriter):
-    def _check_log_dir_exists(self) -> None:
-        """Read existing curves; Lightning would remove them."""
-        path = Path(self.metrics_file_path)
-        self._written: list[dict[str, Any]] = []
-        if path.exists():
-            self._written = read_rows(path)
-            self.metrics_keys = list(self._written[0]) if self._written else []
+    """Holds all rows of the file."""
 
-    def log_hparams(self, params: dict[str, Any]) -> None:
-        """Write the options to hparams.yaml."""
-        self.hparams.update(params)
-        with atomic_write(self.log_dir) as new:
-            save_hparams_to_yaml(new / self.NAME_HPARAMS_FILE, self.hparams)
+    def _check_log_dir_exists(self) -> None:
+        """Read existing rows; Lightning would remove the file."""
+        path = Path(self.metrics_file_path)
+        self.metrics = read_rows(path) if path.exists() else []
 
     def save(self) -> None:
         """Replace the file."""
         if not self.metrics:
             return
         self._record_new_keys()
-        self._written += self.metrics
-        self.metrics = []
         path = Path(self.metrics_file_path)
         with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.metrics_keys)
             writer.writeheader()
-            writer.writerows(self._written)
+            writer.writerows(self.metrics)

@@ -6,6 +6,7 @@ docs/dashboards.md explains each panel.
 import io
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.results.evaluation_results import Result, SuiteResults, read, without_nan
+from simcse_pl.results.evaluation_results import Result, SuiteResults, without_nan
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
-from simcse_pl.results.trajectory import TrainingTrajectory
+from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.tracking.csv_logger import steps_done
 from simcse_pl.tracking.wandb_runs import (
     Mode,
@@ -39,8 +40,9 @@ from simcse_pl.utils.tables import Table
 STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"
 _BEST_STEP = "best_step"
+_OF_THE_BEST = (*VALIDATION_PREFIXES, _BEST_STEP)
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
-_PATH = ("step", "uniformity", "alignment", "spearman")
+_PATH = ["step", "uniformity", "alignment", "spearman"]
 
 
 class Dashboard(WandbLogger):
@@ -50,33 +52,34 @@ class Dashboard(WandbLogger):
     checkpoint.
 
     Args:
-        run: the W&B run; None on ranks other than 0.
-        folder: folder of the training run. A resumed run has its earlier curves there.
-        label: name of the encoder in figures and tables.
+        save_dir: folder of the training run. A resumed run has its earlier curves there.
+        name: name of the run in W&B, and of the encoder in its tables and figures.
         artifact: upload the encoder to W&B at the end.
+        mode, run: see `wandb_runs.start_run`. Rank 0 starts or continues the W&B run.
     """
 
-    def __init__(self, run: wandb.Run | None, folder: str | Path, label: str, artifact: bool = False) -> None:
-        super().__init__(experiment=run, save_dir=folder)
-        self.folder = Path(folder)
-        self.label = label
+    def __init__(
+        self, save_dir: str | Path, name: str, artifact: bool = False, mode: Mode = "auto", **run: Any
+    ) -> None:
+        started = start_run(save_dir, mode, name=name, job_type="train", **run) if is_first_process() else None
+        super().__init__(experiment=started, save_dir=save_dir)
+        self.folder = Path(save_dir)
+        self.label = name
         self.artifact = artifact
-        self._path: list[dict[str, float]] = []
+        self._path: list[list[float]] = []
         self._validated: dict[str, float] = {}
         self._best: dict[str, float] = {}
-        if run is None:
+        if started is None:
             return
-        self._path = _path_so_far(self.folder)
-        summary = summary_of(run)
-        if _BEST_STEP in summary:
-            self._best = {
-                name: summary[name] for name in summary if name.startswith((*VALIDATION_PREFIXES, _BEST_STEP))
-            }
+        with suppress(OSError, UserError):  # there is no validation yet
+            self._path = read_run(self.folder).points[_PATH].to_numpy().tolist()
+        if _BEST_STEP in (summary := summary_of(started)):
+            self._best = {name: value for name, value in summary.items() if name.startswith(_OF_THE_BEST)}
         for name in (STEP, "epoch"):
-            run.define_metric(name, hidden=True)
-        run.define_metric("*", step_metric=STEP, step_sync=True)
+            started.define_metric(name, hidden=True)
+        started.define_metric("*", step_metric=STEP, step_sync=True)
         for name in _MEANS:
-            run.define_metric(name, step_metric=STEP, summary="mean")
+            started.define_metric(name, step_metric=STEP, summary="mean")
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -88,16 +91,14 @@ class Dashboard(WandbLogger):
         self._validated = validated | {_BEST_STEP: step or 0}
         point = [step or 0, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
         if all(map(math.isfinite, point)):
-            self._path.append(dict(zip(_PATH, point, strict=True)))
-        super().log_metrics({**metrics, **self._plane()}, step)
+            self._path.append(point)
+        panels: dict[str, Any] = {}
+        if self._path:
+            table = wandb.Table(dataframe=pd.DataFrame(self._path, columns=_PATH))
+            title = "Alignment against uniformity, lower is better"
+            panels[PLANE] = wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)
+        super().log_metrics({**metrics, **panels}, step)
         self.experiment.summary.update(self._best)  # W&B has replaced it by the last values
-
-    def _plane(self) -> dict[str, Any]:
-        if not self._path:
-            return {}
-        table = wandb.Table(list(_PATH), [[point[name] for name in _PATH] for point in self._path])
-        title = "Alignment against uniformity, lower is better"
-        return {PLANE: wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)}
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
         """Make the last validation the run's summary if its checkpoint is the best so far; rank 0 only."""
@@ -115,7 +116,7 @@ class Dashboard(WandbLogger):
         """
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured))
-        paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path))] if self._path else []
+        paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path, columns=_PATH))] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
@@ -124,30 +125,16 @@ class Dashboard(WandbLogger):
             run.log_artifact(encoder, aliases=["best"])
 
 
-def wandb_logger(save_dir: str | Path, name: str, artifact: bool = False, mode: Mode = "auto", **run: Any) -> Dashboard:
-    """Return the W&B logger of a training run; rank 0 starts or continues the W&B run.
-
-    Args:
-        save_dir: folder of the training run.
-        name: name of the run in W&B, and of the encoder in its tables and figures.
-        artifact: upload the encoder to W&B at the end.
-        mode, run: see `wandb_runs.start_run`.
-    """
-    started = start_run(save_dir, mode, name=name, job_type="train", **run) if is_first_process() else None
-    return Dashboard(started, save_dir, name, artifact)
-
-
 def log_evaluation(
     result: Result, tables: Sequence[Table], folder: str | Path, mode: Mode | None = None, **run: Any
 ) -> None:
     """Log an evaluation to the W&B run that trained the encoder, or to a new run.
 
     Args:
-        result: the scores. If the encoder is in the folder of a training run, the evaluation belongs to that run.
+        result: the scores. A training run has trained the encoder if it is in the folder of that run.
         tables: the printed tables.
         folder: folder of the evaluation.
-        mode: None to log nothing; otherwise see `wandb_runs.start_run`.
-        run: see `wandb_runs.start_run`.
+        mode, run: see `wandb_runs.start_run`; mode None logs nothing.
     """
     if mode is None:
         return
@@ -158,14 +145,6 @@ def log_evaluation(
         started.config.update({"evaluation": {"encoder": result.encoder, **result.settings}}, allow_val_change=True)
         _log_panels(started, result, tables, encoder_figures([result]))
         print(f"W&B      {where_to_look(started)}")
-
-
-def _path_so_far(folder: Path) -> list[dict[str, float]]:
-    try:
-        run = read(folder)
-    except UserError:  # there is no validation yet
-        return []
-    return run.points.to_dict("records") if isinstance(run, TrainingTrajectory) else []
 
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:

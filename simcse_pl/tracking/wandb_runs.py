@@ -13,7 +13,7 @@ import wandb
 from wandb.errors import AuthenticationError, CommError
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.utils.errors import Stopped, UserError, first_line
+from simcse_pl.utils.errors import Stopped, UserError, first_line, reraise_as
 from simcse_pl.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
@@ -88,21 +88,13 @@ def remember(run: wandb.Run) -> None:
 
 
 def remembered_run(folder: Path) -> dict[str, Any] | None:
-    """Return `id`, `project`, `entity` and `summary` of a folder's W&B run, or None.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Return `id`, `project`, `entity` and `summary` of a folder's W&B run; None if it has no run."""
     path = folder / WANDB_FILE
     if not path.is_file():
         return None
-    try:
-        match json.loads(path.read_text(encoding="utf-8")):
-            case {"id": str(), "project": str(), "entity": str() | None, "summary": dict()} as content:
-                return {name: content[name] for name in (*_IDENTITY, "summary")}
-        raise ValueError("it must hold id, project, entity and summary")
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({first_line(error)}): remove it to start a new W&B run") from error
+    with reraise_as(f"{path} is damaged, remove it to start a new W&B run"):
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        return {name: saved[name] for name in _IDENTITY} | {"summary": dict(saved["summary"])}
 
 
 def summary_of(run: wandb.Run) -> dict[str, Any]:
@@ -125,14 +117,14 @@ def closing_run() -> Iterator[None]:
     """Finish the W&B run at the end of the block: as failed after an exception, as preempted after `Stopped`."""
     try:
         yield
-    except Stopped:
-        mark_preempted()
-        _finish(exit_code=1)
-        raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Stopped):
+            mark_preempted()
         wandb.finish(exit_code=1)
         raise
-    _finish(exit_code=0)
+    if wandb.run is not None:
+        remember(wandb.run)
+        wandb.finish()
 
 
 def mark_preempted() -> None:
@@ -141,18 +133,14 @@ def mark_preempted() -> None:
         wandb.run.mark_preempting()
 
 
-def _finish(exit_code: int) -> None:
-    if wandb.run is not None:
-        remember(wandb.run)
-        wandb.run.finish(exit_code)
-
-
 def _mode(asked: str) -> str:
     if asked not in get_args(Mode):
         raise UserError(f"W&B: mode={asked}: choose one of {', '.join(get_args(Mode))}")
     default = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the settings file of `wandb offline`
-    if asked == "offline" or (asked == "auto" and default != "online"):
-        return asked if asked == "offline" else default
+    if asked == "offline":
+        return asked
+    if asked == "auto" and default != "online":
+        return default
     logged_in = wandb.login(prompt=False, verify=False)
     if asked == "online" and not logged_in:
         raise UserError("W&B: mode=online needs a login: run `wandb login`, or set WANDB_API_KEY")

