@@ -52,6 +52,7 @@ def run(main: Callable[[], Any]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     logging.raiseExceptions = False  # no traceback if the log cannot be written
+    sys.path.append(os.getcwd())  # a user's own classes, which a config names
     try:
         _check_flags()
         main()

@@ -1,0 +1,1 @@
+"""A research idea outside simcse_pl; see README.md."""

@@ -1,0 +1,24 @@
+"""An own evaluator: how often the translation of a sentence is its nearest neighbour."""
+
+from simcse_pl.evaluation.encoding import encode_columns
+from simcse_pl.evaluation.evaluators import FileEvaluator, read_cells
+from simcse_pl.models.protocols import Encode
+from simcse_pl.utils.tensors import unit_vectors
+
+
+class NearestPartner(FileEvaluator[list[tuple[str, str]]]):
+    """The share of pairs whose second sentence is the nearest to the first one, among all second sentences."""
+
+    def read(self, file: str) -> list[tuple[str, str]]:
+        """Read the first two columns."""
+        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.header)]
+
+    def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
+        """Return the sentences of all pairs."""
+        return [sentence for pair in data for sentence in pair]
+
+    def measure(self, encode: Encode, data: list[tuple[str, str]]) -> dict[str, float]:
+        """Return the metric `nearest_partner`."""
+        first, second = (unit_vectors(x) for x in encode_columns(encode, *map(list, zip(*data, strict=True))))
+        nearest = (first @ second.T).argmax(dim=1)
+        return {"nearest_partner": sum(data[i][1] == data[int(j)][1] for i, j in enumerate(nearest)) / len(data)}

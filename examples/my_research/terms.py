@@ -1,0 +1,55 @@
+"""Two auxiliary losses: one with a teacher, one on the embeddings of the step."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.models.encoder import SentenceEncoder
+
+
+class TeacherSimilarities(AuxiliaryLoss):
+    """The squared difference between the cosines of the anchors with each other, and a teacher's cosines.
+
+    Args:
+        weight: 0 or more.
+        teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
+    """
+
+    name = "teacher"
+
+    def __init__(self, weight: float, teacher: str) -> None:
+        super().__init__(weight)
+        self.teacher = FrozenEncoder(teacher)
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the teacher reads the encoder's token ids."""
+        self.teacher.check_vocabulary(encoder, "auxiliary.teacher.teacher")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's anchors with those of all devices."""
+        (anchor,) = batch.views(Role.ANCHOR)
+        student = F.normalize(batch.embeddings[:, anchor].float(), dim=-1)
+        taught = F.normalize(self.teacher.embed(batch.inputs)[:, anchor].float(), dim=-1)
+        students, teachers = batch.gather(student), batch.gather(taught)
+        return batch.split.weight * F.mse_loss(student @ students.T, taught @ teachers.T)
+
+
+class NegativeMargin(AuxiliaryLoss):
+    """A hinge loss: a row's negative should be less similar to the anchor than its positive, by a margin."""
+
+    name = "margin"
+
+    def __init__(self, weight: float, margin: float = 0.1) -> None:
+        super().__init__(weight)
+        self.margin = margin
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's rows, weighted by their share of the whole batch."""
+        anchor, positive, negative = (
+            batch.embeddings[:, batch.views(role)[0]] for role in (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+        )
+        closer = F.cosine_similarity(anchor, negative) - F.cosine_similarity(anchor, positive)
+        return batch.split.weight * torch.relu(closer + self.margin).mean()
