@@ -1,0 +1,77 @@
+"""The research example runs in an empty folder, beside an installed simcse_pl, and its parts take effect."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+
+from examples.my_research.module import WarmUpOfTerms
+from simcse_pl.models.encoder import SentenceEncoder
+from tests.conftest import ROOT, SENTENCES
+
+EXAMPLE = "examples/my_research"
+COMMAND = ["--config-dir", f"{EXAMPLE}/conf", "experiment=my_idea"]
+
+
+@pytest.fixture(scope="module")
+def idea(tmp_path_factory):
+    """Run the example in an empty folder; return the run's folder."""
+    folder = tmp_path_factory.mktemp("empty")
+    shutil.copytree(ROOT / EXAMPLE, folder / EXAMPLE)
+    command = "import sys; from simcse_pl.__main__ import main; sys.path.remove(''); main()"  # as the script simcse
+    done = subprocess.run(
+        [sys.executable, "-c", command, "train", *COMMAND, "hydra.run.dir=run"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_the_run_uses_the_examples_data_optimizer_and_evaluator(idea):
+    results = json.loads((idea / "results.json").read_text())
+    assert results["validation"] == "dev_de.tsv, dev_de.tsv" and results["monitor"] == "spearman"
+    assert {"spearman", "nearest_partner"} <= results["best"].keys() & results["test"].keys()
+    curves = pd.read_csv(idea / "metrics.csv")
+    assert {"train/teacher", "train/margin"} <= set(curves.columns)
+    rates = curves["train/lr"].dropna()
+    assert rates.iloc[0] == pytest.approx(0.05) and rates.iloc[-1] < 0.002, "a cosine schedule"
+
+
+def test_the_teacher_is_not_saved_and_the_encoder_needs_its_pooling_by_name(idea):
+    weights = torch.load(idea / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert not [name for name in weights if "teacher" in name]
+    pooling = "examples.my_research.pooling.mask_and_cls"
+    encoder = SentenceEncoder.from_pretrained(idea / "encoder", pooling=pooling)
+    assert encoder.encode(SENTENCES).isfinite().all()
+    with pytest.raises(Exception, match=f"pooling={pooling}"):
+        SentenceEncoder.from_pretrained(idea / "encoder")
+
+
+def test_the_terms_reach_their_weights_after_the_warmup(monkeypatch):
+    class Loss:
+        def loss(self, batch):
+            return torch.tensor(10.0), {"margin": torch.tensor(4.0)}
+
+    module = object.__new__(type("Module", (WarmUpOfTerms, Loss), {}))
+    module.__dict__.update(term_warmup_steps=4, auxiliary=[type("Term", (), {"weight": 0.5, "name": "margin"})])
+    monkeypatch.setattr("simcse_pl.training.module.SimCSEModule.loss", Loss.loss)
+    for step, expected in ((0, 10 - 0.75 * 2), (1, 9.0), (3, 10.0), (9, 10.0)):
+        monkeypatch.setattr(WarmUpOfTerms, "global_step", step)
+        assert module.loss({})[0] == pytest.approx(expected)
+
+
+def test_contributing_tells_the_number_of_lines():
+    """Count the lines of each class and function that CONTRIBUTING.md names; each idea takes less than 40."""
+    rows = re.findall(r"`(examples/my_research/\w+\.py)`: `(\w+)` \| (\d+) \|", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(rows) >= 6
+    for file, name, lines in rows:
+        nodes = {getattr(node, "name", None): node for node in ast.parse((ROOT / file).read_text()).body}
+        assert nodes[name].end_lineno - nodes[name].lineno + 1 == int(lines) < 40, name
