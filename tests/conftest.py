@@ -119,7 +119,8 @@ def ready_data(encoder, evaluator, train=None):
 
 def embedded(embeddings, inputs=None, **further):
     """Return embeddings [batch, views, dim] as the losses take them: anchor, positive, then hard negatives."""
-    from simcse_pl.losses.embedded_batch import EmbeddedBatch, default_roles
+    from simcse_pl.losses.embedded_batch import EmbeddedBatch
+    from simcse_pl.models.roles import default_roles
 
     return EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), inputs or {}, **further)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -16,6 +17,7 @@ _ADJECTIVE_POSITION = re.compile(r"\((a|p|ip)\)$")
 Thesaurus = dict[str, list[str]]
 
 
+@dataclass
 class Synonym(SentenceView):
     """The sentence with one random word replaced by one of its synonyms (Table 1).
 
@@ -30,10 +32,12 @@ class Synonym(SentenceView):
         UserError: a file is missing or damaged.
     """
 
-    def __init__(self, wordnet: str | Path = "/usr/share/wordnet") -> None:
-        self.thesaurus = read_thesaurus(wordnet)
+    wordnet: str | Path = "/usr/share/wordnet"
 
-    def positive(self, own: ViewInput) -> str:
+    def __post_init__(self) -> None:
+        self.thesaurus = read_thesaurus(self.wordnet)
+
+    def make(self, own: ViewInput) -> str:
         """Return the sentence with one word replaced."""
         words = own.sentence.split()
         replaceable = [i for i, word in enumerate(words) if strip_punctuation(word).lower() in self.thesaurus]
@@ -64,7 +68,7 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
     for path in (Path(folder) / name for name in _FILES):
         if not path.is_file():
             raise UserError(
-                f"views.wordnet={folder}: no {path.name} there; `apt install wordnet-base` puts WordNet into "
+                f"wordnet={folder}: no {path.name} there; `apt install wordnet-base` puts WordNet into "
                 "/usr/share/wordnet, and `python -m nltk.downloader wordnet` a zip of it into nltk_data/corpora"
             )
         for words in _synsets(path):

@@ -42,7 +42,7 @@ def _parts(word: str) -> tuple[str, str, str]:
 def check_rate(rate: float) -> None:
     """Raise UserError unless the fraction of words that a view changes is above 0 and at most 1."""
     if not 0 < rate <= 1:
-        raise UserError(f"views.rate={rate}: it must be above 0 and at most 1")
+        raise UserError(f"rate={rate}: it must be above 0 and at most 1")
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Crop(_RatedView):
         rate: the fraction of words to remove, k %; at least one word is kept.
     """
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the span."""
         words = own.sentence.split()
         length = max(1, len(words) - round(self.rate * len(words)))
@@ -77,7 +77,7 @@ class WordDeletion(_RatedView):
         rate: the fraction of words to delete, k %; at least one word is kept.
     """
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the remaining words, in order."""
         return _delete(own, round(self.rate * len(own.sentence.split())))
 
@@ -85,7 +85,7 @@ class WordDeletion(_RatedView):
 class DeleteOneWord(SentenceView):
     """The sentence without one of its words, chosen at random (Tables 1 and 2)."""
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the remaining words, in order."""
         return _delete(own, 1)
 
@@ -94,8 +94,8 @@ class DeleteOneWord(SentenceView):
 class WordRepetition(_RatedView):
     """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
 
-    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. ESimCSE also repeats
-    subwords, which a view of text cannot do.
+    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. `TokenRepetition`
+    repeats subwords.
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.
@@ -103,7 +103,7 @@ class WordRepetition(_RatedView):
 
     rate: float = 0.32
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the words in order, some of them twice."""
         words = own.sentence.split()
         most = min(max(2, int(self.rate * len(words))), len(words) - 1)
