@@ -1,6 +1,7 @@
 """Small models with random weights, their tokenizers trained here, and where real data is."""
 
 import contextlib
+import itertools
 import logging
 import os
 import runpy
@@ -229,6 +230,15 @@ def sentences(tmp_path: Path) -> Path:
     """A file of SENTENCES."""
     path = tmp_path / "sentences.txt"
     path.write_text("\n".join(SENTENCES))
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """A file of 28 pairs of SENTENCES with scores, for validations that take no time."""
+    path = tmp_path / "pairs.tsv"
+    both = itertools.combinations(SENTENCES, 2)
+    path.write_text("".join(f"{first}\t{second}\t{number % 6}\n" for number, (first, second) in enumerate(both)))
     return path
 
 

@@ -155,7 +155,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
         auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
         positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
         queue=instantiate(config.get("queue")),
-        objectives=instantiate(config.objectives),
+        objectives=instantiate(config.objectives) or None,
     )
     return module
 

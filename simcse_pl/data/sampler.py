@@ -40,6 +40,7 @@ class ContrastiveBatches:
                 raise UserError(f"{what} is {count}: it must be at least {ranks}, one row for each device")
         self.ranks, self.rank, self.seed = ranks, rank, seed
         starts = list(range(0, rows, batch_size))
+        self.batches_of_one_rank = len(starts)
         starts = starts[:-1] if rows - starts[-1] < ranks else starts
         self._bounds = list(zip(starts, [*starts[1:], rows], strict=True))
 
@@ -88,8 +89,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self._resumed = (0, 0)
 
     def __len__(self) -> int:
-        counts = [len(own) for own in self.sets.values()]
-        return min(counts) * len(counts) if self.sampling == "round_robin" else sum(counts)
+        return len(self._names(self.epoch))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that is drawn next."""
@@ -100,14 +100,19 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self._resumed = (epoch, batch)
 
     def _names(self, epoch: int) -> list[str]:
-        """Return the set of each batch of an epoch."""
+        """Return the set of each batch of an epoch: the same for any number of ranks, less the batches that join."""
+        counts = {name: own.batches_of_one_rank for name, own in self.sets.items()}
         if self.sampling == "round_robin":
-            return list(self.sets) * (len(self) // len(self.sets))
-        names = [name for name, own in self.sets.items() for _ in range(len(own))]
-        if self.sampling == "concatenated" or len(self.sets) == 1:
-            return names
-        order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
-        return [names[place] for place in order.tolist()]
+            names = list(counts) * min(counts.values())
+        else:
+            names = [name for name, count in counts.items() for _ in range(count)]
+        if self.sampling == "proportional":
+            order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
+            names = [names[place] for place in order.tolist()]
+        for name, own in self.sets.items():
+            if names.count(name) > len(own):
+                del names[len(names) - 1 - names[::-1].index(name)]
+        return names
 
     def rows_of(self, epoch: int, batch: int) -> tuple[str, list[int]]:
         """Return the set of a batch and its rows, of all ranks together."""

@@ -34,7 +34,7 @@ class TrainingSet:
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         limit: the number of rows to train on, drawn at random and kept in order; None for all.
         views: the views to add to each row, by name. A row of one sentence without any is its own positive. `Dropout`
-            alone adds none.
+            alone is added to rows without a positive only.
         batch_size: the rows of a contrastive batch, over all devices together.
         name: its name in data.sets; None if there is one set only.
 
@@ -73,8 +73,6 @@ class TrainingSet:
             raise UserError(
                 f"views.{name}.role=anchor: views are made of the anchor: choose positive, negative or other"
             )
-        if added == [Role.POSITIVE] and all(isinstance(view, Dropout) for view in self.views.values()):
-            self.views, added = {}, []  # a sentence is tokenized and padded once
         self._added = tuple(added)
         self._columns = None if self.roles is None else tuple(_role(role, "data.roles") for role in self.roles)
         if self._columns is not None and (self._columns[:1] != (Role.ANCHOR,) or Role.ANCHOR in self._columns[1:]):
@@ -120,10 +118,12 @@ class TrainingSet:
         for split, sentences in (evaluated or {}).items():
             if seen := cache.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
+        width = len(cache.sentences[0])
+        views, self.view_roles = self._views_of(width)
         self.rows = TrainingDataset(
             cache.sentences,
             cache.tokens,
-            tuple(self.views.values()),
+            views,
             labels=cache.names if self.labels else None,
             scores=self.labels == "scores",
             documents=cache.names if documents else None,
@@ -131,8 +131,6 @@ class TrainingSet:
             seed=seed,
             longest=tokenizer.model_max_length,
         )
-        width = len(cache.sentences[0])
-        self.view_roles = self._roles_of(width)
         self._collate = ViewCollator(tokenizer, max_length)
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
         if classes := self.rows.classes:
@@ -141,13 +139,16 @@ class TrainingSet:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
-    def _roles_of(self, width: int) -> tuple[Role, ...]:
-        """Return the roles of the views of rows of `width` sentences."""
+    def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
+        """Return the views to add to rows of `width` sentences, and the roles of all."""
         columns = self._columns or default_roles(width)[:width]
         if len(columns) != width:
             given = f"data.roles=[{','.join(columns)}] has {len(columns)} roles"
             raise UserError(f"{given}, but a row has {width} sentences: give each its role, or set data.columns")
-        return default_roles(2) if len(columns + self._added) == 1 else columns + self._added
+        views, added = tuple(self.views.values()), self._added
+        if added == (Role.POSITIVE,) and isinstance(views[0], Dropout) and (width == 1 or Role.POSITIVE in columns):
+            views, added = (), ()  # the collator repeats a single sentence
+        return views, default_roles(2) if len(columns + added) == 1 else columns + added
 
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed)."""

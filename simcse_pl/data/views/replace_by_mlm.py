@@ -31,14 +31,14 @@ class MaskedLanguageModel(View):
     Args:
         name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
-        role: what the view is to the loss.
+        role: see View.
 
     Raises:
         UserError: the rate is out of range, or the model does not exist or has no such head, mask token or whole words.
     """
 
     def __init__(self, name: str, rate: float = 0.15, role: str = "positive") -> None:
-        super().__init__(role=role)
+        super().__init__(role)
         check_rate(rate)
         self.rate = rate
         model = load_masked_language_model(name)

@@ -1,7 +1,5 @@
 """Views that are whole sentences: the sentence itself, or one of the next."""
 
-from dataclasses import dataclass
-
 from simcse_pl.data.views.view import SentenceView, TokenView, ViewInput
 from simcse_pl.models.tokenization import Tokens
 
@@ -9,7 +7,7 @@ from simcse_pl.models.tokenization import Tokens
 class Dropout(TokenView):
     """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3).
 
-    As the only view, it leaves rows of several sentences as they are.
+    As the only view, it leaves rows that have a positive as they are.
     """
 
     def make(self, own: ViewInput) -> Tokens:
@@ -17,18 +15,17 @@ class Dropout(TokenView):
         return own.tokens
 
 
-@dataclass
 class OneOfNextSentences(SentenceView):
     """One of the next sentences of the document, at random (Table 2; Logeswaran and Lee 2018).
 
     Args:
         n: the number of next sentences to choose from, 1 or 3 in the paper; fewer before the end of a document.
+        role: see View.
     """
 
-    n: int = 1
-
-    def __post_init__(self) -> None:
-        self.num_following = self.n
+    def __init__(self, n: int = 1, role: str = "positive") -> None:
+        super().__init__(role)
+        self.num_following = n
 
     def make(self, own: ViewInput) -> str:
         """Return one of the next sentences."""

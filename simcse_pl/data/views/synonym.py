@@ -2,7 +2,6 @@
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -17,7 +16,6 @@ _ADJECTIVE_POSITION = re.compile(r"\((a|p|ip)\)$")
 Thesaurus = dict[str, list[str]]
 
 
-@dataclass
 class Synonym(SentenceView):
     """The sentence with one random word replaced by one of its synonyms (Table 1).
 
@@ -27,15 +25,15 @@ class Synonym(SentenceView):
 
     Args:
         wordnet: the folder with WordNet's database files (see `read_thesaurus`).
+        role: see View.
 
     Raises:
         UserError: a file is missing or damaged.
     """
 
-    wordnet: str | Path = "/usr/share/wordnet"
-
-    def __post_init__(self) -> None:
-        self.thesaurus = read_thesaurus(self.wordnet)
+    def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
+        super().__init__(role)
+        self.thesaurus = read_thesaurus(wordnet)
 
     def make(self, own: ViewInput) -> str:
         """Return the sentence with one word replaced."""

@@ -1,7 +1,5 @@
 """The view that repeats subwords (ESimCSE)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from simcse_pl.data.views.view import TokenView, ViewInput
@@ -9,7 +7,6 @@ from simcse_pl.data.views.words import check_rate
 from simcse_pl.models.tokenization import Tokens
 
 
-@dataclass
 class TokenRepetition(TokenView):
     """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
 
@@ -18,12 +15,13 @@ class TokenRepetition(TokenView):
 
     Args:
         rate: the largest fraction of subwords to repeat, 0.32 in the paper.
+        role: see View.
     """
 
-    rate: float = 0.32
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate)
+    def __init__(self, rate: float = 0.32, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate = rate
 
     def make(self, own: ViewInput) -> Tokens:
         """Return the tokens in order, some of them twice."""

@@ -3,7 +3,7 @@
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from simcse_pl.models.tokenization import Tokens
 
@@ -25,7 +25,6 @@ class ViewInput:
     tokens: Tokens
 
 
-@dataclass
 class View(ABC):
     """Makes one view of each row. It depends only on the row, the seed and the epoch.
 
@@ -36,9 +35,11 @@ class View(ABC):
         num_following: how many of the next sentences it needs; if 1 or more, the last row of a document is left out.
     """
 
-    num_following = 0  # without an annotation, which would make it an argument
+    num_following: int = 0
+    role: str = "positive"
 
-    role: str = field(default="positive", kw_only=True)
+    def __init__(self, role: str = "positive") -> None:
+        self.role = role
 
     @abstractmethod
     def __call__(self, inputs: Sequence[ViewInput]) -> Sequence[str | Tokens]:

@@ -5,7 +5,6 @@ the nearest integer. A sentence of one word stays as it is.
 """
 
 import re
-from dataclasses import dataclass
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.utils.errors import UserError
@@ -45,14 +44,13 @@ def check_rate(rate: float) -> None:
         raise UserError(f"rate={rate}: it must be above 0 and at most 1")
 
 
-@dataclass
 class _RatedView(SentenceView):
     """A view that changes a fraction of a sentence's words, the rate."""
 
-    rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate)
+    def __init__(self, rate: float = 0.1, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate = rate
 
 
 class Crop(_RatedView):
@@ -90,7 +88,6 @@ class DeleteOneWord(SentenceView):
         return _delete(own, 1)
 
 
-@dataclass
 class WordRepetition(_RatedView):
     """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
 
@@ -101,7 +98,8 @@ class WordRepetition(_RatedView):
         rate: the largest fraction of words to repeat, 0.32 in the paper.
     """
 
-    rate: float = 0.32
+    def __init__(self, rate: float = 0.32, role: str = "positive") -> None:
+        super().__init__(rate, role)
 
     def make(self, own: ViewInput) -> str:
         """Return the words in order, some of them twice."""
