@@ -1,6 +1,7 @@
 """Small models with random weights, their tokenizers trained here, and where real data is."""
 
 import contextlib
+import itertools
 import logging
 import os
 import runpy
@@ -119,7 +120,8 @@ def ready_data(encoder, evaluator, train=None):
 
 def embedded(embeddings, inputs=None, **further):
     """Return embeddings [batch, views, dim] as the losses take them: anchor, positive, then hard negatives."""
-    from simcse_pl.losses.embedded_batch import EmbeddedBatch, default_roles
+    from simcse_pl.losses.embedded_batch import EmbeddedBatch
+    from simcse_pl.models.roles import default_roles
 
     return EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), inputs or {}, **further)
 
@@ -228,6 +230,15 @@ def sentences(tmp_path: Path) -> Path:
     """A file of SENTENCES."""
     path = tmp_path / "sentences.txt"
     path.write_text("\n".join(SENTENCES))
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """A file of 28 pairs of SENTENCES with scores, for validations that take no time."""
+    path = tmp_path / "pairs.tsv"
+    both = itertools.combinations(SENTENCES, 2)
+    path.write_text("".join(f"{first}\t{second}\t{number % 6}\n" for number, (first, second) in enumerate(both)))
     return path
 
 

@@ -20,7 +20,6 @@ from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.losses.embedded_batch import default_roles
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
@@ -35,7 +34,7 @@ from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import show
 
@@ -63,10 +62,14 @@ def train(config: DictConfig) -> float:
     torch.set_float32_matmul_precision("high")
     encoder = instantiate(config.model)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, evaluators=instantiate(config.evaluators))
+    for name in config.objectives:
+        if name not in data.sets:
+            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
-    module.check_rows(default_roles(data.views), bool(data.labels))
+    for name, own in data.sets.items():
+        module.check_rows(own.view_roles, own.labels, name)
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
@@ -152,6 +155,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
         auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
         positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
         queue=instantiate(config.get("queue")),
+        objectives=instantiate(config.objectives) or None,
     )
     return module
 

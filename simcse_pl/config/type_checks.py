@@ -23,6 +23,7 @@ class TrainOptions:
     """The options of conf/train.yaml that are not arguments of a class."""
 
     encoders: Literal["one", "two"]
+    objectives: Mapping[str, Any]
     test_tasks: Sequence[str] | str
     transfer: Mapping[str, Any]
     seed: int
@@ -127,10 +128,10 @@ def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 def _option_name(written: Any, place: Sequence[Any]) -> str:
     """Return the name of an option, or of the option that its value refers to."""
     value = written
-    for key in place:
+    for depth, key in enumerate(place, 1):
         value = value[key]
         if isinstance(value, str) and (reference := _REFERENCE.fullmatch(value)):
-            return reference[1]
+            return ".".join([reference[1], *map(str, place[depth:])])
     return ".".join(map(str, place))
 
 

@@ -9,7 +9,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 
 Sentence = str | Tokens  # text, or tokens if they are known
-LabeledRow = tuple[tuple[Sentence, ...], int]  # the sentences and the number of the class
+LabeledRow = tuple[tuple[Sentence, ...], int | float]  # the sentences, and the number of the class or the score
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class ViewCollator:
 
 @dataclass(frozen=True)
 class LabeledViewCollator:
-    """Collates rows with class labels into one padded batch of views and the labels."""
+    """Collates rows with labels into one padded batch of views and the labels."""
 
     views: ViewCollator
 
     def __call__(self, rows: Sequence[LabeledRow]) -> Batch:
-        """Return tensors [batch, views, tokens], and `labels` [batch] int64."""
+        """Return tensors [batch, views, tokens], and `labels` [batch]: int64 classes or float32 scores."""
         return self.views([row for row, _ in rows]) | {"labels": torch.tensor([label for _, label in rows])}

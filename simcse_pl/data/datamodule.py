@@ -1,30 +1,25 @@
 """The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
-from simcse_pl.data.dataset import TrainingDataset
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
-from simcse_pl.data.sampler import ContrastiveBatchSampler, ContrastiveDataLoader
-from simcse_pl.data.token_cache import open_token_cache
-from simcse_pl.data.views.sentences import Dropout
+from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
+from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
 from simcse_pl.models.protocols import Encode
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, did_you_mean
 
-log = logging.getLogger(__name__)
-
-_LABELS_SHOWN = 10
+_OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
 
 
 class Measurement(Protocol):
@@ -45,12 +40,11 @@ class SentenceDataModule(LightningDataModule):
 
     Args:
         tokenizer: the encoder's tokenizer.
-        train: the training data (see row_reader.iterate_rows).
-        columns, on_invalid_row, header, split: how to read it (see row_reader.iterate_rows).
-        label_column: the column of the classes, by name or by position from 0; batches then have `labels`.
-        limit: the number of rows to train on, drawn at random and kept in order; None for all.
-        view: how the positive of a row of one sentence is made; None for the sentence itself.
-        batch_size: the rows of a contrastive batch, over all devices together.
+        train, columns, on_invalid_row, header, split, label_column, score_column, roles, limit, views, batch_size: the
+            training set (see TrainingSet). `views` may also be a single view.
+        sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
+            value above. Each batch is of one set, and has its name as `dataset`.
+        sampling: how batches are drawn from several sets (see MixedBatchSampler).
         max_length: the number of tokens read of a training sentence, special tokens included.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
@@ -59,20 +53,27 @@ class SentenceDataModule(LightningDataModule):
 
     Raises:
         UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
+
+    Attributes:
+        sets: the training sets by name. The name of a single one is empty.
     """
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        train: str | Path,
+        train: str | Path | None = None,
         columns: Sequence[int | str] | None = None,
         on_invalid_row: str = "error",
         header: bool | None = None,
         split: str = "train",
         label_column: int | str | None = None,
+        score_column: int | str | None = None,
+        roles: Sequence[str] | None = None,
         limit: int | None = None,
-        view: View | None = None,
+        views: View | Mapping[str, View] | None = None,
         batch_size: int = 64,
+        sets: Mapping[str, Mapping[str, Any]] | None = None,
+        sampling: str = "proportional",
         max_length: int = 32,
         evaluators: Mapping[str, Callable[..., Measurement]] | None = None,
         validation: str | Sequence[str] | Mapping[str, str] | None = None,
@@ -80,34 +81,26 @@ class SentenceDataModule(LightningDataModule):
         num_workers: int = 0,
         seed: int = 42,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name in _OPTIONS}
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
         if not shortest <= max_length <= tokenizer.model_max_length:
             longest = tokenizer.model_max_length
             raise UserError(f"data.max_length={max_length}: this model reads {shortest} to {longest} tokens")
-        if batch_size < 1:
-            raise UserError(f"data.batch_size={batch_size}: it must be at least 1")
         if num_workers < 0:
             raise UserError(f"data.num_workers={num_workers}: it must be 0 or more")
-        if view is not None and view.num_following and (columns is not None or label_column is not None):
-            option = "data.columns" if columns is not None else "data.label_column"
-            raise UserError(f"{option}: this view uses the next sentences in a text file, which has no columns")
         self.tokenizer = tokenizer
-        self.train = train
-        self.columns, self.on_invalid_row, self.header, self.split = columns, on_invalid_row, header, split
-        self.label_column = label_column
-        self.limit = limit
-        self.view = None if isinstance(view, Dropout) else view  # one sentence is tokenized once for both views
-        self.batch_size = batch_size
+        self.sets = _training_sets(given, sets)
+        self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}
         self.validation = validation
         self.test = test
         self.num_workers = num_workers
         self.seed = seed
-        self.rows: TrainingDataset | None = None
         self.evaluators: dict[str, Measurement] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
+        self._read = False
         self._place: dict[str, int] = {}
 
     def setup(self, stage: str | None = None) -> None:
@@ -126,74 +119,39 @@ class SentenceDataModule(LightningDataModule):
                 self.sentences[split] = EvaluationSentences(sentences, self.tokenizer)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation is not set: give a file, or the sources of STS-B")
-        if self.rows is None:
+        if not self._read:
             self._read_rows()
+            self._read = True
 
     def _read_rows(self) -> None:
-        self.rows = self._training_rows()
-        width = len(self.rows.rows[0])
-        log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
-        if self.labels:
-            log.info("labels: %d, %s", len(self.labels), ", ".join(self.labels[:_LABELS_SHOWN]))
-        elif min(len(self.rows), self.batch_size) == 1 and width < 3:
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
-            raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
+        evaluated = {split: own.sentences for split, own in self.sentences.items()}
+        for place, (name, own) in enumerate(self.sets.items()):
+            with _naming(name):
+                own.read(self.tokenizer, self.max_length, self._seed(place), evaluated)
 
-    @property
-    def labels(self) -> list[str]:
-        """The class names in the order of their numbers; empty before `setup` or without a label column."""
-        return [] if self.rows is None else self.rows.classes
-
-    @property
-    def views(self) -> int:
-        """The number of sentences in a training row, at least two: a single sentence gets a positive."""
-        assert self.rows is not None
-        return max(2, len(self.rows.rows[0]))
-
-    def _training_rows(self) -> TrainingDataset:
-        how = (self.columns, self.on_invalid_row, self.header, self.split)
-        documents = self.view is not None and self.view.num_following > 0
-
-        def read(warn: Warn) -> NamedRows:
-            if documents:
-                return iterate_documents(self.train, self.on_invalid_row, warn)
-            return iterate_rows(self.train, *how, self.label_column, warn)
-
-        key = (fingerprint(self.train, self.split), documents, self.label_column, *how)
-        cache = open_token_cache(read, key, self.tokenizer, self.max_length)
-        if self.view is not None and len(cache.sentences[0]) > 1:
-            given = f"{self.train} has rows of {len(cache.sentences[0])} sentences, with positives of their own"
-            raise UserError(f"{given}: set views=dropout, or data.columns to one column")
-        for split, own in self.sentences.items():
-            if seen := cache.count(set(own.sentences)):
-                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        return TrainingDataset(
-            cache.sentences,
-            self.view,
-            labels=None if self.label_column is None else cache.names,
-            documents=cache.names if documents else None,
-            limit=self.limit,
-            seed=self.seed,
-            tokens=cache.tokens,
-        )
+    def _seed(self, place: int) -> int:
+        return self.seed + (place << 32)  # seeds are below 2**32
 
     def train_dataloader(self) -> ContrastiveDataLoader:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        assert self.rows is not None
-        views = ViewCollator(self.tokenizer, self.max_length)
-        batches = self._batches(self.rows)
-        collate = LabeledViewCollator(views) if self.labels else views
+        batches = self._batches()
         if self._place:
             batches.resume(**self._place)
-        return ContrastiveDataLoader(self.rows, batches, collate, self.num_workers)
+        return ContrastiveDataLoader({name: own.batch for name, own in self.sets.items()}, batches, self.num_workers)
 
-    def _batches(self, rows: TrainingDataset) -> ContrastiveBatchSampler:
-        return ContrastiveBatchSampler(len(rows), self.batch_size, world_size(), rank(), self.seed)
+    def _batches(self) -> MixedBatchSampler:
+        batches = {}
+        for place, (name, own) in enumerate(self.sets.items()):
+            with _naming(name):
+                how = own.batch_size, world_size(), rank(), self._seed(place)
+                batches[name] = ContrastiveBatches(len(own.rows), *how)
+        return MixedBatchSampler(batches, self.sampling, self.seed)
 
-    def rows_of_batch(self, epoch: int, batch: int) -> list[int]:
-        """Return the positions in `train` of the rows of a contrastive batch over all devices."""
-        assert self.rows is not None
-        return [self.rows.chosen[row] for row in self._batches(self.rows).rows_of(epoch, batch)]
+    def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
+        """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""
+        name, rows = self._batches().rows_of(epoch, batch)
+        own = self.sets[name]
+        return own, [own.rows.chosen[row] for row in rows]
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""
@@ -236,3 +194,54 @@ class SentenceDataModule(LightningDataModule):
                 raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
             metrics |= own
         return metrics
+
+
+def _training_sets(given: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TrainingSet]:
+    """Return the training sets by name; `given` are the options of data."""
+    if sets is None:
+        if given["train"] is None:
+            raise UserError("data.train is missing: give a file, or several in data.sets")
+        return {"": TrainingSet(**_with_views(given))}
+    if given["train"] is not None:
+        raise UserError("data.train: it must be null with data.sets; make it one of the sets")
+    if not sets:
+        raise UserError("data.sets is empty: name at least one")
+    made = {}
+    for name, own in sets.items():
+        for option, value in own.items():
+            if option not in _OPTIONS:
+                raise UserError(f"no option data.sets.{name}.{option}{did_you_mean(option, _OPTIONS)}")
+            _check_type(f"data.sets.{name}.{option}", _OPTIONS[option], value)
+        if own.get("train") is None:
+            raise UserError(f"data.sets.{name}.train is missing: give a file")
+        with _naming(name):
+            made[name] = TrainingSet(**_with_views({**given, **own}), name=name)
+    return made
+
+
+def _check_type(option: str, hint: Any, value: Any) -> None:
+    """Raise UserError unless a value of a config has the type of its option."""
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+        adapter.validate_python(value, strict=True)
+    except ValidationError as error:
+        needed = dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors())
+        raise UserError(f"{option}={value}: it must be {' or '.join(needed)}") from error
+
+
+def _with_views(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with views by name, without those that are null."""
+    views = options["views"] or {}
+    named = {"view": views} if isinstance(views, View) else views
+    return {**options, "views": {name: view for name, view in named.items() if view is not None}}
+
+
+@contextmanager
+def _naming(dataset: str) -> Iterator[None]:
+    """Begin the message of a UserError with the option of a training set, if it has a name."""
+    try:
+        yield
+    except UserError as error:
+        if not dataset:
+            raise
+        raise UserError(f"data.sets.{dataset}: {error}") from error

@@ -1,4 +1,4 @@
-"""The training dataset: the selected rows, and the positives that a view makes of them."""
+"""The training dataset: the selected rows, and the views that are made of them."""
 
 import itertools
 import logging
@@ -20,24 +20,26 @@ RowKey = tuple[int, int]  # the epoch, and the position among the selected rows
 
 
 class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
-    """Rows to train on; for a row of one sentence, the sentence and the positive that a view makes of it.
+    """Rows to train on: the tokens of their sentences, then the views that are made of their anchors.
 
-    Each view's random generator is seeded by (seed, epoch, row). Keys contain the epoch because worker processes may
-    live for several epochs.
+    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position. Keys contain
+    the epoch because worker processes may live for several epochs.
 
     Args:
-        rows: all rows of a source; of one sentence each if there is a view.
-        view: how positives are made; if None, rows are returned as they are.
-        labels: the class name of each row, or None.
-        documents: the name of each row's document, if the view needs the next sentences. The last row of each document
+        rows: all rows of a source. The first sentence of a row is its anchor.
+        tokens: the tokens of each row's sentences.
+        views: the views to add to each row.
+        labels: the class name, or the score, of each row; or None.
+        scores: whether labels are scores.
+        documents: the name of each row's document, if a view needs the next sentences. The last row of each document
             is then left out.
         limit: the number of rows to train on, drawn at random and kept in order; None for all.
-        seed: seeds the draw and the view.
-        tokens: the tokens of each row's sentences, if known. Rows are then returned as tokens, except the positives
-            that a view makes.
+        seed: seeds the draw and the views.
+        longest: the number of tokens that the model reads; None for any.
 
     Raises:
-        UserError: all rows have one class, no row has a next sentence in its document, or the limit is out of range.
+        UserError: all rows have one class, no row has a next sentence in its document, or the limit is out of range;
+            from `__getitem__`, a view has too many tokens.
 
     Attributes:
         classes: the class names in alphabetical order, which is the order of their numbers.
@@ -46,16 +48,18 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     def __init__(
         self,
         rows: Sequence[Row],
-        view: View | None = None,
+        tokens: Sequence[tuple[Tokens, ...]],
+        views: Sequence[View] = (),
         labels: Sequence[str] | None = None,
+        scores: bool = False,
         documents: Sequence[str] | None = None,
         limit: int | None = None,
         seed: int = 42,
-        tokens: Sequence[tuple[Tokens, ...]] | None = None,
+        longest: int | None = None,
     ) -> None:
-        self.rows, self.tokens, self.view, self.seed = rows, tokens, view, seed
-        self.labels, self.documents = labels, documents
-        self.classes = sorted(set(labels or []))
+        self.rows, self.tokens, self.views, self.seed, self.longest = rows, tokens, views, seed, longest
+        self.labels, self.scores, self.documents = labels, scores, documents
+        self.classes = [] if scores else sorted(set(labels or []))
         if len(self.classes) == 1:
             raise UserError(f"data.label_column: all rows have the label {self.classes[0]}; at least two are needed")
         self._numbers = {name: number for number, name in enumerate(self.classes)}
@@ -69,25 +73,36 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         return len(self.chosen)
 
     def __getitem__(self, keys: Sequence[RowKey]) -> list[tuple[Sentence, ...]] | list[LabeledRow]:
-        """Return the rows of a batch, each with its positive and, if there are labels, its label.
+        """Return the rows of a batch, each with its views and, if there are labels, its label.
 
         Args:
-            keys: from `ContrastiveBatchSampler`.
+            keys: from `ContrastiveBatches`.
         """
         places = [(epoch, self.chosen[row]) for epoch, row in keys]
-        given: Sequence[tuple[Sentence, ...]] = self.rows if self.tokens is None else self.tokens
-        rows = [given[place] for _, place in places]
-        if self.view is not None:
-            positives = self.view([self._view_input(self.view, epoch, place) for epoch, place in places])
-            rows = [(*row, positive) for row, positive in zip(rows, positives, strict=True)]
+        own = [self.tokens[place] for _, place in places]
+        rows: list[tuple[Sentence, ...]] = list(own)
+        for number, view in enumerate(self.views):
+            made = view([self._input(number, *key, row[0]) for key, row in zip(places, own, strict=True)])
+            rows = [(*row, self._checked(view, one)) for row, one in zip(rows, made, strict=True)]
         if self.labels is None:
             return rows
-        return [(row, self._numbers[self.labels[place]]) for row, (_, place) in zip(rows, places, strict=True)]
+        return [(row, self._label(place)) for row, (_, place) in zip(rows, places, strict=True)]
 
-    def _view_input(self, view: View, epoch: int, place: int) -> ViewInput:
-        (sentence,) = self.rows[place]
-        following = tuple(self._following(place, view.num_following))
-        return ViewInput(sentence, following, random.Random(f"{self.seed}-{epoch}-{place}"))
+    def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
+        seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number else "")
+        following = tuple(self._following(place, self.views[number].num_following))
+        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens)
+
+    def _label(self, place: int) -> int | float:
+        assert self.labels is not None
+        return float(self.labels[place]) if self.scores else self._numbers[self.labels[place]]
+
+    def _checked(self, view: View, made: Sentence) -> Sentence:
+        """Return a view; text is truncated later, but tokens end with a special one."""
+        if self.longest is not None and not isinstance(made, str) and len(made) > self.longest:
+            long = f"{type(view).__name__} makes {len(made)} tokens of a sentence"
+            raise UserError(f"data.views: {long}, but this model reads {self.longest}: lower data.max_length")
+        return made
 
     def _following(self, place: int, most: int) -> Iterator[str]:
         """Yield the next sentences of the row's document."""

@@ -3,21 +3,22 @@
 import atexit
 import multiprocessing.util
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from simcse_pl.data.collators import LabeledRow, Sentence
-from simcse_pl.data.dataset import RowKey, TrainingDataset
-from simcse_pl.models.tokenization import Batch
-from simcse_pl.utils.errors import UserError
+from simcse_pl.data.dataset import RowKey
+from simcse_pl.utils.errors import UserError, did_you_mean
+
+BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
+SAMPLING = ("proportional", "round_robin", "concatenated")
 
 
-class ContrastiveBatchSampler(Sampler[list[RowKey]]):
-    """Yields this rank's part of each contrastive batch of an epoch, shuffled by the seed and the epoch.
+class ContrastiveBatches:
+    """This rank's part of each contrastive batch of a data set, shuffled by the seed and the epoch.
 
     The batches do not depend on the number of ranks. Each rank takes a contiguous part of a batch, in rank order; the
     sizes differ by one at most. Only the last batch of an epoch may be smaller. If it has fewer rows than there are
@@ -31,25 +32,64 @@ class ContrastiveBatchSampler(Sampler[list[RowKey]]):
 
     Raises:
         UserError: there are more ranks than rows, or than rows in a batch.
-
-    Attributes:
-        epoch: the epoch that is drawn next; Lightning sets it.
     """
 
     def __init__(self, rows: int, batch_size: int, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
         for what, count in (("data.batch_size", batch_size), ("the number of rows to train on", rows)):
             if count < ranks:
                 raise UserError(f"{what} is {count}: it must be at least {ranks}, one row for each device")
-        self.rows, self.batch_size, self.ranks, self.rank, self.seed = rows, batch_size, ranks, rank, seed
+        self.ranks, self.rank, self.seed = ranks, rank, seed
+        starts = list(range(0, rows, batch_size))
+        self.batches_of_one_rank = len(starts)
+        starts = starts[:-1] if rows - starts[-1] < ranks else starts
+        self._bounds = list(zip(starts, [*starts[1:], rows], strict=True))
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    def rows_of(self, epoch: int, batch: int) -> list[int]:
+        """Return the rows of a batch, of all ranks together."""
+        start, end = self._bounds[batch]
+        return self._order(epoch)[start:end].tolist()
+
+    def _order(self, epoch: int) -> Tensor:
+        return torch.randperm(self._bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
+
+    def draw(self, epoch: int) -> Iterator[list[RowKey]]:
+        """Yield the rows of each batch of an epoch."""
+        order = self._order(epoch)
+        for start, end in self._bounds:
+            own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
+            yield [(epoch, row) for row in order[own:own_end].tolist()]
+
+
+class MixedBatchSampler(Sampler[BatchKey]):
+    """Yields the batches of an epoch, each of one data set. All ranks draw the same sets in the same order.
+
+    Args:
+        sets: the batches of each data set.
+        sampling: `proportional`: a set is drawn at random, with a probability proportional to its batches that are
+            left. `round_robin`: one batch of each set in turn; the epoch ends with the smallest set. `concatenated`:
+            one set after the other.
+        seed: of the order of the sets.
+
+    Raises:
+        UserError: `sampling` does not exist.
+
+    Attributes:
+        epoch: the epoch that is drawn next; Lightning sets it.
+    """
+
+    def __init__(self, sets: Mapping[str, ContrastiveBatches], sampling: str = "proportional", seed: int = 42) -> None:
+        if sampling not in SAMPLING:
+            near = did_you_mean(sampling, SAMPLING)
+            raise UserError(f"data.sampling={sampling}: choose one of {', '.join(SAMPLING)}{near}")
+        self.sets, self.sampling, self.seed = sets, sampling, seed
         self.epoch = 0
         self._resumed = (0, 0)
 
     def __len__(self) -> int:
-        return len(self._starts())
-
-    def _starts(self) -> list[int]:
-        starts = list(range(0, self.rows, self.batch_size))
-        return starts[:-1] if self.rows - starts[-1] < self.ranks else starts
+        return len(self._names(self.epoch))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that is drawn next."""
@@ -59,63 +99,80 @@ class ContrastiveBatchSampler(Sampler[list[RowKey]]):
         """Start one epoch at a later batch; all others start at their first."""
         self._resumed = (epoch, batch)
 
-    @property
-    def first(self) -> int:
-        """The batch at which this epoch starts."""
-        epoch, batch = self._resumed
-        return batch if self.epoch == epoch else 0
+    def _names(self, epoch: int) -> list[str]:
+        """Return the set of each batch of an epoch: the same for any number of ranks, less the batches that join."""
+        counts = {name: own.batches_of_one_rank for name, own in self.sets.items()}
+        if self.sampling == "round_robin":
+            names = list(counts) * min(counts.values())
+        else:
+            names = [name for name, count in counts.items() for _ in range(count)]
+        if self.sampling == "proportional":
+            order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
+            names = [names[place] for place in order.tolist()]
+        for name, own in self.sets.items():
+            if names.count(name) > len(own):
+                del names[len(names) - 1 - names[::-1].index(name)]
+        return names
 
-    def rows_of(self, epoch: int, batch: int) -> list[int]:
-        """Return the rows of a batch, of all ranks together."""
-        start, end = self._bounds()[batch]
-        return self._order(epoch)[start:end].tolist()
+    def rows_of(self, epoch: int, batch: int) -> tuple[str, list[int]]:
+        """Return the set of a batch and its rows, of all ranks together."""
+        names = self._names(epoch)
+        name = names[batch]
+        return name, self.sets[name].rows_of(epoch, names[:batch].count(name))
 
-    def _order(self, epoch: int) -> Tensor:
-        return torch.randperm(self.rows, generator=torch.Generator().manual_seed(self.seed + epoch))
-
-    def _bounds(self) -> list[tuple[int, int]]:
-        starts = self._starts()
-        return list(zip(starts, [*starts[1:], self.rows], strict=True))
-
-    def __iter__(self) -> Iterator[list[RowKey]]:
-        epoch, order = self.epoch, self._order(self.epoch)
-        for start, end in self._bounds()[self.first :]:
-            own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
-            yield [(epoch, row) for row in order[own:own_end].tolist()]
+    def __iter__(self) -> Iterator[BatchKey]:
+        resumed, batch = self._resumed
+        first = batch if self.epoch == resumed else 0
+        drawn = {name: own.draw(self.epoch) for name, own in self.sets.items()}
+        for place, name in enumerate(self._names(self.epoch)):
+            keys = next(drawn[name])
+            if place >= first:
+                yield name, keys
 
 
-class ContrastiveDataLoader(DataLoader[list[tuple[Sentence, ...]] | list[LabeledRow]]):
+class _Batches(Dataset[dict[str, Any]]):
+    def __init__(self, make: Mapping[str, Callable[[Sequence[RowKey]], dict[str, Any]]]) -> None:
+        self.make = make
+
+    def __getitem__(self, key: BatchKey) -> dict[str, Any]:
+        name, keys = key
+        return self.make[name](keys)
+
+
+class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
     """A DataLoader of contrastive batches.
 
     An epoch starts at its first batch, not with its iterator. Lightning makes the first iterator before it sets the
     epoch of a resumed run, and workers draw keys as soon as an iterator exists.
 
     Args:
-        rows: the training dataset.
-        batches: the keys of each batch.
-        collate: from the rows of a batch to its tensors.
+        make: from the rows of a batch to the batch, for each data set.
+        batches: the data set and the rows of each batch.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
     """
 
     def __init__(
         self,
-        rows: TrainingDataset,
-        batches: ContrastiveBatchSampler,
-        collate: Callable[[list[Any]], Batch],
+        make: Mapping[str, Callable[[Sequence[RowKey]], dict[str, Any]]],
+        batches: MixedBatchSampler,
         num_workers: int = 0,
     ) -> None:
         super().__init__(
-            rows,
+            _Batches(make),
             batch_size=None,  # the sampler yields the keys of a whole batch
             sampler=batches,
-            collate_fn=collate,
+            collate_fn=_as_it_is,  # type: ignore[arg-type]
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             worker_init_fn=_ignore_sigterm,
         )
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         yield from super().__iter__()
+
+
+def _as_it_is(batch: dict[str, Any]) -> dict[str, Any]:
+    return batch
 
 
 def _ignore_sigterm(worker: int) -> None:

@@ -101,7 +101,7 @@ class TokenCache:
     Attributes:
         sentences: the sentences of each row.
         tokens: the tokens of each sentence of each row.
-        names: the label, or the document's name, of each row.
+        names: the label, the score as text, or the document's name, of each row.
     """
 
     sentences: MappedColumn[Row]

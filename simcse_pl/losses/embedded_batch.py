@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import torch
@@ -10,22 +9,9 @@ from torch import Tensor
 
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
-
-
-class Role(StrEnum):
-    """What a view of a row is to the loss. An `other` view is embedded, for losses of one's own."""
-
-    ANCHOR = "anchor"
-    POSITIVE = "positive"
-    NEGATIVE = "negative"
-    OTHER = "other"
-
-
-def default_roles(views: int) -> tuple[Role, ...]:
-    """Return anchor, positive, then hard negatives."""
-    return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,13 @@ class EmbeddedBatch:
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
         return [view for role in roles for view, own in enumerate(self.roles) if own == role]
+
+    @property
+    def label_kind(self) -> LabelKind | None:
+        """What the labels are; None if there are none."""
+        if self.labels is None:
+            return None
+        return "scores" if self.labels.is_floating_point() else "classes"
 
     @cached_property
     def split(self) -> BatchSplit:

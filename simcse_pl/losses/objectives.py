@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.duplicates import duplicate_negatives
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role, select_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import SIMILARITIES, contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_non_negative, check_positive
@@ -41,8 +42,8 @@ class Objective(nn.Module, ABC):
         """
 
     @abstractmethod
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
-        """Raise UserError unless the loss is defined for rows of views with these roles, with or without labels."""
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless the loss is defined for rows of views with these roles, and these labels if any."""
 
     @abstractmethod
     def forward(self, batch: EmbeddedBatch) -> Tensor:
@@ -110,13 +111,15 @@ class ContrastiveObjective(Objective):
         if self.guide:
             self.guide.check_vocabulary(encoder, "objective.guide")
 
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive, and no labels."""
         check_one_anchor(roles)
         if Role.POSITIVE not in roles:
             raise UserError("a contrastive objective needs a positive: name one in data.roles, or set views=dropout")
-        if labeled:
-            raise UserError("a contrastive objective takes no labels: set data.label_column=null, or objective=sbert")
+        if labels:
+            option, objective = {"classes": ("label", "sbert"), "scores": ("score", "cosine_mse")}[labels]
+            instead = f"data.{option}_column=null, or objective={objective}"
+            raise UserError(f"a contrastive objective takes no {labels}: set {instead}")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
@@ -124,7 +127,7 @@ class ContrastiveObjective(Objective):
         With several positives per row, it is the mean over them. Each is compared without the row's other
         positives; those of the other rows are negatives.
         """
-        self.check_rows(batch.roles, batch.labels is not None)
+        self.check_rows(batch.roles, batch.label_kind)
         (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
         losses = []
         for positive in positives:
@@ -217,18 +220,18 @@ class SoftmaxObjective(Objective):
         """Initialize the classifier's weights, [labels, 3 dim]."""
         self.classifier = nn.Linear(3 * encoder.dim, self.labels, bias=False)
 
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows are labeled pairs."""
         if len(roles) != 2:
             raise UserError(
                 f"objective=sbert takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
             )
-        if not labeled:
-            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
+        if labels != "classes":
+            raise UserError("objective=sbert needs a class for every pair: set data.label_column")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's labeled pairs."""
-        self.check_rows(batch.roles, batch.labels is not None)
+        self.check_rows(batch.roles, batch.label_kind)
         assert batch.labels is not None
         invalid = batch.labels[(batch.labels < 0) | (batch.labels >= self.labels)]
         if len(invalid):
@@ -275,10 +278,10 @@ class SumOfObjectives(Objective):
         for part in self._parts().values():
             part.attach(encoder)
 
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Check the rows for each objective."""
         for part in self._parts().values():
-            part.check_rows(roles, labeled)
+            part.check_rows(roles, labels)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted sum."""

@@ -9,9 +9,9 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
-from simcse_pl.losses.embedded_batch import Role
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
+from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.optimizer import (
     MakeOptimizer,
@@ -75,7 +75,7 @@ class EncoderModule(LightningModule):
         """Return the trained encoders; the first is validated, tested and saved."""
         return [self.encoder]
 
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None, dataset: str | None = None) -> None:
         """Check that the module can train on the rows of a data set; see Objective.check_rows."""
 
     def on_validation_epoch_start(self) -> None:

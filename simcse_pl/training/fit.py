@@ -89,8 +89,7 @@ def run_settings(
     trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
-    encoder, config, rows = module.encoder, module.encoder.backbone.config, data.rows
-    assert rows is not None
+    encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = [str(term.name) for term in getattr(module, "auxiliary", ())]
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
@@ -100,8 +99,8 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": f"{data.train}, {len(rows)} rows of {len(rows.rows[0])}",
-        "batch size": str(data.batch_size),
+        "data": "; ".join(f"{own.train}, {len(own.rows)} rows of {len(own.rows.rows[0])}" for own in sets),
+        "batch size": ", ".join(dict.fromkeys(str(own.batch_size) for own in sets)),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",

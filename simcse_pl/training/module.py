@@ -9,13 +9,14 @@ from transformers import AttentionMaskInterface
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role, default_roles, embed_views, select_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, embed_views, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule
@@ -34,11 +35,12 @@ class SimCSEModule(EncoderModule):
     It logs train/loss, train/lr, train/grad_norm, train/positive_similarity,
     train/negative_similarity, train/duplicates (the share of rows that have their own sentence among
     this device's negatives), train/skipped_steps, train/masked_negatives and the auxiliary losses by
-    name. A subclass can replace `loss`.
+    name; with several data sets, also train/loss/NAME. A subclass can replace `loss`.
 
     Args:
         encoder: the encoder to train.
         objective: the loss of embeddings [batch, views, dim].
+        objectives: those of single data sets, by the name of the set.
         optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing: see EncoderModule.
         auxiliary: losses added to the objective with their weights. Weight 0 disables a loss.
         positive_encoder: a second encoder, for all views but the first (the two independent encoders
@@ -72,6 +74,7 @@ class SimCSEModule(EncoderModule):
         on_non_finite: str = "error",
         layer_decay: float | None = None,
         no_weight_decay: Sequence[str] = (),
+        objectives: Mapping[str, Objective] | None = None,
     ) -> None:
         super().__init__(encoder, optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing)
         self.non_finite = NonFiniteSteps(on_non_finite)
@@ -81,9 +84,10 @@ class SimCSEModule(EncoderModule):
             raise UserError("module.shared_dropout_mask=true: two encoders cannot share a mask; set encoders=one")
         if queue and positive_encoder:
             raise UserError("queue: it stores embeddings of the first encoder, not of the positives'; set encoders=one")
-        if queue and not objective.contrasts:
+        every = [objective, *(objectives or {}).values()]
+        if queue and not any(one.contrasts for one in every):
             raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
-        if queue and any(getattr(part, "guide", None) for part in objective.modules()):
+        if queue and any(getattr(part, "guide", None) for one in every for part in one.modules()):
             raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
         self.positive_encoder = positive_encoder
         if any(trained.postprocess for trained in self.encoders()):
@@ -98,8 +102,11 @@ class SimCSEModule(EncoderModule):
                 raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")
             trained.train()  # Lightning trains each module in the mode that it is in
         self.objective = objective
+        self.objectives = nn.ModuleList((objectives or {}).values())  # a ModuleDict rejects some names
+        self._datasets = list(objectives or {})
+        self._curves: dict[str, Tensor] = {}
         self.auxiliary = nn.ModuleList(loss for loss in auxiliary if loss.weight)
-        for part in [objective, *self.auxiliary]:
+        for part in [*every, *self.auxiliary]:
             part.attach(encoder)
             for user in part.modules():
                 if isinstance(user, AuxiliaryLoss | FrozenEncoder):
@@ -120,9 +127,15 @@ class SimCSEModule(EncoderModule):
         """Return the encoder and, if there is one, that of the positives."""
         return [self.encoder, self.positive_encoder] if self.positive_encoder else [self.encoder]
 
-    def check_rows(self, roles: Sequence[Role], labeled: bool) -> None:
-        """Check that the objective is defined for the rows of a data set."""
-        self.objective.check_rows(roles, labeled)
+    def objective_of(self, dataset: str | None) -> Objective:
+        """Return the objective of a data set."""
+        own = self.objectives[self._datasets.index(dataset)] if dataset in self._datasets else self.objective
+        assert isinstance(own, Objective)
+        return own
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None, dataset: str | None = None) -> None:
+        """Check that the objective of a data set is defined for its rows."""
+        self.objective_of(dataset).check_rows(roles, labels)
 
     def _example_loss(self) -> Tensor:
         """Return a scalar that depends on the same parameters as the loss."""
@@ -134,7 +147,7 @@ class SimCSEModule(EncoderModule):
 
         Args:
             batch: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
-                they are anchor, positive, then hard negatives.
+                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several.
         """
         inputs = _views_of(batch)
         embeddings = apply_in_chunks(self._embed_at_once, inputs, self.chunk_size)
@@ -157,16 +170,23 @@ class SimCSEModule(EncoderModule):
         The batch is that of `embed`. The mean of the loss over devices is the loss of the whole batch.
         """
         embedded = self.embed(batch)
-        loss: Tensor = self.objective(embedded)
+        dataset = batch.get("dataset")
+        objective = self.objective_of(dataset)
+        loss: Tensor = objective(embedded)
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
-        if self.objective.contrasts:
+        if objective.contrasts:
             keys = select_views(embedded.keys, embedded.views(Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
             curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
-        curves |= self.objective.curves
+        curves |= objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)
             curves[term.name] = term(self.encoder, embedded)
             loss = loss + term.weight * curves[term.name]
+        for unused in [self.objective, *self.objectives]:
+            if unused is not objective:  # DDP waits for a gradient of every parameter
+                loss = sum((0 * own.sum() for own in unused.parameters() if own.requires_grad), start=loss)
+        if dataset is not None:
+            curves[f"loss/{dataset}"] = loss
         return loss, curves
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -175,8 +195,10 @@ class SimCSEModule(EncoderModule):
         self._loss, self._views = mean_over_ranks(loss.detach()), _views_of(batch)
         # a rank with one row has no negatives, so their similarity is nan there
         means = mean_over_ranks(torch.stack(list(curves.values())).detach(), ignore_nan=True).unbind()
+        # Lightning would log the last value of another data set's curve again
+        self._curves = dict.fromkeys(self._curves, self._loss * torch.nan) | dict(zip(curves, means, strict=True))
         self.log("train/loss", self._loss)
-        self.log_dict({f"train/{name}": mean for name, mean in zip(curves, means, strict=True)})
+        self.log_dict({f"train/{name}": mean for name, mean in self._curves.items()})
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
         return loss
@@ -213,4 +235,4 @@ class SimCSEModule(EncoderModule):
 
 def _views_of(batch: Mapping[str, Any]) -> Batch:
     """Return the tokenizer's tensors of a training batch."""
-    return {name: tensor for name, tensor in batch.items() if name not in ("labels", "roles")}
+    return {name: tensor for name, tensor in batch.items() if name not in ("labels", "roles", "dataset")}

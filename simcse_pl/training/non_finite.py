@@ -46,11 +46,11 @@ class NonFiniteSteps:
         if datamodule is None:
             return "unknown rows"
         batch = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
-        rows = datamodule.rows_of_batch(trainer.current_epoch, batch)
+        own, rows = datamodule.rows_of_batch(trainer.current_epoch, batch)
         if trainer.is_global_zero:
             line: dict[str, Any] = {"step": step, "loss": str(loss), "gradient_norm": str(gradient_norm)}
-            line |= {"rows": [row + 1 for row in rows], "sentences": [list(datamodule.rows.rows[row]) for row in rows]}
+            line |= {"rows": [row + 1 for row in rows], "sentences": [list(own.rows.rows[row]) for row in rows]}
             with (Path(trainer.default_root_dir) / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""
-        return f"rows {', '.join(str(row + 1) for row in rows[:_ROWS_SHOWN])}{more} of {datamodule.train}"
+        return f"rows {', '.join(str(row + 1) for row in rows[:_ROWS_SHOWN])}{more} of {own.train}"

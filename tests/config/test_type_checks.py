@@ -37,7 +37,7 @@ def test_a_value_of_another_type_is_an_error(taker, name, value, needed):
     ("taker", "values"),
     [
         (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
-        (SentenceDataModule, {"view": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
+        (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (SentenceEncoder.from_pretrained, {"dropout": 0, "max_length": 32}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
         (make_trainer, {"devices": "auto", "strategy": "ddp", "gradient_clip_val": 1}),
@@ -53,6 +53,10 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (
+            {"views": {"a": SEEDS | {"seed": "b"}}, "data": {"views": "${views}"}},
+            "views.a.seed=b: it must be a valid integer",
+        ),
         ({"seed": "abc", "callbacks": {"seeds": SEEDS | {"seed": "${seed}"}}}, "seed=abc: it must be a valid integer"),
         ({"plugins": [SEEDS | {"seed": "abc"}]}, "plugins.0.seed=abc: it must be a valid integer"),
         ({"seeds": SEEDS | {"sed": 3}}, r"no option seeds.sed; did you mean seed\? \(--help lists all\)"),

@@ -11,11 +11,15 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+
+SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
 
 
 class Shuffled(View):
@@ -37,7 +41,7 @@ def make_data(tokenizer, tmp_path):
         path = tmp_path / f"rows{rows}x{columns}.tsv"
         lines = ["\t".join("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(rows)]
         path.write_text("\n".join(lines))
-        data = SentenceDataModule(tokenizer, path, header=False, validation=["sample"], **options)
+        data = SentenceDataModule(tokenizer, path, header=False, **SAMPLE, **options)
         data.setup()
         return data
 
@@ -50,13 +54,17 @@ def batches(data, epoch=0):
     return [[sentences(data, row) for row in batch["input_ids"]] for batch in loader]
 
 
+def listed(value):
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
 def streams(data, epochs=2):
     """Return the tensors of several epochs from one loader with persistent workers."""
     loader = data.train_dataloader()
     epochs_seen = []
     for epoch in range(epochs):
         loader.sampler.set_epoch(epoch)
-        epochs_seen.append([{name: tensor.tolist() for name, tensor in batch.items()} for batch in loader])
+        epochs_seen.append([{name: listed(value) for name, value in batch.items()} for batch in loader])
     return epochs_seen
 
 
@@ -68,7 +76,7 @@ def sentences(data, views):
 def make_read(tokenizer, tmp_path):
     def make(name, text, **options):
         (tmp_path / name).write_text(text)
-        data = SentenceDataModule(tokenizer, tmp_path / name, validation=["sample"], **options)
+        data = SentenceDataModule(tokenizer, tmp_path / name, **SAMPLE, **options)
         data.setup()
         return data
 
@@ -90,8 +98,6 @@ def test_ranks_together_have_the_batches_of_one_device(make_data, monkeypatch, r
         monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
         data = make_data(rows=16, columns=3, batch_size=8)
         shares.append(batches(data))
-        pairs = sum(len(batch["scores"]) for batch in data.val_dataloader())
-        assert abs(pairs - len(data.tasks["dev"].pairs) / ranks) <= 1
     for i, batch in enumerate(alone):
         assert {row for share in shares for row in share[i]} == set(batch)
 
@@ -105,8 +111,7 @@ def test_one_row_is_enough_with_a_hard_negative(make_data):
     [
         ({"rows": 1}, "has one row to train on: a batch of one row without hard negatives has no negatives"),
         ({"limit": 1}, "has one row to train on"),
-        ({"columns": 2, "view": Shuffled()}, "has rows of 2 sentences, with positives of their own: set views=dropout"),
-        ({"view": NEXT}, "rows10x1.tsv does not show which sentences follow each other in a document"),
+        ({"views": NEXT}, "rows10x1.tsv does not show which sentences follow each other in a document"),
         ({"batch_size": 1}, "data.batch_size=1: a batch of one"),
         ({"batch_size": 0}, "data.batch_size=0: it must be at least 1"),
         ({"max_length": 2}, "data.max_length=2: this model reads 3 to 64 tokens"),
@@ -122,9 +127,9 @@ def test_data_without_a_contrast_and_values_out_of_range_are_errors(make_data, o
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
-        ("d.txt", "a\nb\n", {"view": NEXT, "columns": [0]}, "^data.columns: this view uses the next sentences"),
-        ("d.csv", NLI, {"view": NEXT, "label_column": 1}, "^data.label_column: this view uses the next sentences"),
-        ("d.csv", NLI, {"label_column": 1, "view": Shuffled()}, "d.csv has rows of 2 sentences"),
+        ("d.txt", "a\nb\n", {"views": NEXT, "columns": [0]}, r"^data.columns=\[0\]: a view uses the next sentences"),
+        ("d.csv", NLI, {"views": NEXT, "label_column": 1}, "^data.label_column=1: a view uses the next sentences"),
+        ("d.csv", NLI, {"views": {"n": NEXT, "s": Shuffled()}, "score_column": 1}, "^data.score_column=1: a view uses"),
     ],
 )
 def test_columns_that_do_not_fit_the_view_are_an_error(make_read, name, text, options, message):
@@ -133,29 +138,46 @@ def test_columns_that_do_not_fit_the_view_are_an_error(make_read, name, text, op
     assert "\n" not in str(error.value)
 
 
-def test_all_ranks_validate_on_the_pairs_of_rank_0(make_data, monkeypatch):
+def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
-    monkeypatch.setattr(datamodule, "load_stsb", None)  # another rank may find other data, or none
-    other = make_data()
-    assert len(other.rows) == 10 and not other.tasks
-    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.tasks))
+    other = SentenceDataModule(
+        tokenizer, first.sets[""].train, header=False, evaluators={"sts": None}
+    )  # may find no data
+    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
-    assert other.tasks == first.tasks
-    assert len(other.val_dataloader().dataset) == len(first.val_dataloader().dataset) == len(load_sample("dev").pairs)
+    assert len(other.sets[""].rows) == 10 and other.evaluators == first.evaluators
+    assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
 
 
-def test_validation_has_each_pair_once(make_data):
+def test_validation_has_each_sentence_once(make_data):
     data = make_data()
-    for split, loader in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
-        scores = torch.cat([batch["scores"] for batch in loader])
-        assert sorted(scores.tolist()) == pytest.approx(sorted(pair.score for pair in data.tasks[split].pairs))
+    for split, loader, own in ((VALIDATION, data.val_dataloader(), "dev"), (TEST, data.test_dataloader(), "test")):
+        sentences = data.sentences[split].sentences
+        assert sorted(sentences) == sorted({*load_sample(own).sentences})
+        embedded = [ids for batch in loader for ids in batch["input_ids"].tolist()]
+        expected = data.tokenizer(sentences, truncation=True)["input_ids"]
+        assert [[x for x in ids if x != data.tokenizer.pad_token_id] for ids in embedded] == expected
+
+
+def test_data_without_validation_are_an_error(tokenizer, sentences):
+    with pytest.raises(UserError, match="^data.validation is not set: give a file, or the sources of STS-B$"):
+        SentenceDataModule(tokenizer, sentences, evaluators={"sts": ScoredPairs}).setup()
+
+
+def test_evaluators_with_a_metric_of_the_same_name_are_an_error(tokenizer, sentences, pairs):
+    both = {"sts": ScoredPairs, "other": ScoredPairs}
+    data = SentenceDataModule(tokenizer, sentences, evaluators=both, validation=str(pairs))
+    data.setup()
+    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
+        data.measure(lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert data.source_of(VALIDATION) == "pairs.tsv, pairs.tsv" and data.source_of(TEST) == ""
 
 
 @pytest.mark.parametrize("view", [None, Dropout()])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(make_data, view, columns):
-    data = make_data(rows=10, columns=columns, batch_size=4, seed=3, view=view)
+    data = make_data(rows=10, columns=columns, batch_size=4, seed=3, views=view)
     collate = ViewCollator(data.tokenizer, data.max_length)
     rows = [tuple("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(10)]
     order = DistributedSampler(rows, 1, 0, shuffle=True, seed=3)
@@ -167,10 +189,11 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
 
 
 @pytest.mark.parametrize(
-    ("view", "columns", "expected"), [(Dropout(), 1, []), (Dropout(), 2, []), (Shuffled(), 1, [4])]
+    ("view", "columns", "expected"),
+    [(Dropout(), 1, []), (Dropout(), 2, []), (Shuffled(), 1, [4]), (Shuffled(), 2, [4])],
 )
 def test_only_positives_of_a_view_are_tokenized_in_training(make_data, monkeypatch, view, columns, expected):
-    data = make_data(rows=4, columns=columns, batch_size=4, view=view)
+    data = make_data(rows=4, columns=columns, batch_size=4, views=view)
     counts = []
     tokenizer = type(data.tokenizer)
     tokenize = tokenizer.__call__
@@ -179,13 +202,13 @@ def test_only_positives_of_a_view_are_tokenized_in_training(make_data, monkeypat
     )
     (batch,) = data.train_dataloader()
     list(data.val_dataloader())
-    assert batch["input_ids"].shape[:2] == (4, 2)
+    assert batch["input_ids"].shape[:2] == (4, max(2, columns + len(expected)))
     assert counts == expected
 
 
 @pytest.mark.parametrize("view", [Shuffled(), OneOfNextSentences(3)])
 def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
-    alone, *others = (streams(make_read("d.txt", TEXT, view=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))
+    alone, *others = (streams(make_read("d.txt", TEXT, views=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))
     assert others == [alone, alone]
     assert alone[0] != alone[1]
 
@@ -194,13 +217,13 @@ def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
 def test_each_row_has_its_label_in_the_batch(make_read, caplog, workers):
     with caplog.at_level(logging.INFO):
         data = make_read("d.csv", NLI, label_column="label", batch_size=5, num_workers=workers)
-    assert data.labels == ["contradiction", "entailment", "neutral"]
+    assert data.sets[""].rows.classes == ["contradiction", "entailment", "neutral"]
     assert "labels: 3, contradiction, entailment, neutral" in caplog.text
     seen = {}
     for batch in data.train_dataloader():
         assert batch["labels"].dtype == torch.int64 and batch["labels"].shape == batch["input_ids"].shape[:1]
         for row, label in zip(batch["input_ids"], batch["labels"].tolist(), strict=True):
-            seen[sentences(data, row)[0]] = data.labels[label]
+            seen[sentences(data, row)[0]] = data.sets[""].rows.classes[label]
     assert {sentence.replace(" ", ""): label for sentence, label in seen.items()} == LABELS
 
 
@@ -211,7 +234,7 @@ def test_a_batch_may_be_one_labeled_pair(make_read):
 
 def test_positives_are_next_sentences_of_the_document(make_read, caplog):
     with caplog.at_level(logging.INFO):
-        data = make_read("d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", view=NEXT)
+        data = make_read("d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", views=NEXT)
     assert "train: 3 of 6 sentences are left out, the last of their documents" in caplog.text
     assert "train: 3 rows of 1 from" in caplog.text
     (batch,) = batches(data)
@@ -246,10 +269,20 @@ class Recorder(pl.LightningModule):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("workers", "max_steps"), [(0, -1), (0, 8), (1, 8)])
-def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make_read, tmp_path, workers, max_steps):
+@pytest.mark.parametrize(
+    ("several", "workers", "max_steps"),
+    [(False, 0, -1), (False, 0, 8), (False, 1, 8), (True, 0, -1), (True, 1, 8)],
+)
+def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
+    make_read, make_sets, tmp_path, several, workers, max_steps
+):
+    def make(num_workers=0):
+        if several:
+            return make_sets(num_workers=num_workers)
+        return make_read("sentences.txt", TEXT, views=Shuffled(), batch_size=5, num_workers=num_workers)
+
     def trained(resume=None):
-        data = make_read("sentences.txt", TEXT, view=Shuffled(), batch_size=5, num_workers=workers)
+        data = make(workers)
         recorder = Recorder(tmp_path / "resumed" if resume else tmp_path)
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
         trainer = pl.Trainer(
@@ -258,7 +291,6 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make_read, tmp_pat
             max_steps=max_steps,
             val_check_interval=2,
             check_val_every_n_epoch=None,
-            limit_val_batches=1,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
             **quiet,
@@ -267,21 +299,137 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make_read, tmp_pat
         return recorder.seen
 
     whole = trained()
-    assert [epoch for epoch, _ in whole] == [0, 0, 0, 1, 1, 1, 2, 2, 2][: max_steps if max_steps > 0 else None]
-    assert [[batch for number, batch in whole if number == epoch] for epoch in range(2)] == [
-        [batch["input_ids"] for batch in epoch]
-        for epoch in streams(make_read("sentences.txt", TEXT, view=Shuffled(), batch_size=5))
-    ]
-    steps = range(1, len(whole), 1 if workers == 0 else 3)
+    order = [(epoch, batch["input_ids"]) for epoch, own in enumerate(streams(make(), 3)) for batch in own]
+    assert whole == order[: max_steps if max_steps > 0 else None]
+    steps = range(1, len(whole), 5 if several else 3 if workers else 1)
     for kind in [f"{step}" for step in steps] + [f"{step}-validated" for step in steps if step % 2 == 0]:
         assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
 
 
-def test_training_sentences_in_the_scored_pairs_are_a_warning(make_read, caplog):
+def test_training_sentences_in_an_evaluation_set_are_a_warning(make_read, caplog):
     pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
     text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
     data = make_read("d.txt", text)
     assert [message for message in caplog.messages if "too high" in message] == [
-        f"{count} sentences of {data.train} are in the {split} pairs: scores may be too high"
-        for split, count in (("dev", 1), ("test", 2))
+        f"{count} sentences of {data.sets[''].train} are in the {split} set: scores may be too high"
+        for split, count in ((VALIDATION, 1), (TEST, 2))
     ]
+
+
+@pytest.fixture
+def make_sets(tokenizer, tmp_path):
+    def make(sampling="proportional", views=None, sets=None, **options):
+        (tmp_path / "plain.txt").write_text(TEXT)
+        (tmp_path / "nli.csv").write_text(NLI)
+        scored = "".join(f"a man {'!' * i}\ton the street\t{i / 10}\n" for i in range(7))
+        (tmp_path / "scored.tsv").write_text(scored)
+        own = {
+            "plain": {"train": str(tmp_path / "plain.txt"), "views": {"shuffled": Shuffled()}},
+            "nli": {"train": str(tmp_path / "nli.csv"), "label_column": "label", "batch_size": 3},
+            "scored": {"train": str(tmp_path / "scored.tsv"), "header": False, "score_column": 2},
+        }
+        given = {"batch_size": 5, "views": views, "sampling": sampling, **SAMPLE, **options}
+        data = SentenceDataModule(tokenizer, sets=own if sets is None else sets(own), **given)
+        data.setup()
+        return data
+
+    return make
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]) if isinstance(value, torch.Tensor) else value == second[name]
+    return True
+
+
+@pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
+def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
+    data = make_sets(sampling)
+    loader = data.train_dataloader()
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        seen = {name: [] for name in data.sets}
+        for place, batch in enumerate(loader):
+            name = batch["dataset"]
+            own, rows = data.rows_of_batch(epoch, place)
+            assert own is data.sets[name]
+            same(batch, own.batch([(epoch, own.rows.chosen.index(row)) for row in rows]))
+            seen[name] += rows
+            assert ("labels" in batch) == (name != "plain")
+        if sampling != "round_robin":
+            assert {name: sorted(rows) for name, rows in seen.items()} == {
+                name: list(range(len(own.rows))) for name, own in data.sets.items()
+            }
+    assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
+    assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
+
+
+def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
+    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
+    several = streams(make_sets("concatenated"))
+    for own, epoch in zip(alone, several, strict=True):
+        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_sets_are_the_same_with_workers(make_sets, workers):
+    assert streams(make_sets(num_workers=workers)) == streams(make_sets())
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch, ranks):
+    alone = [(batch["dataset"], batch["input_ids"].shape[0]) for batch in make_sets().train_dataloader()]
+    shares = []
+    for number in range(ranks):
+        monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
+        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
+        shares.append(list(make_sets().train_dataloader()))
+    names = [[batch["dataset"] for batch in share] for share in shares]
+    assert names == [names[0]] * ranks
+    sizes = [sum(len(batch["input_ids"]) for batch in parts) for parts in zip(*shares, strict=True)]
+    if ranks == 2:
+        assert list(zip(names[0], sizes, strict=True)) == alone
+    assert sum(sizes) == sum(size for _, size in alone)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda own: {}, "^data.sets is empty: name at least one$"),
+        (lambda own: {"a": {"columns": [0]}}, "^data.sets.a.train is missing: give a file$"),
+        (lambda own: {"a": own["plain"] | {"colums": [0]}}, "^no option data.sets.a.colums; did you mean columns?"),
+        (
+            lambda own: {"a": own["plain"] | {"batch_size": "many"}},
+            "^data.sets.a.batch_size=many: it must be a",
+        ),
+        (
+            lambda own: {"a": own["plain"] | {"batch_size": 0}},
+            "^data.sets.a: data.batch_size=0: it must be",
+        ),
+        (lambda own: {"a": own["plain"] | {"views": 3}}, "^data.sets.a.views=3: it must be "),
+        (lambda own: {"a": own["nli"] | {"columns": ["x"]}}, "^data.sets.a: no column x in .*nli.csv"),
+        (
+            lambda own: {"a": own["scored"] | {"score_column": 0}},
+            "^data.sets.a: .*line 1: column 0 holds 'a man'",
+        ),
+        (lambda own: {"a": own["plain"] | {"limit": 99}}, "^data.sets.a: data.limit=99: it must be 1 to 12"),
+    ],
+)
+def test_wrong_options_of_a_set_are_one_line(make_sets, change, message):
+    with pytest.raises(UserError, match=message) as error:
+        make_sets(sets=change)
+    assert "\n" not in str(error.value)
+
+
+def test_one_set_or_several_are_needed(tokenizer, sentences):
+    with pytest.raises(UserError, match="^data.train is missing: give a file, or several in data.sets$"):
+        SentenceDataModule(tokenizer)
+    with pytest.raises(UserError, match="^data.train: it must be null with data.sets; make it one of the sets$"):
+        SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
+
+
+def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
+    monkeypatch.setattr(datamodule, "world_size", lambda: 4)
+    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
+        make_sets().train_dataloader()

@@ -2,25 +2,24 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from simcse_pl.data.sampler import ContrastiveBatchSampler
+from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, MixedBatchSampler
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
-
-ROWS = [(f"sentence {i}",) for i in range(10)]
 
 
 @pytest.mark.parametrize("rows", [9, 10, 11, 23])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_share_the_batches_of_one_device(rows, ranks):
     """Parts are contiguous and even; a last batch with fewer rows than ranks joins the one before."""
-    whole = list(ContrastiveBatchSampler(rows, 5, seed=3))
+    whole = list(ContrastiveBatches(rows, 5, seed=3).draw(0))
     if len(whole) > 1 and len(whole[-1]) < ranks:
         last = whole.pop()
         whole[-1] = whole[-1] + last
-    shares = [list(ContrastiveBatchSampler(rows, 5, ranks, rank, seed=3)) for rank in range(ranks)]
+    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, seed=3).draw(0)) for rank in range(ranks)]
     assert {len(share) for share in shares} == {len(whole)}
     for batch, *parts in zip(whole, *shares, strict=True):
         assert [key for part in parts for key in part] == batch
@@ -34,38 +33,96 @@ def test_ranks_share_the_batches_of_one_device(rows, ranks):
 )
 def test_fewer_rows_than_ranks_are_an_error(rows, batch_size, message):
     with pytest.raises(UserError, match=f"{message}: it must be at least 4, one row for each device"):
-        ContrastiveBatchSampler(rows, batch_size, ranks=4)
+        ContrastiveBatches(rows, batch_size, ranks=4)
+
+
+SIZES = {"a": (10, 4), "bb": (23, 5), "c": (7, 7)}  # 3, 5 and 1 batches
+
+
+def mixed(sampling, ranks=1, rank=0):
+    sets = {name: ContrastiveBatches(*size, ranks, rank, seed=len(name)) for name, size in SIZES.items()}
+    return MixedBatchSampler(sets, sampling, seed=3)
+
+
+def drawn(batches, epoch):
+    batches.set_epoch(epoch)
+    return list(batches)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_each_sampling_against_a_loop(sampling):
+    batches = mixed(sampling)
+    for epoch in range(3):
+        own = {name: list(batches.sets[name].draw(epoch)) for name in SIZES}
+        names = [name for name, _ in drawn(batches, epoch)]
+        short = "".join(name[0] for name in names)
+        match sampling:
+            case "concatenated":
+                assert short == "aaabbbbbc"
+            case "round_robin":
+                assert short == "abc"
+            case _:
+                assert sorted(short) == list("aaabbbbbc") != list(short)
+        expected = [(name, own[name][names[:place].count(name)]) for place, name in enumerate(names)]
+        assert drawn(batches, epoch) == expected
+        assert len(batches) == len(names)
+        for place, (name, keys) in enumerate(drawn(batches, epoch)):
+            assert batches.rows_of(epoch, place) == (name, [row for _, row in keys])
+            assert {number for number, _ in keys} == {epoch}
+
+
+def test_proportional_sampling_draws_every_order_with_equal_probability():
+    sets = {"a": ContrastiveBatches(2, 1), "b": ContrastiveBatches(1, 1)}
+    batches = MixedBatchSampler(sets, "proportional")
+    places = [[name for name, _ in drawn(batches, epoch)].index("b") for epoch in range(600)]
+    assert Counter(places) == {place: pytest.approx(200, abs=60) for place in range(3)}
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
+    for epoch in range(2):
+        alone = drawn(mixed(sampling), epoch)
+        shares = [drawn(mixed(sampling, ranks, rank), epoch) for rank in range(ranks)]
+        if ranks == 3 and sampling != "round_robin":  # the last batch of a has two rows, which join the one before
+            *_, before, last = [place for place, (name, _) in enumerate(alone) if name == "a"]
+            alone[before] = "a", alone[before][1] + alone.pop(last)[1]
+        for (name, keys), *parts in zip(alone, *shares, strict=True):
+            assert {own for own, _ in parts} == {name}
+            assert [key for _, part in parts for key in part] == keys
 
 
 def test_keys_have_the_epoch_in_which_the_iterator_started():
-    batches = ContrastiveBatchSampler(10, 4)
-    drawn = iter(batches)
-    next(drawn)
+    batches = mixed("proportional")
+    begun = iter(batches)
+    next(begun)
     batches.set_epoch(1)
-    assert {epoch for batch in drawn for epoch, _ in batch} == {0}
+    assert {epoch for _, batch in begun for epoch, _ in batch} == {0}
 
 
-def test_only_the_interrupted_epoch_starts_later():
-    batches = ContrastiveBatchSampler(10, 4)
-    whole = {}
-    for epoch in range(3):
-        batches.set_epoch(epoch)
-        whole[epoch] = list(batches)
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_only_the_interrupted_epoch_starts_later(sampling):
+    batches = mixed(sampling)
+    whole = {epoch: drawn(batches, epoch) for epoch in range(3)}
     batches.resume(epoch=1, batch=2)
     for epoch in range(3):
-        batches.set_epoch(epoch)
-        assert list(batches) == (whole[1][2:] if epoch == 1 else whole[epoch])
-    assert len(batches) == 3
+        assert drawn(batches, epoch) == (whole[1][2:] if epoch == 1 else whole[epoch])
+    assert len(batches) == len(whole[0])
+
+
+@pytest.mark.parametrize(("sampling", "near"), [("roundrobin", "; did you mean round_robin?"), ("temperature", "")])
+def test_an_unknown_sampling_is_an_error(sampling, near):
+    with pytest.raises(UserError) as error:
+        mixed(sampling)
+    choices = "proportional, round_robin, concatenated"
+    assert str(error.value) == f"data.sampling={sampling}: choose one of {choices}{near}"
 
 
 def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys
 from simcse_pl.data.sampler import ContrastiveDataLoader
-class Rows:
-    def __getitem__(self, keys):
-        return keys
-loader = ContrastiveDataLoader(Rows(), [[0], [1], [2]], list, num_workers=2)
+loader = ContrastiveDataLoader({"": list}, [("", [0]), ("", [1]), ("", [2])], num_workers=2)
 batches = iter(loader)
 print(next(batches))
 sys.exit(143)

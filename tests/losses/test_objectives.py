@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.losses.objectives import (
     ContrastiveObjective,
@@ -18,6 +18,7 @@ from simcse_pl.losses.objectives import (
     SoftmaxObjective,
     SumOfObjectives,
 )
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, embedded
 
@@ -109,7 +110,7 @@ def test_several_positives_are_averaged_without_each_other(roles, alpha):
 )
 def test_rows_without_their_roles_are_errors(roles, message):
     with pytest.raises(UserError, match=message):
-        ContrastiveObjective().check_rows(roles, labeled=False)
+        ContrastiveObjective().check_rows(roles, labels=None)
 
 
 def test_a_sum_adds_objectives_with_their_weights():

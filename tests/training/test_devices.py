@@ -16,12 +16,12 @@ from simcse_pl.config import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.losses.embedded_batch import Role
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.fit import measure, train_and_test
 from simcse_pl.training.module import SimCSEModule

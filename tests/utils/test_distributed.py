@@ -7,11 +7,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from simcse_pl.losses.embedded_batch import Role
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
 from tests.conftest import adamw

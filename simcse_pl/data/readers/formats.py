@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
@@ -27,6 +28,7 @@ Cells = Sequence[Any] | Unreadable
 Records = Iterator[tuple[str, Cells]]  # a place such as `line 7`, and the row there
 
 _MAX_WORDS_OF_A_NAME = 3
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -130,6 +132,14 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_finite_float32(cell: str) -> bool:
+    """Return whether a cell is a number, with a point for the decimals, that float32 can hold."""
+    try:
+        return abs(float(cell)) <= _LARGEST_FLOAT32
+    except ValueError:
+        return False
 
 
 def _first(path: Path, records: Iterator[tuple[str, T | Unreadable]]) -> list[tuple[str, T]]:

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import reprlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from simcse_pl.data.readers.formats import (
     Cells,
     OpenedTable,
     file_format,
+    is_finite_float32,
     is_number,
     open_table,
     read_documents,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
-NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label or the name of its document, if any
+NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
 Warn = Callable[[str], None]
 HUB = "hf://datasets/"
 ON_INVALID_ROW = ("error", "drop", "blank")
@@ -70,9 +72,10 @@ def iterate_rows(
     header: bool | None = True,
     split: str = "train",
     label_column: int | str | None = None,
+    score_column: int | str | None = None,
     warn: Warn = log.warning,
 ) -> NamedRows:
-    """Open a source and return an iterator over its rows of sentences, each with its label.
+    """Open a source and return an iterator over its rows of sentences, each with its label or score.
 
     A row is a sentence, or an anchor, its positive and any hard negatives.
 
@@ -87,6 +90,7 @@ def iterate_rows(
         split: the split of a dataset on the Hub.
         label_column: the column of the labels, text or integers, by name or by position from 0; if None, labels are
             None.
+        score_column: in place of `label_column`, the column of the scores, finite numbers.
         warn: called with a warning after the last row.
 
     Raises:
@@ -95,16 +99,17 @@ def iterate_rows(
             a column of numbers where there are several.
     """
     table = open_source(str(source), header, split)
-    label = None if label_column is None else _position(source, table, label_column)
+    given, option = (label_column, "label_column") if score_column is None else (score_column, "score_column")
+    label = None if given is None else _position(source, table, given)
     if columns is None:
         positions = [i for i in range(table.width) if i != label]
     else:
         positions = [_position(source, table, column) for column in columns]
     if label in positions:
-        raise UserError(f"data.label_column={label_column} is also in data.columns: remove it from one of them")
+        raise UserError(f"data.{option}={given} is also in data.columns: remove it from one of them")
     if table.width == 1 and not positions:
-        raise UserError(f"{source} has no column of sentences besides data.label_column={label_column}")
-    rows = _valid_rows(source, table, positions, label, on_invalid_row, warn)
+        raise UserError(f"{source} has no column of sentences besides data.{option}={given}")
+    rows = _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
     return _check_no_numbers(source, table, positions, rows)
 
 
@@ -134,13 +139,14 @@ def _valid_rows(
     label: int | None,
     on_invalid_row: str,
     warn: Warn,
+    scores: bool = False,
 ) -> NamedRows:
     if on_invalid_row not in ON_INVALID_ROW:
         raise UserError(f"data.on_invalid_row={on_invalid_row}: choose one of {', '.join(ON_INVALID_ROW)}")
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank")
+        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
         if not isinstance(row, Unreadable):
             rows += 1
             blank += row[0].count("")
@@ -160,9 +166,9 @@ def _valid_rows(
 
 
 def _row(
-    table: OpenedTable, cells: Cells, positions: list[int], label: int | None, blank: bool
+    table: OpenedTable, cells: Cells, positions: list[int], label: int | None, blank: bool, scores: bool
 ) -> tuple[Row, str | None] | Unreadable:
-    """Return the sentences and the label of a row; with `blank`, some but not all sentences may be empty."""
+    """Return the sentences and the label or score of a row; with `blank`, some but not all sentences may be empty."""
     if isinstance(cells, Unreadable):
         return cells
     if len(cells) != table.width:
@@ -170,7 +176,7 @@ def _row(
     texts = {}
     for i in [*positions, *([] if label is None else [label])]:
         cell = "" if cells[i] is None else cells[i]
-        if i == label and isinstance(cell, int):  # jsonl may number the classes
+        if i == label and isinstance(cell, int | float if scores else int):  # jsonl has numbers
             cell = str(cell)
         if problem := text_problem(cell):
             return Unreadable(f"column {table.name(i)} {problem}")
@@ -179,6 +185,8 @@ def _row(
     for i, text in texts.items():
         if not text and not (blank and any(row) and i != label):
             return Unreadable(f"column {table.name(i)} is empty")
+    if label is not None and scores and not is_finite_float32(texts[label]):
+        return Unreadable(f"column {table.name(label)} holds {reprlib.repr(texts[label])}, not a finite number")
     return row, None if label is None else texts[label]
 
 
@@ -188,6 +196,7 @@ def _check_no_numbers(source: str | Path, table: OpenedTable, positions: list[in
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
         if all(map(is_number, sentences)):
             advice = "data.columns=[...] chooses the columns of sentences, data.label_column a column of classes"
+            advice += ", data.score_column one of scores"
             raise UserError(f"{source}: column {table.name(i)} has numbers, not sentences (in training, {advice})")
     yield from itertools.chain(head, rows)
 

@@ -31,28 +31,30 @@ class MaskedLanguageModel(View):
     Args:
         name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
+        role: see View.
 
     Raises:
         UserError: the rate is out of range, or the model does not exist or has no such head, mask token or whole words.
     """
 
-    def __init__(self, name: str, rate: float = 0.15) -> None:
+    def __init__(self, name: str, rate: float = 0.15, role: str = "positive") -> None:
+        super().__init__(role)
         check_rate(rate)
         self.rate = rate
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
         if self.tokenizer.mask_token is None:
-            raise UserError(f"views.name={name}: its tokenizer has no mask token")
+            raise UserError(f"name={name}: its tokenizer has no mask token")
         match_inputs(self.tokenizer, model)
         self.max_length = min(self.tokenizer.model_max_length, longest_input(model) or _LONGEST)
         self._model: nn.Module = model
         self._vocabulary: nn.Linear = model.get_output_embeddings()
         self._no_word = ~whole_words(self.tokenizer, self._vocabulary.out_features)
         if self._no_word.all():
-            raise UserError(f"views.name={name}: its tokenizer has no whole words")
+            raise UserError(f"name={name}: its tokenizer has no whole words")
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
-        """Return the positives of a batch, in order."""
+        """Return the views of a batch, in order."""
         sentences = [own.sentence.split() for own in inputs]
         chosen = [self._choose(own, words) for own, words in zip(inputs, sentences, strict=True)]
         rows = [row for row, positions in enumerate(chosen) if positions]

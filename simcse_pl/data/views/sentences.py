@@ -1,14 +1,18 @@
 """Views that are whole sentences: the sentence itself, or one of the next."""
 
-from simcse_pl.data.views.view import SentenceView, ViewInput
+from simcse_pl.data.views.view import SentenceView, TokenView, ViewInput
+from simcse_pl.models.tokenization import Tokens
 
 
-class Dropout(SentenceView):
-    """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3)."""
+class Dropout(TokenView):
+    """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3).
 
-    def positive(self, own: ViewInput) -> str:
+    As the only view, it leaves rows that have a positive as they are.
+    """
+
+    def make(self, own: ViewInput) -> Tokens:
         """Return the sentence."""
-        return own.sentence
+        return own.tokens
 
 
 class OneOfNextSentences(SentenceView):
@@ -16,11 +20,13 @@ class OneOfNextSentences(SentenceView):
 
     Args:
         n: the number of next sentences to choose from, 1 or 3 in the paper; fewer before the end of a document.
+        role: see View.
     """
 
-    def __init__(self, n: int = 1) -> None:
+    def __init__(self, n: int = 1, role: str = "positive") -> None:
+        super().__init__(role)
         self.num_following = n
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return one of the next sentences."""
         return own.random.choice(own.following)

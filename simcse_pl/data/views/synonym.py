@@ -25,15 +25,17 @@ class Synonym(SentenceView):
 
     Args:
         wordnet: the folder with WordNet's database files (see `read_thesaurus`).
+        role: see View.
 
     Raises:
         UserError: a file is missing or damaged.
     """
 
-    def __init__(self, wordnet: str | Path = "/usr/share/wordnet") -> None:
+    def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
+        super().__init__(role)
         self.thesaurus = read_thesaurus(wordnet)
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the sentence with one word replaced."""
         words = own.sentence.split()
         replaceable = [i for i, word in enumerate(words) if strip_punctuation(word).lower() in self.thesaurus]
@@ -64,7 +66,7 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
     for path in (Path(folder) / name for name in _FILES):
         if not path.is_file():
             raise UserError(
-                f"views.wordnet={folder}: no {path.name} there; `apt install wordnet-base` puts WordNet into "
+                f"wordnet={folder}: no {path.name} there; `apt install wordnet-base` puts WordNet into "
                 "/usr/share/wordnet, and `python -m nltk.downloader wordnet` a zip of it into nltk_data/corpora"
             )
         for words in _synsets(path):

@@ -1,47 +1,70 @@
-"""The base classes of views, which make the positive of a row of one sentence (Tables 1 and 2 of the paper)."""
+"""The base classes of views, which make further sentences of a row from its anchor (Tables 1 and 2 of the paper)."""
 
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simcse_pl.models.tokenization import Tokens
+
 
 @dataclass(frozen=True)
 class ViewInput:
-    """What a positive is made from.
+    """What a view is made from.
 
     Args:
-        sentence: the row's sentence.
+        sentence: the row's anchor.
         following: the next sentences of its document, at most `View.num_following`.
-        random: the only source of randomness, seeded by the seed, the epoch and the row.
+        random: the only source of randomness, seeded by the seed, the epoch, the row and the view.
+        tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
     """
 
     sentence: str
     following: tuple[str, ...]
     random: random.Random
+    tokens: Tokens
 
 
 class View(ABC):
-    """Makes positives. The positive of a row depends only on the row, the seed and the epoch.
+    """Makes one view of each row. It depends only on the row, the seed and the epoch.
+
+    Args:
+        role: what the view is to the loss: positive, negative or other.
 
     Attributes:
         num_following: how many of the next sentences it needs; if 1 or more, the last row of a document is left out.
     """
 
     num_following: int = 0
+    role: str = "positive"
+
+    def __init__(self, role: str = "positive") -> None:
+        self.role = role
 
     @abstractmethod
-    def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
-        """Return the positives of a batch, in order."""
+    def __call__(self, inputs: Sequence[ViewInput]) -> Sequence[str | Tokens]:
+        """Return the views of a batch, in order: text, or token ids with special tokens."""
 
 
 class SentenceView(View):
-    """A view that makes the positive of each sentence separately."""
+    """A view of text that is made of each sentence separately."""
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
-        """Return the positives of a batch, in order."""
-        return [self.positive(own) for own in inputs]
+        """Return the views of a batch, in order."""
+        return [self.make(own) for own in inputs]
 
     @abstractmethod
-    def positive(self, own: ViewInput) -> str:
-        """Return the positive of one sentence."""
+    def make(self, own: ViewInput) -> str:
+        """Return the view of one sentence."""
+
+
+class TokenView(View):
+    """A view of token ids that is made of each sentence separately."""
+
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[Tokens]:
+        """Return the views of a batch, in order."""
+        return [self.make(own) for own in inputs]
+
+    @abstractmethod
+    def make(self, own: ViewInput) -> Tokens:
+        """Return the view of one sentence, with special tokens."""

@@ -5,7 +5,6 @@ the nearest integer. A sentence of one word stays as it is.
 """
 
 import re
-from dataclasses import dataclass
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.utils.errors import UserError
@@ -42,17 +41,16 @@ def _parts(word: str) -> tuple[str, str, str]:
 def check_rate(rate: float) -> None:
     """Raise UserError unless the fraction of words that a view changes is above 0 and at most 1."""
     if not 0 < rate <= 1:
-        raise UserError(f"views.rate={rate}: it must be above 0 and at most 1")
+        raise UserError(f"rate={rate}: it must be above 0 and at most 1")
 
 
-@dataclass
 class _RatedView(SentenceView):
     """A view that changes a fraction of a sentence's words, the rate."""
 
-    rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate)
+    def __init__(self, rate: float = 0.1, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate = rate
 
 
 class Crop(_RatedView):
@@ -62,7 +60,7 @@ class Crop(_RatedView):
         rate: the fraction of words to remove, k %; at least one word is kept.
     """
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the span."""
         words = own.sentence.split()
         length = max(1, len(words) - round(self.rate * len(words)))
@@ -77,7 +75,7 @@ class WordDeletion(_RatedView):
         rate: the fraction of words to delete, k %; at least one word is kept.
     """
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the remaining words, in order."""
         return _delete(own, round(self.rate * len(own.sentence.split())))
 
@@ -85,25 +83,25 @@ class WordDeletion(_RatedView):
 class DeleteOneWord(SentenceView):
     """The sentence without one of its words, chosen at random (Tables 1 and 2)."""
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the remaining words, in order."""
         return _delete(own, 1)
 
 
-@dataclass
 class WordRepetition(_RatedView):
     """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
 
-    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. ESimCSE also repeats
-    subwords, which a view of text cannot do.
+    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. `TokenRepetition`
+    repeats subwords.
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.
     """
 
-    rate: float = 0.32
+    def __init__(self, rate: float = 0.32, role: str = "positive") -> None:
+        super().__init__(rate, role)
 
-    def positive(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> str:
         """Return the words in order, some of them twice."""
         words = own.sentence.split()
         most = min(max(2, int(self.rate * len(words))), len(words) - 1)

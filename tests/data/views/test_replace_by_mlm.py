@@ -43,7 +43,7 @@ def make_masked_model(make_model, tmp_path_factory):
 
 
 def inputs(sentences: list[str], epoch: int = 0) -> list[ViewInput]:
-    return [ViewInput(sentence, (), random.Random(f"0, {epoch}, {row}")) for row, sentence in enumerate(sentences)]
+    return [ViewInput(sentence, (), random.Random(f"0, {epoch}, {row}"), ()) for row, sentence in enumerate(sentences)]
 
 
 def filled_by_hand(model, tokenizer, sentence: str, positions: list[int]) -> str:
@@ -132,7 +132,7 @@ def test_worker_processes_give_the_same(make_masked_model):
 
     def stream(num_workers: int) -> list[str]:
         def collate(batch: list[tuple[int, str]]) -> list[str]:
-            return view([ViewInput(sentence, (), random.Random(row)) for row, sentence in batch])
+            return view([ViewInput(sentence, (), random.Random(row), ()) for row, sentence in batch])
 
         return [x for batch in DataLoader(rows, 3, collate_fn=collate, num_workers=num_workers) for x in batch]
 
@@ -193,8 +193,8 @@ def without_whole_words(folder, masked, backbone):
     [
         (without_head, "bert", "^{} has no masked-language-model head"),
         (gpt2, "bert", "^cannot load the model in {}: .*GPT2Config.*MaskedLM"),
-        (without_mask_token, "bert", "^views.name={}: its tokenizer has no mask token$"),
-        (without_whole_words, "roberta", "^views.name={}: its tokenizer has no whole words$"),
+        (without_mask_token, "bert", "^name={}: its tokenizer has no mask token$"),
+        (without_whole_words, "roberta", "^name={}: its tokenizer has no whole words$"),
     ],
 )
 def test_a_model_that_cannot_fill_in_words_is_an_error(
@@ -208,5 +208,5 @@ def test_a_model_that_cannot_fill_in_words_is_an_error(
 
 
 def test_a_rate_out_of_range_is_an_error_before_the_model_is_loaded():
-    with pytest.raises(UserError, match="^views.rate=15: it must be above 0 and at most 1$"):
+    with pytest.raises(UserError, match="^rate=15: it must be above 0 and at most 1$"):
         MaskedLanguageModel("no/such-model", rate=15)

@@ -41,7 +41,7 @@ def lexicon(tmp_path: Path) -> Path:
 
 
 def positives(view: Synonym, sentence: str, count: int = 200) -> list[str]:
-    return view([ViewInput(sentence, (), random.Random(i)) for i in range(count)])
+    return view([ViewInput(sentence, (), random.Random(i), ()) for i in range(count)])
 
 
 def test_a_thesaurus_has_the_words_of_all_synsets(lexicon):
@@ -66,7 +66,7 @@ def test_a_sentence_without_synonyms_stays_as_it_is(sentence, lexicon):
 @pytest.mark.parametrize("name", ["data.noun", "data.adv"])
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(name, lexicon):
     (lexicon / name).unlink()
-    with pytest.raises(UserError, match=f"^views.wordnet={lexicon}: no {name} there; `apt install wordnet-base`"):
+    with pytest.raises(UserError, match=f"^wordnet={lexicon}: no {name} there; `apt install wordnet-base`"):
         Synonym(lexicon)
 
 

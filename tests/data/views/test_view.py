@@ -16,11 +16,11 @@ FOLLOWING = ("Second.", "Third.", "Fourth.")
 
 
 def inputs(following: tuple[str, ...], count: int = 60) -> list[ViewInput]:
-    return [ViewInput(f"First {i}.", following, random.Random(i)) for i in range(count)]
+    return [ViewInput(f"First {i}.", following, random.Random(i), ()) for i in range(count)]
 
 
-def test_dropout_is_the_sentence_itself():
-    assert Dropout()([ViewInput("  As it\tis. ", (), random.Random(0))]) == ["  As it\tis. "]
+def test_dropout_is_the_tokens_of_the_sentence():
+    assert Dropout()([ViewInput("As it is.", (), random.Random(0), (2, 7, 3))]) == [(2, 7, 3)]
     assert Dropout().num_following == 0
 
 
@@ -41,6 +41,7 @@ def test_the_next_three_are_drawn_with_equal_probability(available):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf/views").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_configuration_names_a_view_and_all_its_options(path: Path):
+    assert path.read_text().startswith(f"# @package views.{path.stem}\n")
     options = dict(OmegaConf.load(path))
     view = get_class(options.pop("_target_"))
     assert issubclass(view, View)

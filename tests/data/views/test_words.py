@@ -19,7 +19,7 @@ from simcse_pl.utils.errors import UserError
 
 
 def positives(view: SentenceView, sentence: str, count: int) -> list[str]:
-    return view([ViewInput(sentence, (), random.Random(i)) for i in range(count)])
+    return view([ViewInput(sentence, (), random.Random(i), ()) for i in range(count)])
 
 
 def test_a_crop_starts_at_every_position_with_equal_probability():
@@ -55,7 +55,7 @@ def test_a_positive_depends_on_the_given_generator_only(view):
 @pytest.mark.parametrize("view", [Crop, WordDeletion, WordRepetition])
 @pytest.mark.parametrize("rate", [0, 1.1, -0.1, float("nan")])
 def test_a_rate_out_of_range_is_an_error(view, rate):
-    with pytest.raises(UserError, match=f"^views.rate={rate}: it must be above 0 and at most 1$"):
+    with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):
         view(rate)
 
 

@@ -1,0 +1,34 @@
+"""The view that repeats subwords (ESimCSE)."""
+
+import numpy as np
+
+from simcse_pl.data.views.view import TokenView, ViewInput
+from simcse_pl.data.views.words import check_rate
+from simcse_pl.models.tokenization import Tokens
+
+
+class TokenRepetition(TokenView):
+    """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
+
+    Of N subwords, 0 to max(2, rate * N) are repeated, with equal probability, but never all. The first and the last
+    token are special, and are not repeated. The view may be longer than data.max_length.
+
+    Args:
+        rate: the largest fraction of subwords to repeat, 0.32 in the paper.
+        role: see View.
+    """
+
+    def __init__(self, rate: float = 0.32, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate = rate
+
+    def make(self, own: ViewInput) -> Tokens:
+        """Return the tokens in order, some of them twice."""
+        inner = len(own.tokens) - 2
+        if inner < 2:
+            return own.tokens
+        most = min(max(2, int(self.rate * inner)), inner - 1)
+        times = np.ones(len(own.tokens), dtype=np.int64)
+        times[own.random.sample(range(1, inner + 1), own.random.randint(0, most))] = 2
+        return np.repeat(own.tokens, times)

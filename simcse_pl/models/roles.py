@@ -1,0 +1,20 @@
+"""What the views of a row and its label are to a loss."""
+
+from enum import StrEnum
+from typing import Literal
+
+LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32 scores
+
+
+class Role(StrEnum):
+    """What a view of a row is to the loss. An `other` view is embedded, for losses of one's own."""
+
+    ANCHOR = "anchor"
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    OTHER = "other"
+
+
+def default_roles(views: int) -> tuple[Role, ...]:
+    """Return anchor, positive, then hard negatives."""
+    return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))

@@ -1,0 +1,158 @@
+"""A training set: the roles of its views, scores, and options that do not fit."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.data.views.tokens import TokenRepetition
+from simcse_pl.data.views.words import Crop, WordRepetition
+from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.roles import Role
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
+KEYS = [(0, row) for row in range(4)]
+
+
+@pytest.fixture
+def tokenizer(make_model):
+    return load_tokenizer(str(make_model("bert")))
+
+
+@pytest.fixture
+def read(tokenizer, tmp_path):
+    def make(width=1, last=None, **options):
+        """Return a set of six rows of sentences, with a further column of what `last` is."""
+        path = tmp_path / "rows.tsv"
+        rows = [[SENTENCES[(row + column) % 8] for column in range(width)] for row in range(6)]
+        path.write_text("\n".join("\t".join([*row, *cell]) for row, cell in zip(rows, last or [()] * 6, strict=True)))
+        own = TrainingSet(path, header=False, **options)
+        own.read(tokenizer, 16)
+        return own, rows
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "roles"),
+    [
+        (1, {}, None),
+        (1, {"views": {"crop": Crop()}}, None),
+        (1, {"views": {"a": Crop(), "b": WordRepetition()}}, (ANCHOR, POSITIVE, POSITIVE)),
+        (1, {"views": {"a": Dropout(), "b": Crop(role="negative")}}, None),
+        (1, {"views": {"a": Crop(role="negative"), "b": Dropout()}}, (ANCHOR, NEGATIVE, POSITIVE)),
+        (1, {"views": {"a": Dropout(role="other")}}, (ANCHOR, OTHER)),
+        (3, {}, None),
+        (3, {"views": {"dropout": Dropout()}}, None),
+        (3, {"roles": ["anchor", "positive", "positive"]}, (ANCHOR, POSITIVE, POSITIVE)),
+        (3, {"views": {"a": TokenRepetition(role="negative")}}, None),
+        (2, {"roles": ["anchor", "other"], "views": {"a": Dropout()}}, (ANCHOR, OTHER, POSITIVE)),
+        (2, {"roles": ["anchor", "other"]}, (ANCHOR, OTHER)),
+    ],
+)
+def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns, options, roles):
+    own, _ = read(columns, **options)
+    batch = own.batch(KEYS)
+    assert batch.get("roles") == roles
+    views = max(2, columns + len(own.rows.views))
+    assert batch["input_ids"].shape[:2] == (4, views) and len(own.view_roles) == views
+    assert "labels" not in batch and "dataset" not in batch
+
+
+def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
+    own, rows = read(2, views={"text": Crop(0.5), "tokens": TokenRepetition(1.0), "same": Dropout()})
+    batch = own.batch(KEYS)
+    made = own.rows[KEYS]
+    for row, (views, texts) in enumerate(zip(batch["input_ids"], made, strict=True)):
+        ids = [own[own != tokenizer.pad_token_id].tolist() for own in views]
+        assert ids[0] == tokenizer(rows[row][0], truncation=True, max_length=16)["input_ids"] == ids[4]
+        assert ids[1] == tokenizer(rows[row][1], truncation=True, max_length=16)["input_ids"]
+        assert texts[2] in " ".join(rows[row][0].split())
+        assert ids[2] == tokenizer(texts[2], truncation=True, max_length=16)["input_ids"]
+        assert list(dict.fromkeys(ids[3])) == list(dict.fromkeys(ids[0])) and len(ids[3]) >= len(ids[0])
+        assert batch["attention_mask"][row].sum(dim=-1).tolist() == [len(view) for view in ids]
+
+
+def test_scores_are_the_float32_of_the_text(read):
+    texts = ["0.1", "4.999999999", "-3", "1e-7", "16777217", "3.4028234e38"]
+    own, _ = read(2, [[text] for text in texts], score_column=2)
+    labels = own.batch([(0, row) for row in range(6)])["labels"]
+    assert own.labels == "scores" and labels.dtype == torch.float32
+    assert labels.numpy().tobytes() == np.array([np.float32(text) for text in texts]).tobytes()
+
+
+def test_scores_of_jsonl_are_numbers(tokenizer, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": "One.", "b": "Two.", "score": 0.25}\n{"a": "Three.", "b": "Four.", "score": 1}\n')
+    own = TrainingSet(path, score_column="score")
+    own.read(tokenizer, 16)
+    assert own.batch([(0, 1), (0, 0)])["labels"].tolist() == [1.0, 0.25]
+
+
+@pytest.mark.parametrize("cell", ["good", "nan", "inf", "1e39", "0,5", "--1"])
+def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
+    scores = [["0.5"], ["0.5"], [cell], ["1"], ["1"], ["1"]]
+    message = f"rows.tsv, line 3: column 2 holds '{cell}', not a finite number"
+    with pytest.raises(UserError, match=f"{message} .data.on_invalid_row=drop"):
+        read(2, scores, score_column=2)
+    own, _ = read(2, scores, score_column=2, on_invalid_row="drop")
+    assert len(own.rows) == 5
+
+
+SCORES = [["1"]] * 6
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (3, {"roles": ["anchor", "positve", "other"]}, "^data.roles=positve: choose one of .*; did you mean positive?"),
+        (1, {"views": {"a": Crop(role="negativ")}}, "^views.a.role=negativ: choose one of .*; did you mean negative?"),
+        (1, {"views": {"a": Crop(role="anchor")}}, "^views.a.role=anchor: .*: choose positive, negative or other$"),
+        (
+            3,
+            {"roles": ["anchor", "positive"]},
+            r"^data.roles=\[anchor,positive\] has 2 roles, but a row has 3",
+        ),
+        (1, {"roles": ["anchor", "positive"]}, "has 2 roles, but a row has 1 sentence"),
+        (
+            2,
+            {"roles": ["positive", "anchor"]},
+            r"^data.roles=\[positive,anchor\]: a row needs one anchor, the first",
+        ),
+        (2, {"roles": ["anchor", "anchor"]}, r"^data.roles=\[anchor,anchor\]: a row needs one anchor"),
+        (2, {"roles": ["positive", "negative"]}, "a row needs one anchor"),
+        (1, {"roles": []}, r"^data.roles=\[\]: a row needs one anchor"),
+        (
+            2,
+            {"label_column": 2, "score_column": 2},
+            "^data.label_column=2 and data.score_column=2: a row has a class",
+        ),
+        (2, {"score_column": 3}, "^no column 3 in .*rows.tsv, which has 3 columns without names"),
+        (2, {"score_column": 2, "columns": [0, 2]}, "^data.score_column=2 is also in data.columns"),
+        (1, {"batch_size": 0}, "^data.batch_size=0: it must be at least 1$"),
+        (1, {"batch_size": 1}, "^data.batch_size=1: a batch of one row without hard negatives"),
+        (
+            1,
+            {"views": {"n": OneOfNextSentences()}, "columns": [0]},
+            r"^data.columns=\[0\]: a view uses the next",
+        ),
+        (
+            1,
+            {"views": {"n": OneOfNextSentences(), "c": Crop()}, "score_column": 1},
+            "^data.score_column=1: a view",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(read, columns, options, message):
+    scored = options.get("score_column") in (2, 3)
+    with pytest.raises(UserError, match=message) as error:
+        read(columns, SCORES if scored else None, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_batch_of_one_row_may_have_a_negative_made_by_a_view(read):
+    own, _ = read(1, views={"same": Dropout(), "a": Crop(role="negative")}, batch_size=1)
+    assert own.view_roles == (ANCHOR, POSITIVE, NEGATIVE)

@@ -1,0 +1,43 @@
+"""The view of subwords: which are repeated, and how often."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from simcse_pl.data.views.tokens import TokenRepetition
+from simcse_pl.data.views.view import ViewInput
+from simcse_pl.utils.errors import UserError
+
+
+def views(inner, count, rate=0.32):
+    tokens = np.array([101, *range(inner), 102])
+    return [
+        own.tolist()
+        for own in TokenRepetition(rate)([ViewInput("", (), random.Random(i), tokens) for i in range(count)])
+    ]
+
+
+@pytest.mark.parametrize(("inner", "most"), [(2, 1), (3, 2), (6, 2), (12, 3), (20, 6)])
+def test_subwords_are_repeated_in_order_and_special_tokens_are_not(inner, most):
+    made = views(inner, 2000)
+    for view in made:
+        assert list(dict.fromkeys(view)) == [101, *range(inner), 102]
+        assert max(Counter(view).values()) <= 2 and view.count(101) == view.count(102) == 1
+    expected = 2000 / (most + 1)
+    added = Counter(len(view) - inner - 2 for view in made)
+    assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
+    repeated = Counter(token for view in made for token, times in Counter(view).items() if times == 2)
+    mean = sum(repeated.values()) / inner
+    assert repeated == {token: pytest.approx(mean, abs=6 * mean**0.5) for token in range(inner)}
+
+
+def test_one_subword_stays_as_it_is():
+    assert views(1, 5) == [[101, 0, 102]] * 5
+
+
+@pytest.mark.parametrize("rate", [0, 1.5])
+def test_a_rate_out_of_range_is_an_error(rate):
+    with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):
+        TokenRepetition(rate)
