@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.objectives import Objective
+from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 
 
@@ -23,7 +24,7 @@ class ScoreRegression(Objective):
         super().__init__()
         self.highest = highest
 
-    def check_rows(self, roles: Sequence[Role], labels: str | None) -> None:
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have scores."""
         if labels != "scores":
             raise UserError("ScoreRegression needs a score for every pair: set data.score_column")

@@ -5,9 +5,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, Role
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role
 
 
 class TeacherSimilarities(AuxiliaryLoss):

@@ -21,6 +21,7 @@ from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import RowKind
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -68,8 +69,7 @@ def train(config: DictConfig) -> float:
     module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
-    for name, own in data.sets.items():
-        module.check_rows(own.view_roles, own.labels, name)
+    module.prepare({name: RowKind(own.view_roles, own.labels) for name, own in data.sets.items()})
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()

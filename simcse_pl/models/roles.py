@@ -1,5 +1,6 @@
 """What the views of a row and its label are to a loss."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -18,3 +19,16 @@ class Role(StrEnum):
 def default_roles(views: int) -> tuple[Role, ...]:
     """Return anchor, positive, then hard negatives."""
     return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """What the rows of a data set have.
+
+    Args:
+        roles: the roles of the views.
+        labels: what the labels are, or None.
+    """
+
+    roles: tuple[Role, ...] = default_roles(2)
+    labels: LabelKind | None = None

@@ -1,6 +1,6 @@
 """EncoderModule: the parts of a LightningModule that do not depend on the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.optimizer import (
     MakeOptimizer,
@@ -68,6 +68,7 @@ class EncoderModule(LightningModule):
         self.layer_decay = layer_decay
         self.no_weight_decay = no_weight_decay
         self.length_bucketing = length_bucketing
+        self._prepared = False
         self._batches: list[Tensor] = []
         self._vectors: Tensor | None = None
 
@@ -75,8 +76,18 @@ class EncoderModule(LightningModule):
         """Return the trained encoders; the first is validated, tested and saved."""
         return [self.encoder]
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None, dataset: str | None = None) -> None:
-        """Check that the module can train on the rows of a data set; see Objective.check_rows."""
+    def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
+        """Prepare for training on these rows, once.
+
+        Args:
+            rows: what the rows of each data set have, by its name.
+        """
+        self._prepared = True
+
+    def setup(self, stage: str) -> None:
+        """Prepare for training, unless that is done."""
+        if stage == "fit" and not self._prepared:
+            self.prepare()
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""

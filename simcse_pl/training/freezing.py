@@ -1,6 +1,7 @@
 """Freezing parameters of any architecture: a backward pass shows which ones an output needs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from transformers import PreTrainedModel
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import EXAMPLE
-from simcse_pl.models.tokenization import Batch
+from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
 
 
@@ -20,7 +21,7 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     available = backbone.config.num_hidden_layers
     if not 0 <= layers < available:
         raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
-    inputs = {name: x[:, 0] for name, x in example_batch(encoder).items()}
+    inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
     for parameter, used in _uses(backbone, lambda: encoder.hidden_states(inputs)[layers]):
         parameter.requires_grad_(not used)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
@@ -35,10 +36,13 @@ def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
         parameter.requires_grad_(used)
 
 
-def example_batch(encoder: SentenceEncoder) -> Batch:
-    """Return two rows of two equal views, tensors [2, 2, tokens] on the encoder's device."""
-    batch = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64))([(EXAMPLE,), (EXAMPLE,)])
-    return {name: x.to(encoder.device) for name, x in batch.items()}
+def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
+    """Return a training batch of two rows of a kind, with equal views and labels 0, on the encoder's device."""
+    rows = [(EXAMPLE,) * len(kind.roles)] * 2
+    batch: dict[str, Any] = dict(ViewCollator(encoder.tokenizer, min(encoder.max_length, 64))(rows))
+    if kind.labels:
+        batch["labels"] = torch.zeros(2, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
+    return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}
 
 
 def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parameter, bool]]:

@@ -1,6 +1,7 @@
 """SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role, default_roles
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule
@@ -116,12 +117,9 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         if queue:
             queue.attach(encoder)
-        freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), self._example_loss)
-        for trained in self.encoders():
-            if compile:
-                trained.backbone.compile(dynamic=True)
-            else:
-                use_fast_dropout(trained.backbone)
+        self.compiled = compile
+        for trained in [] if compile else self.encoders():
+            use_fast_dropout(trained.backbone)
 
     def encoders(self) -> list[SentenceEncoder]:
         """Return the encoder and, if there is one, that of the positives."""
@@ -133,14 +131,29 @@ class SimCSEModule(EncoderModule):
         assert isinstance(own, Objective)
         return own
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None, dataset: str | None = None) -> None:
-        """Check that the objective of a data set is defined for its rows."""
-        self.objective_of(dataset).check_rows(roles, labels)
+    def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
+        """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
 
-    def _example_loss(self) -> Tensor:
-        """Return a scalar that depends on the same parameters as the loss."""
-        batch = self.embed(example_batch(self.encoder))
-        return sum((term(self.encoder, batch) for term in self.auxiliary), start=batch.embeddings.sum())
+        Args:
+            rows: what the rows of each data set have; None for one set of pairs.
+
+        Raises:
+            UserError: if an objective is not defined for the rows of its data set.
+        """
+        rows = rows or {"": RowKind()}
+        for dataset, kind in rows.items():
+            self.objective_of(dataset).check_rows(kind.roles, kind.labels)
+        examples = [example_batch(self.encoder, kind) for kind in rows.values()]
+        freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), partial(self._example_loss, examples))
+        for trained in self.encoders() if self.compiled else []:
+            trained.backbone.compile(dynamic=True)
+        super().prepare(rows)
+
+    def _example_loss(self, batches: Sequence[Mapping[str, Any]]) -> Tensor:
+        """Return a scalar that depends on the same parameters as the loss of batches."""
+        embedded = [self.embed(batch) for batch in batches]
+        terms = (term(self.encoder, batch) for term in self.auxiliary for batch in embedded)
+        return sum(terms, start=torch.stack([batch.embeddings.sum() for batch in embedded]).sum())
 
     def embed(self, batch: Mapping[str, Any]) -> EmbeddedBatch:
         """Embed a training batch.

@@ -74,6 +74,7 @@ def make_tiny(make_model, tmp_path):
 
 def take_two_steps(module):
     """Train two steps. Each parameter must get its gradient, as DDP requires."""
+    module.prepare()
     optimizer = adamw(lr=1e-3)(module.parameters())
     losses = []
     for _ in range(2):
@@ -124,5 +125,5 @@ def test_an_unsupported_architecture_is_one_line(architecture, make_tiny):
 
 def test_layers_that_share_their_weights_cannot_be_frozen(make_tiny):
     encoder = SentenceEncoder.from_pretrained(make_tiny("albert"), pooling="mean")
-    with pytest.raises(UserError, match="^freeze_layers=1: the layers of AlbertModel share all their weights$"):
+    with pytest.raises(UserError, match="^module.freeze_layers=1: the layers of AlbertModel share all their weights$"):
         SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=1)

@@ -231,6 +231,7 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
         options = {"dropout": 0.0, "attention_dropout": 0.0, "num_layers": 1}
         encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
         module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile=compile)
+        module.prepare()
         for rows, tokens in ((4, 8), (6, 12), (3, 10), (8, 16), (5, 9)):
             loss, _ = module.loss(ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]]))
             loss.backward()
@@ -253,6 +254,7 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
     """DDP waits forever for missing gradients. Two encoders are both trained."""
     first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
     module = SimCSEModule(first, ContrastiveObjective(), adamw(), positive_encoder=second)
+    module.prepare()
     loss, _ = module.loss(ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
     loss.backward()
     assert all((p.grad is not None) == p.requires_grad for p in module.parameters())

@@ -1,17 +1,20 @@
 """The gradients of several ranks against one process with the whole batch."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from examples.my_research.objective import ScoreRegression
+from examples.my_research.terms import NegativeMargin, TeacherSimilarities
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
 from tests.conftest import adamw
@@ -36,20 +39,24 @@ def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
-    objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)
+    objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
     objective.mask_duplicates = case == "hard duplicates"
+    terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
+    if "idea" in case:
+        terms = [TeacherSimilarities(0.5, folder), NegativeMargin(0.5, margin=1.0)]
+        torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
         objective,
         adamw(),
-        auxiliary=[MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else [],
+        auxiliary=terms,
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
     )
     if precision is torch.float64:
         module.double()
-    batch = _batch(views=3 if "hard" in case else 2)
+    batch = _batch(views=3 if "hard" in case or "idea" in case else 2)
     if case == "hard duplicates":  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
@@ -57,6 +64,10 @@ def _gradients(folder, case, precision, first, end):
         batch = _batch(views=4)
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
+    if "idea" in case:
+        batch["labels"] = torch.linspace(0, 5, ROWS)
+    kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
+    module.prepare({"": kind})
     share = {name: x[first:end] for name, x in batch.items()}
     if case == "roles":
         share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
@@ -82,11 +93,13 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
+OBJECTIVES = {"labels": SoftmaxObjective, "idea": ScoreRegression}
+LABELS = {"labels": "classes", "idea": "scores"}
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
-        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue"),
+        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "idea chunks", "queue"),
         (torch.float32, torch.float64),
     ),
     *itertools.product(("hard mlm chunks",), HALVES),
