@@ -34,4 +34,4 @@ class ScoreRegression(Objective):
         (anchor,), (positive, *_) = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
         cosines = F.cosine_similarity(batch.embeddings[:, anchor], batch.embeddings[:, positive])
         assert batch.labels is not None
-        return batch.split.weight * F.huber_loss(cosines, batch.labels / self.highest)
+        return batch.split.weight * F.huber_loss(cosines, batch.labels.to(cosines) / self.highest)

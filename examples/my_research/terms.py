@@ -9,6 +9,7 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
+from simcse_pl.utils.tensors import unit_vectors
 
 
 class TeacherSimilarities(AuxiliaryLoss):
@@ -17,13 +18,14 @@ class TeacherSimilarities(AuxiliaryLoss):
     Args:
         weight: 0 or more.
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
+        pooling: of the teacher; needed for a plain checkpoint.
     """
 
     name = "teacher"
 
-    def __init__(self, weight: float, teacher: str) -> None:
+    def __init__(self, weight: float, teacher: str, pooling: str | None = None) -> None:
         super().__init__(weight)
-        self.teacher = FrozenEncoder(teacher)
+        self.teacher = FrozenEncoder(teacher, pooling)
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the teacher reads the encoder's token ids."""
@@ -32,8 +34,8 @@ class TeacherSimilarities(AuxiliaryLoss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""
         (anchor,) = batch.views(Role.ANCHOR)
-        student = F.normalize(batch.embeddings[:, anchor].float(), dim=-1)
-        taught = F.normalize(self.teacher.embed(batch.inputs)[:, anchor].float(), dim=-1)
+        student = unit_vectors(batch.embeddings[:, anchor])
+        taught = unit_vectors(self.teacher.embed(batch.inputs)[:, anchor])
         students, teachers = batch.gather(student), batch.gather(taught)
         return batch.split.weight * F.mse_loss(student @ students.T, taught @ teachers.T)
 

@@ -43,7 +43,7 @@ def _gradients(folder, case, precision, first, end):
     objective.mask_duplicates = case == "hard duplicates"
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
-        terms = [TeacherSimilarities(0.5, folder), NegativeMargin(0.5, margin=1.0)]
+        terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
         torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
