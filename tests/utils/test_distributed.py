@@ -10,6 +10,7 @@ import torch.multiprocessing as mp
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule
@@ -36,7 +37,8 @@ def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
-    objective = SoftmaxObjective() if case == "labels" else ContrastiveObjective(hard_negative_weight=0.7)
+    own = {"labels": SoftmaxObjective, "scores": CosineMSEObjective}.get(case)
+    objective = own() if own else ContrastiveObjective(hard_negative_weight=0.7)
     objective.mask_duplicates = case == "hard duplicates"
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
@@ -46,6 +48,7 @@ def _gradients(folder, case, precision, first, end):
         auxiliary=[MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else [],
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
+        objectives={"other": SoftmaxObjective(), "own": CosineMSEObjective()} if case == "dataset" else None,
     )
     if precision is torch.float64:
         module.double()
@@ -57,9 +60,13 @@ def _gradients(folder, case, precision, first, end):
         batch = _batch(views=4)
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
+    if case in ("scores", "dataset"):
+        batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
     share = {name: x[first:end] for name, x in batch.items()}
     if case == "roles":
         share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+    if case == "dataset":
+        share["dataset"] = "own"
     if queue:
         queue.update(encoder, share)
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
@@ -86,7 +93,7 @@ HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
-        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue"),
+        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
         (torch.float32, torch.float64),
     ),
     *itertools.product(("hard mlm chunks",), HALVES),
