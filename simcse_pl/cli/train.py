@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import TrainOptions
+from simcse_pl.data.datamodule import naming
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
@@ -69,7 +70,8 @@ def train(config: DictConfig) -> float:
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
     for name, own in data.sets.items():
-        module.check_rows(own.view_roles, own.labels, name)
+        with naming(name):
+            module.check_rows(own.view_roles, own.labels, name)
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
