@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
-from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
+from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
 from simcse_pl.models.protocols import Encode
@@ -89,6 +89,9 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"data.max_length={max_length}: this model reads {shortest} to {longest} tokens")
         if num_workers < 0:
             raise UserError(f"data.num_workers={num_workers}: it must be 0 or more")
+        if sampling not in SAMPLING:
+            near = did_you_mean(sampling, SAMPLING)
+            raise UserError(f"data.sampling={sampling}: choose one of {', '.join(SAMPLING)}{near}")
         self.tokenizer = tokenizer
         self.sets = _training_sets(given, sets)
         self.sampling = sampling
@@ -126,7 +129,7 @@ class SentenceDataModule(LightningDataModule):
     def _read_rows(self) -> None:
         evaluated = {split: own.sentences for split, own in self.sentences.items()}
         for place, (name, own) in enumerate(self.sets.items()):
-            with _naming(name):
+            with naming(name):
                 own.read(self.tokenizer, self.max_length, self._seed(place), evaluated)
 
     def _seed(self, place: int) -> int:
@@ -142,7 +145,7 @@ class SentenceDataModule(LightningDataModule):
     def _batches(self) -> MixedBatchSampler:
         batches = {}
         for place, (name, own) in enumerate(self.sets.items()):
-            with _naming(name):
+            with naming(name):
                 how = own.batch_size, world_size(), rank(), self._seed(place)
                 batches[name] = ContrastiveBatches(len(own.rows), *how)
         return MixedBatchSampler(batches, self.sampling, self.seed)
@@ -214,7 +217,7 @@ def _training_sets(given: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any
             _check_type(f"data.sets.{name}.{option}", _OPTIONS[option], value)
         if own.get("train") is None:
             raise UserError(f"data.sets.{name}.train is missing: give a file")
-        with _naming(name):
+        with naming(name):
             made[name] = TrainingSet(**_with_views({**given, **own}), name=name)
     return made
 
@@ -237,7 +240,7 @@ def _with_views(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _naming(dataset: str) -> Iterator[None]:
+def naming(dataset: str) -> Iterator[None]:
     """Begin the message of a UserError with the option of a training set, if it has a name."""
     try:
         yield

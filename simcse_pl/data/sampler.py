@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from simcse_pl.data.dataset import RowKey
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError
 
 BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
 SAMPLING = ("proportional", "round_robin", "concatenated")
@@ -73,17 +73,11 @@ class MixedBatchSampler(Sampler[BatchKey]):
             one set after the other.
         seed: of the order of the sets.
 
-    Raises:
-        UserError: `sampling` does not exist.
-
     Attributes:
         epoch: the epoch that is drawn next; Lightning sets it.
     """
 
     def __init__(self, sets: Mapping[str, ContrastiveBatches], sampling: str = "proportional", seed: int = 42) -> None:
-        if sampling not in SAMPLING:
-            near = did_you_mean(sampling, SAMPLING)
-            raise UserError(f"data.sampling={sampling}: choose one of {', '.join(SAMPLING)}{near}")
         self.sets, self.sampling, self.seed = sets, sampling, seed
         self.epoch = 0
         self._resumed = (0, 0)

@@ -119,7 +119,7 @@ class ContrastiveObjective(Objective):
         if labels:
             option, objective = {"classes": ("label", "sbert"), "scores": ("score", "cosine_mse")}[labels]
             instead = f"data.{option}_column=null, or objective={objective}"
-            raise UserError(f"a contrastive objective takes no {labels}: set {instead}")
+            raise UserError(f"a contrastive objective takes no labels: set {instead}")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
@@ -227,7 +227,7 @@ class SoftmaxObjective(Objective):
                 f"objective=sbert takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
             )
         if labels != "classes":
-            raise UserError("objective=sbert needs a class for every pair: set data.label_column")
+            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's labeled pairs."""
@@ -300,7 +300,9 @@ def mean_similarities(batch: EmbeddedBatch) -> tuple[Tensor, Tensor]:
     """
     (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
     anchors = unit_vectors(batch.embeddings[:, anchor])
-    others = unit_vectors(select_views(batch.embeddings, [*positives, *batch.views(Role.NEGATIVE)]))
+    if len(compared := [*positives, *batch.views(Role.NEGATIVE)]) == 0:
+        return anchors.sum() * torch.nan, anchors.sum() * torch.nan
+    others = unit_vectors(select_views(batch.embeddings, compared))
     own = (anchors[:, None] * others[:, : len(positives)]).sum(dim=-1)
     total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision
     negatives = len(anchors) * others.shape[0] * others.shape[1] - own.numel()

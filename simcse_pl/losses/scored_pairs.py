@@ -52,5 +52,6 @@ class CosineMSEObjective(Objective):
                 "set objective.max_score to the largest score"
             )
         first, second = unit_vectors(batch.embeddings).unbind(dim=1)
-        errors = (first * second).sum(dim=-1) - batch.labels / self.max_score
+        cosines = (first * second).sum(dim=-1)
+        errors = cosines - batch.labels.to(cosines.dtype) / self.max_score
         return batch.split.weight * errors.square().mean()

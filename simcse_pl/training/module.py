@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionMaskInterface
 
+from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, embed_views, select_views
@@ -142,7 +143,8 @@ class SimCSEModule(EncoderModule):
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
-            self.objective_of(dataset).check_rows(kind.roles, kind.labels)
+            with naming(dataset):
+                self.objective_of(dataset).check_rows(kind.roles, kind.labels)
         examples = [example_batch(self.encoder, kind) for kind in rows.values()]
         freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), partial(self._example_loss, examples))
         for trained in self.encoders() if self.compiled else []:

@@ -159,6 +159,23 @@ def test_sentence_bert_trains_on_labelled_pairs(train, make_model):
     assert SentenceEncoder.from_pretrained(folder / "encoder").pooling == "mean"
 
 
+def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sentences, pairs, make_model):
+    given = [
+        f"data.sets={{plain:{{train:{sentences}}},scored:{{train:{pairs},header:false,score_column:2,limit:8,views:{{}}}}}}",
+        "views=[word_repetition,crop]",
+        "views.crop.role=negative",
+        "+objective@objectives.scored=cosine_mse",
+        "objectives.scored.max_score=5",
+    ]
+    given += ["data=sets", f"data.validation={pairs}", "trainer.max_epochs=1", "logger=csv", *tiny(make_model("bert"))]
+    done, folder = train(*given)
+    assert f"{sentences}, 8 rows of 1; {pairs}, 8 rows of 2" in done.stdout
+    curves = pandas.read_csv(folder / "metrics.csv").dropna(subset="train/loss")
+    own = curves[["train/loss/plain", "train/loss/scored"]]
+    assert own.notna().sum().tolist() == [2, 2] and (own.notna().sum(axis=1) == 1).all()
+    assert own.sum(axis=1).tolist() == curves["train/loss"].tolist()
+
+
 def test_an_unknown_metric_is_an_error_before_training(train, make_model):
     done, folder = train("callbacks.best.monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
     assert done.stderr.startswith("error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/align")

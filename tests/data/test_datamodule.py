@@ -433,3 +433,11 @@ def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 4)
     with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
         make_sets().train_dataloader()
+
+
+@pytest.mark.parametrize(("sampling", "near"), [("roundrobin", "; did you mean round_robin?"), ("temperature", "")])
+def test_an_unknown_sampling_is_an_error(tokenizer, sampling, near):
+    with pytest.raises(UserError) as error:
+        SentenceDataModule(tokenizer, "x.txt", sampling=sampling)
+    choices = "proportional, round_robin, concatenated"
+    assert str(error.value) == f"data.sampling={sampling}: choose one of {choices}{near}"

@@ -110,14 +110,6 @@ def test_only_the_interrupted_epoch_starts_later(sampling):
     assert len(batches) == len(whole[0])
 
 
-@pytest.mark.parametrize(("sampling", "near"), [("roundrobin", "; did you mean round_robin?"), ("temperature", "")])
-def test_an_unknown_sampling_is_an_error(sampling, near):
-    with pytest.raises(UserError) as error:
-        mixed(sampling)
-    choices = "proportional, round_robin, concatenated"
-    assert str(error.value) == f"data.sampling={sampling}: choose one of {choices}{near}"
-
-
 def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys

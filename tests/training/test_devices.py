@@ -20,6 +20,7 @@ from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
+from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
@@ -96,6 +97,11 @@ def positives(encoder):
     return views_of(3, encoder) | {"roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
 
 
+def scored(encoder):
+    rows = [((text, text.upper()), place / 8) for place, text in enumerate(SENTENCES)]
+    return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows) | {"dataset": "scored"}
+
+
 VARIANTS = {
     "simcse": {},
     "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": partial(views_of, 3)},
@@ -105,6 +111,7 @@ VARIANTS = {
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
     "dcl": {"objective": DecoupledContrastiveObjective()},
     "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
+    "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": scored, "waits": ANY},  # and of scores
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},

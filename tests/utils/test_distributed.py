@@ -13,6 +13,7 @@ from examples.my_research.terms import NegativeMargin, TeacherSimilarities
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
@@ -53,6 +54,7 @@ def _gradients(folder, case, precision, first, end):
         auxiliary=terms,
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
+        objectives={"other": SoftmaxObjective(), "own": CosineMSEObjective()} if case == "dataset" else None,
     )
     if precision is torch.float64:
         module.double()
@@ -66,11 +68,15 @@ def _gradients(folder, case, precision, first, end):
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     if "idea" in case:
         batch["labels"] = torch.linspace(0, 5, ROWS)
+    if case in ("scores", "dataset"):
+        batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
     kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
-    module.prepare({"": kind})
+    module.prepare({"own": kind})
     share = {name: x[first:end] for name, x in batch.items()}
     if case == "roles":
         share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+    if case == "dataset":
+        share["dataset"] = "own"
     if queue:
         queue.update(encoder, share)
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
@@ -93,15 +99,16 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
-OBJECTIVES = {"labels": SoftmaxObjective, "idea": ScoreRegression}
-LABELS = {"labels": "classes", "idea": "scores"}
+OBJECTIVES = {"labels": SoftmaxObjective, "scores": CosineMSEObjective, "idea": ScoreRegression}
+LABELS = {"labels": "classes", "scores": "scores", "dataset": "scores", "idea": "scores"}
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
-        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "idea chunks", "queue"),
+        ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
         (torch.float32, torch.float64),
     ),
+    *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
