@@ -7,7 +7,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 CONF = DOCS.parent / "conf"
 COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
-LEFT_OUT = ("hydra", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have these
+LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have the last two
 
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
 

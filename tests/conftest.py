@@ -1,6 +1,7 @@
 """Small models with random weights, their tokenizers trained here, and where real data is."""
 
 import contextlib
+import itertools
 import logging
 import os
 import runpy
@@ -93,7 +94,7 @@ def adamw(lr=5e-5, **options):
     """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
     import torch
 
-    return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0, "fused": True} | options))
+    return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
 
 
 def linear(num_warmup_steps=0):
@@ -232,14 +233,23 @@ def sentences(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """A file of 28 pairs of SENTENCES with scores, for validations that take no time."""
+    path = tmp_path / "pairs.tsv"
+    both = itertools.combinations(SENTENCES, 2)
+    path.write_text("".join(f"{first}\t{second}\t{number % 6}\n" for number, (first, second) in enumerate(both)))
+    return path
+
+
+@pytest.fixture
 def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
     """Run train.py for 4 steps on whatever is given; returns the process and the run's folder."""
 
     def run(*arguments: str, status: int = 0, folder: str = "run", **how: Any) -> Any:
         given = {argument.partition("=")[0] for argument in arguments}
         small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
+        small |= {"data.validation": "[sample]"}
         defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
-        defaults.append("data.validation=[sample]")
         where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
         done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **how)
         return done, tmp_path / folder

@@ -30,9 +30,10 @@ _RECIPE = (
     "objective",
     "auxiliary",
     "queue",
+    "module",
     "optimizer",
+    "scheduler",
     "encoders",
-    "shared_dropout_mask",
     "seed",
 )
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")

@@ -1,10 +1,10 @@
-"""Batches of views and of pairs."""
+"""Batches of views."""
 
 import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.collators import PairCollator, ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import padded, tokenize
@@ -14,14 +14,6 @@ from tests.conftest import ARCHITECTURES, SENTENCES
 @pytest.fixture
 def tokenizer(make_model):
     return load_tokenizer(str(make_model("bert")))
-
-
-def test_pairs_keep_their_scores(tokenizer):
-    first, second = tokenize(tokenizer, ["a b", "d"], 16), tokenize(tokenizer, ["c", "e f g"], 16)
-    batch = PairCollator(tokenizer)(list(zip(first, second, [4.2, 0.0], strict=True)))
-    assert batch["input_ids"].shape[:2] == (2, 2)
-    assert batch["input_ids"][1, 1, : len(second[1])].tolist() == second[1]
-    torch.testing.assert_close(batch["scores"], torch.tensor([4.2, 0.0]))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -11,11 +11,15 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+
+SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
 
 
 class Shuffled(View):
@@ -37,7 +41,7 @@ def make_data(tokenizer, tmp_path):
         path = tmp_path / f"rows{rows}x{columns}.tsv"
         lines = ["\t".join("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(rows)]
         path.write_text("\n".join(lines))
-        data = SentenceDataModule(tokenizer, path, header=False, validation=["sample"], **options)
+        data = SentenceDataModule(tokenizer, path, header=False, **SAMPLE, **options)
         data.setup()
         return data
 
@@ -68,7 +72,7 @@ def sentences(data, views):
 def make_read(tokenizer, tmp_path):
     def make(name, text, **options):
         (tmp_path / name).write_text(text)
-        data = SentenceDataModule(tokenizer, tmp_path / name, validation=["sample"], **options)
+        data = SentenceDataModule(tokenizer, tmp_path / name, **SAMPLE, **options)
         data.setup()
         return data
 
@@ -90,8 +94,6 @@ def test_ranks_together_have_the_batches_of_one_device(make_data, monkeypatch, r
         monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
         data = make_data(rows=16, columns=3, batch_size=8)
         shares.append(batches(data))
-        pairs = sum(len(batch["scores"]) for batch in data.val_dataloader())
-        assert abs(pairs - len(data.tasks["dev"].pairs) / ranks) <= 1
     for i, batch in enumerate(alone):
         assert {row for share in shares for row in share[i]} == set(batch)
 
@@ -133,23 +135,38 @@ def test_columns_that_do_not_fit_the_view_are_an_error(make_read, name, text, op
     assert "\n" not in str(error.value)
 
 
-def test_all_ranks_validate_on_the_pairs_of_rank_0(make_data, monkeypatch):
+def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
-    monkeypatch.setattr(datamodule, "load_stsb", None)  # another rank may find other data, or none
-    other = make_data()
-    assert len(other.rows) == 10 and not other.tasks
-    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.tasks))
+    other = SentenceDataModule(tokenizer, first.train, header=False, evaluators={"sts": None})  # may find no data
+    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
-    assert other.tasks == first.tasks
-    assert len(other.val_dataloader().dataset) == len(first.val_dataloader().dataset) == len(load_sample("dev").pairs)
+    assert len(other.rows) == 10 and other.evaluators == first.evaluators
+    assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
 
 
-def test_validation_has_each_pair_once(make_data):
+def test_validation_has_each_sentence_once(make_data):
     data = make_data()
-    for split, loader in (("dev", data.val_dataloader()), ("test", data.test_dataloader())):
-        scores = torch.cat([batch["scores"] for batch in loader])
-        assert sorted(scores.tolist()) == pytest.approx(sorted(pair.score for pair in data.tasks[split].pairs))
+    for split, loader, own in ((VALIDATION, data.val_dataloader(), "dev"), (TEST, data.test_dataloader(), "test")):
+        sentences = data.sentences[split].sentences
+        assert sorted(sentences) == sorted({*load_sample(own).sentences})
+        embedded = [ids for batch in loader for ids in batch["input_ids"].tolist()]
+        expected = data.tokenizer(sentences, truncation=True)["input_ids"]
+        assert [[x for x in ids if x != data.tokenizer.pad_token_id] for ids in embedded] == expected
+
+
+def test_data_without_validation_are_an_error(tokenizer, sentences):
+    with pytest.raises(UserError, match="^data.validation is not set: give a file, or the sources of STS-B$"):
+        SentenceDataModule(tokenizer, sentences, evaluators={"sts": ScoredPairs}).setup()
+
+
+def test_evaluators_with_a_metric_of_the_same_name_are_an_error(tokenizer, sentences, pairs):
+    both = {"sts": ScoredPairs, "other": ScoredPairs}
+    data = SentenceDataModule(tokenizer, sentences, evaluators=both, validation=str(pairs))
+    data.setup()
+    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
+        data.measure(lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert data.source_of(VALIDATION) == "pairs.tsv, pairs.tsv" and data.source_of(TEST) == ""
 
 
 @pytest.mark.parametrize("view", [None, Dropout()])
@@ -258,7 +275,6 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make_read, tmp_pat
             max_steps=max_steps,
             val_check_interval=2,
             check_val_every_n_epoch=None,
-            limit_val_batches=1,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
             **quiet,
@@ -277,11 +293,11 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make_read, tmp_pat
         assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
 
 
-def test_training_sentences_in_the_scored_pairs_are_a_warning(make_read, caplog):
+def test_training_sentences_in_an_evaluation_set_are_a_warning(make_read, caplog):
     pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
     text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
     data = make_read("d.txt", text)
     assert [message for message in caplog.messages if "too high" in message] == [
-        f"{count} sentences of {data.train} are in the {split} pairs: scores may be too high"
-        for split, count in (("dev", 1), ("test", 2))
+        f"{count} sentences of {data.train} are in the {split} set: scores may be too high"
+        for split, count in ((VALIDATION, 1), (TEST, 2))
     ]

@@ -124,5 +124,5 @@ def test_an_unsupported_architecture_is_one_line(architecture, make_tiny):
 
 def test_layers_that_share_their_weights_cannot_be_frozen(make_tiny):
     encoder = SentenceEncoder.from_pretrained(make_tiny("albert"), pooling="mean")
-    with pytest.raises(UserError, match="^freeze_layers=1: the layers of AlbertModel share all their weights$"):
+    with pytest.raises(UserError, match="^module.freeze_layers=1: the layers of AlbertModel share all their weights$"):
         SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=1)

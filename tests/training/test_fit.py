@@ -12,5 +12,5 @@ from simcse_pl.training import fit as training
 )
 def test_a_lowered_score_is_reported(best, message, caplog):
     with caplog.at_level(logging.WARNING):
-        training._warn_if_lowered({"val/spearman": 0.70}, {"val/spearman": best}, "val/spearman", "max")
+        training._warn_if_worse({"val/spearman": 0.70}, {"val/spearman": best}, "val/spearman", "max")
     assert [message in line for line in caplog.messages] == ([True] if message else [])

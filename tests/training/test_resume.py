@@ -35,14 +35,13 @@ def assert_same(folder, whole):
 
 
 @pytest.fixture
-def forked(tmp_path, make_model, forks_of_session):
+def forked(tmp_path, make_model, pairs, forks_of_session):
     """Run train.py several times, with dropout, a view, a queue, MLM and epochs that end within a batch."""
     (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
     given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
-    given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "chunk_size=2"]
-    given += ["data.validation=[sample]", "trainer=cpu"]
-    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")]
+    given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "module.chunk_size=2"]
+    given += [f"data.validation={pairs}", f"data.test={pairs}", "trainer=cpu"]
 
     def run(*runs):
         ended = []
