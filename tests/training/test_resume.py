@@ -125,6 +125,18 @@ def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
 
 
+@pytest.mark.parametrize("options", [["optimizer=sgd"], ["module.layer_decay=0.5"], ["module.no_weight_decay=[bias]"]])
+def test_a_run_cannot_be_resumed_with_another_optimizer(forked, tmp_path, options):
+    checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
+    _, (status, errors) = forked(
+        ("first", ["trainer.max_epochs=1"], None), ("second", [f"resume={checkpoint}", *options], None)
+    )
+    assert status == 2 and errors.splitlines()[-1] == (
+        "error: resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
+        "optimizer, module.layer_decay and module.no_weight_decay"
+    )
+
+
 def write_run(folder, options=(), steps=4):
     record = RunMetadata(options)
     record.before = {"val/spearman": 0.5}
