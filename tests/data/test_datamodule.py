@@ -139,9 +139,11 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
     other = SentenceDataModule(tokenizer, first.train, header=False, evaluators={"sts": None})  # may find no data
+    other.setup()
+    assert len(other.rows) == 10 and not other.sentences
     other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
-    assert len(other.rows) == 10 and other.evaluators == first.evaluators
+    assert other.evaluators == first.evaluators
     assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
 
 
