@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader
 from benchmarks.common import PACKAGED, parser, run_json, write_lines
 from benchmarks.comparison import save, timed
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
@@ -37,7 +38,8 @@ BATCHES, BATCH_SIZE, MAX_LENGTH = 200, 64, 32
 def simcse_pl(source: Path, cache: Path) -> Iterator[Any]:
     """Return the batches of train.py's datamodule."""
     os.environ["XDG_CACHE_HOME"] = str(cache)
-    data = SentenceDataModule(load_tokenizer(PACKAGED), source, validation=["sample"], max_length=MAX_LENGTH)
+    scored = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
+    data = SentenceDataModule(load_tokenizer(PACKAGED), source, max_length=MAX_LENGTH, **scored)
     data.setup()
     return iter(data.train_dataloader())
 

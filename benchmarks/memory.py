@@ -24,6 +24,7 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
 
@@ -33,7 +34,7 @@ def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, flo
     torch.manual_seed(42)
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only")
     module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
-    optimizer, _ = module.optimizer_settings.build(module.parameters(), total_steps=2)
+    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in wikipedia_sentences()[:rows]])
     losses = []
 

@@ -31,7 +31,7 @@ def main() -> None:
     command_line.add_argument("--batch-size", type=int, default=64)
     command_line.add_argument("--max-length", type=int, default=32, help="tokens read per sentence")
     command_line.add_argument("--steps", type=int, default=5, help="timed steps per round")
-    command_line.add_argument("--compile", action="store_true", help="also measure simcse_pl with compile=true")
+    command_line.add_argument("--compile", action="store_true", help="also measure simcse_pl with module.compile=true")
     arguments = command_line.parse_args()
 
     for name in ("pytorch_lightning", "lightning.pytorch", "sentence_transformers"):

@@ -7,7 +7,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 CONF = DOCS.parent / "conf"
 COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
-LEFT_OUT = ("hydra", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have these
+LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have the last two
 
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
 
@@ -25,18 +25,20 @@ def header(text: str) -> str:
 
 def options(text: str, prefix: str) -> Iterator[tuple[str, str, str]]:
     """Yield the name, value and comment of every option that has a comment, beside it or in the line above."""
+    group = ""
     if package := re.search(r"# @package (\S+)", text):
-        if package[1] == "_global_":
-            return  # it sets options that other files explain
-        prefix = f"{package[1]}."
+        # a file at the top of the config explains the options of its group, and sets others that other files explain
+        group, prefix = (prefix, "") if package[1] == "_global_" else ("", f"{package[1]}.")
     parents: list[str] = []
     above = ""
     for line in text.splitlines():
         if found := _OPTION.fullmatch(line):
             parents = [*parents[: len(found["indent"]) // 2], found["name"]]
             comment = found["comment"] or above
-            if comment and found["value"] and parents[0] != "hydra" and not found["name"].startswith("_"):
-                yield prefix + ".".join(parents), found["value"].strip(), comment
+            name = prefix + ".".join(parents)
+            own = name.startswith(group) and not name.startswith("hydra.") and not found["name"].startswith("_")
+            if comment and found["value"] and own:
+                yield name, found["value"].strip(), comment
         above = line.removeprefix("# ") if line.startswith("# ") else ""
 
 

@@ -3,18 +3,27 @@
 import tomllib
 
 import pytest
+import pytorch_lightning as pl
+import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
 from omegaconf import OmegaConf, open_dict
 from packaging.requirements import Requirement
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
+from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
+from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.conftest import ROOT
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer, build_schedule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT, tiny
 
-CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name != "sweep"]
+LEFT_OUT = ("local", "sweep")
+CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in LEFT_OUT]
 MISSING = {  # what a choice leaves to the user
     "checkpoint": "model.name=folder",
     "text": "data.train=file.txt",
@@ -52,6 +61,184 @@ def test_every_choice_composes(group, choice):
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
+
+
+def of(group):
+    return [choice for own, choice in CHOICES if own == group]
+
+
+def one_weight():
+    return [torch.nn.Parameter(torch.ones(1))]
+
+
+@pytest.mark.parametrize("choice", of("optimizer"))
+def test_every_optimizer_has_the_options_of_its_config(choice):
+    config = composed(f"optimizer={choice}", "optimizer.lr=0.25").optimizer
+    made = build_optimizer(instantiate(config), one_weight())
+    assert f"{type(made).__module__}.{type(made).__name__}".endswith(config._target_.rpartition(".")[2])
+    for name in config.keys() - {"_target_", "_partial_"}:
+        assert made.defaults[name] == config[name]
+
+
+@pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
+def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
+    config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
+    check_types(config, TrainOptions)
+    made = build_optimizer(instantiate(config.optimizer), one_weight())
+    assert type(made).__name__ == name and made.defaults["lr"] == 0.25
+
+
+@pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
+def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
+    assert choice in of("scheduler")
+    make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
+    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
+    schedule = build_schedule(make, optimizer, total_steps=7)
+    rates = []
+    for _ in range(7):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates[:3] == [0.0, 0.5, 1.0] and rates[-1] == pytest.approx(last, abs=1e-4)
+
+
+ROWS = {
+    "sts": "A dog runs.\tA dog is running.\t5\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t3\n",
+    "binary": "A dog runs.\tA dog is running.\t1\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t0\n",
+    "retrieval": "Where is it?\tIn the hall.\nWho reads?\tHe reads.\tA man.\n",
+}
+
+
+@pytest.mark.parametrize("choice", of("evaluators"))
+def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_path):
+    (tmp_path / "rows.tsv").write_text(ROWS[choice])
+    config = composed(f"evaluators={choice}", f"data.validation={tmp_path}/rows.tsv")
+    check_types(config, TrainOptions)
+    (make,) = instantiate(config.evaluators).values()
+    evaluator = make(config.data.validation, config.data.test)
+    metrics = evaluator(lambda sentences: torch.randn(len(sentences), 3), "validation")
+    assert config.monitor.removeprefix("val/") in metrics
+    assert config.callbacks.best.monitor == config.monitor and not evaluator.sentences("test")
+
+
+@pytest.mark.parametrize("choice", of("module"))
+def test_every_module_is_built(choice, make_model):
+    config = composed(f"module={choice}", "auxiliary=cosine_regularization", *tiny(make_model("bert")))
+    check_types(config, TrainOptions)
+    module = build_module(config, instantiate(config.model))
+    assert type(module) is SimCSEModule and len(module.auxiliary) == 1
+
+
+OWN = """
+import pytorch_lightning as pl
+import torch
+
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.module import SimCSEModule
+
+
+class Optimizer(torch.optim.SGD):
+    pass
+
+
+class Schedule(torch.optim.lr_scheduler.LinearLR):
+    pass
+
+
+class Evaluator(ScoredPairs):
+    pass
+
+
+class Module(SimCSEModule):
+    pass
+
+
+class Plain(EncoderModule):
+    def __init__(self, encoder, objective, optimizer, scheduler, margin=0.5):
+        super().__init__(encoder, optimizer, scheduler)
+        self.margin = margin
+
+
+class NoEncoder(pl.LightningModule):
+    def __init__(self, **parts):
+        super().__init__()
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Return the name of a module with classes of the user's own."""
+    (tmp_path / "their_classes.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "their_classes"
+
+
+def test_classes_of_ones_own_are_options(own, make_model):
+    targets = {"module": "Module", "optimizer": "Optimizer", "scheduler": "Schedule", "evaluators.sts": "Evaluator"}
+    given = [f"{part}._target_={own}.{name}" for part, name in targets.items()]
+    config = composed(*given, "~scheduler.num_warmup_steps", "+optimizer.nesterov=true", *tiny(make_model("bert")))
+    with pytest.raises(UserError, match="^optimizer: Nesterov momentum requires"):
+        build_module(config, instantiate(config.model))
+    config.optimizer = dict(config.optimizer) | {"momentum": 0.9}
+    check_types(config, TrainOptions)
+    module = build_module(config, instantiate(config.model))
+    optimizer = build_optimizer(module.optimizer, one_weight())
+    schedule = build_schedule(module.scheduler, optimizer, total_steps=3)
+    evaluator = instantiate(config.evaluators)["sts"](["sample"], None)
+    assert [type(part).__module__ for part in (module, optimizer, schedule, evaluator)] == [own] * 4
+
+
+def test_a_module_needs_arguments_only_for_what_the_config_has(own, make_model):
+    config = composed(*tiny(make_model("bert")))
+    encoder = instantiate(config.model)
+    config.module = {"_target_": f"{own}.Plain", "_partial_": True, "margin": 0.25}
+    check_types(config, TrainOptions)
+    assert build_module(config, encoder).margin == 0.25
+    for options, message in (
+        ({"_target_": f"{own}.Plain", "margn": 1}, r"no option module.margn; did you mean margin\? .*"),
+        ({"_target_": f"{own}.Plain", "width": 1}, rf"no option module.width of {own}.Plain \(--help lists all\)"),
+        (
+            {"_target_": "torch.nn.Linear"},
+            "module._target_=torch.nn.Linear: missing a required argument: 'in_features'",
+        ),
+        ({"_target_": f"{own}.NoEncoder"}, f"module._target_={own}.NoEncoder: it must be an EncoderModule or .*"),
+    ):
+        config.module = {"_partial_": True} | options
+        with pytest.raises(UserError, match=f"^{message}$"):
+            check_types(config, TrainOptions) or build_module(config, encoder)
+    config.module = {"_target_": f"{own}.Plain", "_partial_": True}
+    OmegaConf.set_struct(config, False)
+    config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}
+    with pytest.raises(UserError, match=rf"^module._target_={own}.Plain: got an unexpected keyword argument 'queue'$"):
+        build_module(config, encoder)
+
+
+@pytest.mark.parametrize("choice", of("diagnose"))
+def test_every_diagnosis_builds_its_trainer(choice):
+    config = composed("setting=unsupervised", "data=wiki_sample", f"diagnose={choice}")
+    trainer = instantiate(config.trainer, logger=False)
+    assert isinstance(trainer.profiler, pl.profilers.SimpleProfiler) == (choice == "profiler")
+    assert trainer._detect_anomaly == config.debug == (choice == "anomaly")
+    assert (config.model.dropout, config.model.attention_dropout) == ((0, 0) if choice == "overfit" else (None, None))
+    assert (config.data.batch_size == config.data.limit) == (choice == "overfit")
+    assert (0 < trainer.max_steps <= 50) == (choice != "anomaly")
+
+
+def test_a_machine_can_have_settings_of_its_own(tmp_path, run_command):
+    (tmp_path / "local").mkdir()
+    text = "# @package _global_\nsenteval_dir: /data/here\ntrainer: {devices: 4}\n"
+    (tmp_path / "local" / "default.yaml").write_text(text + "hydra: {job: {env_set: {WANDB_ENTITY: my-team}}}\n")
+    where = ["--config-dir", str(tmp_path)]
+    for command, options in (("train.py", ["experiment=unsup_bert_base"]), ("evaluate.py", ["encoder=x"])):
+        said = run_command(command, *where, *options, "--cfg", "all").stdout
+        config = yaml.safe_load(said)
+        assert (config["senteval_dir"], config["trainer"]["devices"]) == ("/data/here", 4)
+        assert config["hydra"]["job"]["env_set"] == {"WANDB_ENTITY": "my-team"}
+    said = run_command("train.py", *where, "trainer.devices=2", "--cfg", "job").stdout
+    assert yaml.safe_load(said)["trainer"]["devices"] == 2, "an option of the command line is stronger"
+    said = run_command("train.py", *where, "local=null", "--cfg", "job").stdout
+    assert yaml.safe_load(said)["trainer"]["devices"] == 1
 
 
 def assert_is_row_of_table_a1(config, recipe):

@@ -1,5 +1,6 @@
 """Train a sentence encoder: `simcse train model=roberta setting=supervised`; `--help` lists all options."""
 
+import inspect
 import logging
 import math
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import show
 
@@ -146,17 +147,26 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
-    """Return the LightningModule that trains an encoder."""
-    module: EncoderModule = instantiate(config.module)(
-        encoder,
-        instantiate(config.objective),
-        instantiate(config.optimizer),
-        instantiate(config.scheduler),
-        auxiliary=list(instantiate(config.get("auxiliary") or {}).values()),
-        positive_encoder=instantiate(config.model) if config.encoders == "two" else None,
-        queue=instantiate(config.get("queue")),
-        objectives=instantiate(config.objectives) or None,
-    )
+    """Return the LightningModule that trains an encoder. Its class needs arguments only for what the config has."""
+    make = instantiate(config.module)
+    arguments = {
+        "encoder": encoder,
+        "objective": instantiate(config.objective),
+        "optimizer": instantiate(config.optimizer),
+        "scheduler": instantiate(config.scheduler),
+        "auxiliary": list(instantiate(config.get("auxiliary") or {}).values()) or None,
+        "positive_encoder": instantiate(config.model) if config.encoders == "two" else None,
+        "queue": instantiate(config.get("queue")),
+        "objectives": instantiate(config.objectives) or None,
+    }
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise UserError(f"module._target_={config.module._target_}: {first_line(error)}") from error
+    module: EncoderModule = make(**arguments)
+    if not isinstance(module, EncoderModule):
+        raise UserError(f"module._target_={config.module._target_}: it must be an EncoderModule or a SimCSEModule")
     return module
 
 

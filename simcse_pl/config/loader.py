@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
-_OPTIONAL = {"auxiliary", "experiment", "logger", "queue", "setting", "size", "sweep"}  # can be null
+_OPTIONAL = {"auxiliary", "diagnose", "experiment", "local", "logger", "queue", "setting", "size", "sweep"}  # or null
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 
 
@@ -97,6 +97,8 @@ def _explain(error: HydraException, names: Collection[str]) -> str:
         return f"{group}={choice}: choose one of {', '.join(nearest)}"
     if unknown := _UNKNOWN.match(text):
         name = unknown["name"]
+        if name in names and "delete" in text:
+            return f"~{name}: its value is null, and Hydra removes only options that have a value"
         if name in names:
             return f"{name} is a group: choose one of its configs by name (--help lists all)"
         return f"no option {name}{did_you_mean(name, names)} (--help lists all)"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hydra.utils import get_object
+from hydra._internal.utils import _locate
 from omegaconf import DictConfig, OmegaConf
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.results.evaluation_results import Aggregation
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -72,15 +72,24 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
     for taker in takers:
         _check_values(taker, resolved, written, ())
     for place, node in _parts(resolved):
-        target = get_object(node["_target_"])
+        target = _imported(node["_target_"], ".".join(map(str, place)))
         parameters = inspect.signature(target).parameters
         for name in node:
             if not _takes_any(target) and name not in parameters and not str(name).startswith("_"):
-                near = did_you_mean(str(name), parameters)
-                raise UserError(f"no option {'.'.join(map(str, [*place, name]))}{near} (--help lists all)")
+                option = ".".join(map(str, [*place, name]))
+                near = did_you_mean(str(name), parameters) or f" of {node['_target_']}"
+                raise UserError(f"no option {option}{near} (--help lists all)")
         if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
             node = {name: value for name, value in node.items() if value is not None}
         _check_values(target, node, written, place)
+
+
+def _imported(target: str, place: str) -> Any:
+    try:
+        return _locate(target)  # get_object would log the error too
+    except (ImportError, ValueError) as error:
+        why = first_line(error.__cause__ or error)
+        raise UserError(f"{place}._target_={target}: it cannot be imported: {why}") from error
 
 
 def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:

@@ -23,8 +23,8 @@ from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
-_GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "optimizer")
-_RECIPE = (*_GROUPS, "encoders", "shared_dropout_mask", "seed")
+_GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
+_RECIPE = (*_GROUPS, "encoders", "seed")
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 

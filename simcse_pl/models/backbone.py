@@ -200,7 +200,7 @@ def recompute_layers(backbone: PreTrainedModel) -> None:
     try:
         enable({"use_reentrant": False})
     except ValueError as error:
-        raise UserError(f"gradient_checkpointing=true: {first_line(error)}") from error
+        raise UserError(f"module.gradient_checkpointing=true: {first_line(error)}") from error
 
 
 @contextmanager

@@ -5,7 +5,7 @@ A sweep of a table of the paper names its rows like the table, and lists the opt
     sweep:
       rows:
         0.1: {model: {dropout: 0.1}}
-        fixed 0.1: {model: {dropout: 0.1}, shared_dropout_mask: true}
+        fixed 0.1: {model: {dropout: 0.1}, module: {shared_dropout_mask: true}}
 
 Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 """

@@ -7,6 +7,7 @@ import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
+from torch.optim import Optimizer
 
 from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
 from simcse_pl.models.encoder import SentenceEncoder
@@ -150,12 +151,36 @@ class EncoderModule(LightningModule):
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return the optimizer of all weights and its schedule, advanced every step."""
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Check that the checkpoint has the state of such an optimizer.
+
+        Raises:
+            UserError: if it is another optimizer, or its parameters are in other groups.
+        """
+        saved, own = (
+            [_shape(group) for group in state["param_groups"]]
+            for state in (checkpoint["optimizer_states"][0], self._build_optimizer().state_dict())
+        )
+        if saved != own:
+            raise UserError(
+                "resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
+                "optimizer, module.layer_decay and module.no_weight_decay"
+            )
+
+    def _build_optimizer(self) -> Optimizer:
         lr = learning_rate(self.optimizer)
         groups = parameter_groups(self, self.encoders(), lr, self.layer_decay, self.no_weight_decay)
-        optimizer = build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
+        return build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return the optimizer of all weights and its schedule, advanced every step."""
+        optimizer = self._build_optimizer()
         schedule = build_schedule(self.scheduler, optimizer, int(self.trainer.estimated_stepping_batches))
         if schedule is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def _shape(group: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return the number of parameters and the names of the settings of a group; a schedule adds `initial_lr`."""
+    return len(group["params"]), sorted(group.keys() - {"initial_lr"})

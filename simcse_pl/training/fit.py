@@ -59,14 +59,15 @@ def train_and_test(
     if not resume:
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
-            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {', '.join(validated)}")
+            names = ", ".join(name for name in validated if name.startswith("val/"))
+            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {names}")
         record.before = {**validated, **_test(trainer, module, data)}
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
     assert best.monitor is not None
-    _warn_if_lowered(record.before, best.best_metrics, best.monitor, best.mode)
+    _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     first = trainer.is_global_zero  # other machines may not have the file
     weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
     module.load_state_dict(trainer.strategy.broadcast(weights))
@@ -112,7 +113,9 @@ def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
     """Return the callback of the best checkpoint; raise UserError if this trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
     if trainer.accumulate_grad_batches != 1:
-        raise UserError("trainer.accumulate_grad_batches: it adds no negatives to a batch; set chunk_size instead")
+        raise UserError(
+            "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
+        )
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     return best
@@ -147,7 +150,9 @@ def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) 
     return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
 
 
-def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+    if monitor not in before:
+        return  # the run continues one with other evaluators
     worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
     if worse and is_first_process():
         log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)

@@ -33,8 +33,8 @@ def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) ->
         check_positive("optimizer.lr", lr)
     check_non_negative("scheduler.num_warmup_steps", _settings(scheduler).get("num_warmup_steps", 0))
     try:
-        example = optimizer([nn.Parameter(torch.zeros(1))])
-    except (TypeError, ValueError) as error:
+        example = build_optimizer(optimizer, [nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"optimizer: {first_line(error)}") from error
     if inspect.isclass(target := getattr(scheduler, "func", scheduler)) and issubclass(target, ReduceLROnPlateau):
         raise UserError("scheduler: ReduceLROnPlateau follows a metric; choose a schedule of the number of steps")
@@ -55,9 +55,15 @@ def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradien
     Args:
         optimizer: makes it.
         parameters: see `parameter_groups`.
-        gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer, so `fused` is off.
+        gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer.
+
+    Returns:
+        The optimizer. Adam and AdamW are fused, one kernel for all parameters, unless the config sets `fused`.
     """
-    return optimizer(parameters, **({"fused": False} if gradient_scaler and _settings(optimizer).get("fused") else {}))
+    target = getattr(optimizer, "func", optimizer)
+    adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
+    fused = _settings(optimizer).get("fused", adam and "fused" in inspect.signature(target).parameters)
+    return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
 
 
 def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: int) -> LRScheduler | None:

@@ -104,8 +104,12 @@ def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, option
     match read_torch_file(checkpoint, mmap=True):
         case {
             "global_step": int(steps),
-            "callbacks": {"run": {"options": list(written_with), "before": dict()}},
-        } if all(isinstance(option, str) for option in written_with):
+            "callbacks": {"run": {"options": list(written_with), "before": dict(before)}},
+        } if (
+            before
+            and all(isinstance(x, float) for x in before.values())
+            and all(isinstance(x, str) for x in written_with)
+        ):
             pass
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
             raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")

@@ -17,14 +17,14 @@ def check_seed(seed: int) -> None:
 
 
 def check_positive(option: str, value: float) -> None:
-    """Raise UserError, which names the option, unless its value is above 0 and finite."""
-    if not 0 < value < math.inf:
+    """Raise UserError, which names the option, unless its value is a number above 0 and finite."""
+    if not (isinstance(value, int | float) and 0 < value < math.inf):
         raise UserError(f"{option}={value}: it must be above 0, and finite")
 
 
 def check_non_negative(option: str, value: float) -> None:
-    """Raise UserError, which names the option, unless its value is 0 or more and finite."""
-    if not 0 <= value < math.inf:
+    """Raise UserError, which names the option, unless its value is a number, 0 or more and finite."""
+    if not (isinstance(value, int | float) and 0 <= value < math.inf):
         raise UserError(f"{option}={value}: it must be 0 or more, and finite")
 
 

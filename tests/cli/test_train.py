@@ -31,11 +31,11 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
     expected = {"head": "mlp", "steps": "4, validated every 3", "device": "1 x cpu"}
     assert dict(settings) == expected | {"W&B": f"offline: wandb sync {folder}/wandb"}
-    assert re.findall(r"step (\d+): Spearman's correlation on dev", done.stdout) == ["0", "3", "4"]
+    assert re.findall(r"step (\d+): val/spearman \d\.\d{4}\n", done.stdout) == ["0", "3", "4"]
     before, best = (
         json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")
     )
-    assert ("training has lowered Spearman" in done.stdout) == (best < before)
+    assert ("training has changed val/spearman from" in done.stdout) == (best < before)
     for name in ("encoder", "checkpoints", "metrics.csv", "results.json"):
         assert f"{folder}/{name}" in done.stdout
         assert (folder / name).exists()
@@ -141,7 +141,7 @@ def test_two_processes_train_what_one_does(train, sentences, make_model):
         assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=5e-4), (
             stage
         )  # pairs may change places
-    assert results[0]["best"]["trace"] == 2 * len(load_sample("dev").pairs)  # of the curves of section 5
+    assert results[0]["best"]["trace"] == len({*load_sample("dev").sentences})  # of the curves of section 5
     assert "sync_dist" not in done.stderr
     weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
     for name, tensor in weights[0].items():
@@ -177,9 +177,24 @@ def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sen
 
 
 def test_an_unknown_metric_is_an_error_before_training(train, make_model):
-    done, folder = train("callbacks.best.monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
-    assert done.stderr.startswith("error: callbacks.best.monitor=val/nothing: choose one of val/spearman, val/align")
+    done, folder = train("monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
+    line = "monitor=val/nothing: no evaluator has it; choose one of val/spearman, val/alignment, val/uniformity"
+    assert done.stderr == f"error: {line}\n"
     assert not (folder / "checkpoints").exists()
+
+
+def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pairs):
+    given = [
+        f"data.validation={pairs}",
+        f"data.test={pairs}",
+        "optimizer.lr=0.003",
+        "logger=csv",
+        *tiny(make_model("bert")),
+    ]
+    done, folder = train("diagnose=overfit", *given, "trainer.max_steps=30", "data.batch_size=16", "val_every=30")
+    assert "train: 16 rows of 3" in done.stdout
+    loss = pandas.read_csv(folder / "metrics.csv")["train/loss"].dropna()
+    assert len(loss) == 30 and loss.iloc[0] > 2 and loss.iloc[-1] < 0.02
 
 
 def test_help_shows_groups_and_options(run_command):

@@ -141,12 +141,13 @@ def test_columns_that_do_not_fit_the_view_are_an_error(make_read, name, text, op
 def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
-    other = SentenceDataModule(
-        tokenizer, first.sets[""].train, header=False, evaluators={"sts": None}
-    )  # may find no data
+    train = first.sets[""].train
+    other = SentenceDataModule(tokenizer, train, header=False, evaluators={"sts": None})  # may find no data
+    other.setup()
+    assert len(other.sets[""].rows) == 10 and not other.sentences
     other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
-    assert len(other.sets[""].rows) == 10 and other.evaluators == first.evaluators
+    assert other.evaluators == first.evaluators
     assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
 
 

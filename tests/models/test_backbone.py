@@ -219,5 +219,5 @@ def test_recomputed_layers_have_the_same_gradients(architecture, make_model):
 
 
 def test_an_architecture_without_recomputation_is_an_error(make_model):
-    with pytest.raises(UserError, match="gradient_checkpointing=true: MPNetModel does not support"):
+    with pytest.raises(UserError, match="^module.gradient_checkpointing=true: MPNetModel does not support"):
         recompute_layers(load_backbone(str(make_model("mpnet"))))

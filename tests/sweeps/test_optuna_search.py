@@ -27,6 +27,7 @@ def validate(trial, step, score, fn="fit"):
     trainer = SimpleNamespace(
         state=SimpleNamespace(fn=fn),
         callback_metrics={"val/spearman": score},
+        checkpoint_callback=SimpleNamespace(monitor="val/spearman"),
         global_step=step,
         should_stop=False,
         strategy=SimpleNamespace(broadcast=lambda decision: decision),

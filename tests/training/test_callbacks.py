@@ -60,7 +60,7 @@ class Scripted(pl.LightningModule):
 
 def fit(folder, scores, steps=6, every=2, resume=None, last_every=1, **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
-    config = OmegaConf.create({"run_dir": str(folder), "callbacks": DEFAULT}).callbacks
+    config = OmegaConf.create({"run_dir": str(folder), "monitor": "val/spearman", "callbacks": DEFAULT}).callbacks
     config.last.every_n_validations = last_every
     made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from simcse_pl.config import CONF
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
@@ -46,15 +47,17 @@ def test_the_pretend_device_rejects_mixed_devices_and_counts_synchronizations():
 
 def default_callbacks(folder):
     callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
-    config = OmegaConf.create({"run_dir": str(folder), "seed": 3, "callbacks": callbacks})
+    options = {"run_dir": str(folder), "seed": 3, "monitor": "val/spearman"}
+    config = OmegaConf.create(options | {"callbacks": callbacks})
     return list(instantiate(config.callbacks).values())
 
 
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
-def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, monkeypatch):
+def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs):
     """With the default callbacks and a queue. The first steps fill caches and do not count."""
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
-    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, validation=["sample"])
+    scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs), "test": str(pairs)}
+    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
     module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
     record = RunMetadata([])
@@ -70,7 +73,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, monke
             logger=CurvesLogger(tmp_path, name="", version=""),
             default_root_dir=tmp_path,
             **{"precision": "32-true", "max_steps": 9, "max_epochs": -1, "check_val_every_n_epoch": None},
-            **{"limit_val_batches": 1, "limit_test_batches": 1, "val_check_interval": 10, "log_every_n_steps": 10},
+            **{"val_check_interval": 10, "log_every_n_steps": 10},
             **{"num_sanity_val_steps": 0, "enable_model_summary": False},
         )
         train_and_test(trainer, module, data, record)

@@ -32,12 +32,12 @@ REASONS = {FULL: "No space left on device", DENIED: "Permission denied"}
 
 
 @pytest.fixture
-def commands(make_model, sentences):
+def commands(make_model, sentences, pairs):
     """Return the arguments of the commands that write, for a folder to write to."""
     model = make_model("bert")
     encoder = [model, "--pooling", "mean"]
-    small = ["data.batch_size=4", "data.validation=[sample]", "trainer=cpu", "trainer.max_steps=1", "val_every=1"]
-    small += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")] + ["log_every=1", "resume=auto"]
+    small = ["data.batch_size=4", "trainer=cpu", "trainer.max_steps=1", "val_every=1", "log_every=1", "resume=auto"]
+    small += [f"data.validation={pairs}", f"data.test={pairs}"]
     train = ["train.py", "data=text", f"data.train={sentences}", *tiny(model), *small, "logger=csv"]
     evaluate = ["evaluate.py", f"encoder={model}", "pooling=mean", "tasks=[geometry]", "postprocess=whitening"]
     evaluate += [f"fit_on={sentences}", f"retrieval.corpus={sentences}", "retrieval.queries=[A man]"]

@@ -28,5 +28,5 @@ def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, ma
 
 @pytest.mark.parametrize("layers", [-1, 3])
 def test_freezing_all_layers_is_an_error(layers, make_model):
-    with pytest.raises(UserError, match=f"freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
+    with pytest.raises(UserError, match=f"^module.freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
         freeze_first_layers(encoder_of(make_model("bert")), layers)

@@ -18,7 +18,7 @@ DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
 
 
 def test_an_unknown_action_is_an_error():
-    with pytest.raises(UserError, match="^on_non_finite=drop: choose one of error, skip$"):
+    with pytest.raises(UserError, match="^module.on_non_finite=drop: choose one of error, skip$"):
         NonFiniteSteps("drop")
 
 
@@ -29,7 +29,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, ma
     rows = ", ".join(map(str, line["rows"]))
     assert done.stderr.splitlines()[-1] == (
         f"error: step 2: the loss is nan and its gradient's norm nan, in rows {rows} of {sentences}: "
-        "lower optimizer.lr, check these rows, or set on_non_finite=skip"
+        "lower optimizer.lr, check these rows, or set module.on_non_finite=skip"
     )
     assert line["step"] == 2 and len(line["rows"]) == 4
     assert line["sentences"] == [[SENTENCES[row - 1]] for row in line["rows"]]

@@ -40,10 +40,25 @@ def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expec
             schedule.step()
 
 
-def test_a_gradient_scaler_turns_off_a_fused_optimizer():
+@pytest.mark.parametrize(
+    ("optimizer", "fused", "scaled"),
+    [
+        (adamw(), True, False),
+        (adamw(fused=True), True, False),
+        (adamw(fused=False), False, False),
+        (torch.optim.Adam, True, False),
+        (torch.optim.SGD, None, None),
+        (partial(torch.optim.SGD, fused=True), True, False),
+    ],
+)
+def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
     parameters = [nn.Parameter(torch.ones(1))]
-    assert build_optimizer(adamw(), parameters).defaults["fused"]
-    assert not build_optimizer(adamw(), parameters, gradient_scaler=True).defaults["fused"]
+    assert build_optimizer(optimizer, parameters).defaults["fused"] is fused
+    assert build_optimizer(optimizer, parameters, gradient_scaler=True).defaults["fused"] is scaled
+
+
+def test_an_optimizer_may_have_no_fused_implementation():
+    assert "fused" not in build_optimizer(torch.optim.NAdam, [nn.Parameter(torch.ones(1))]).defaults
 
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert"])
@@ -77,6 +92,7 @@ def test_without_options_all_parameters_are_one_group():
     [
         (adamw(lr=0.0), None, "^optimizer.lr=0.0: it must be above 0"),
         (adamw(lr=math.inf), None, "^optimizer.lr=inf"),
+        (adamw(lr="fast"), None, "^optimizer.lr=fast: it must be above 0"),
         (adamw(weight_decay=-1.0), None, "^optimizer: Invalid weight_decay value: -1.0$"),
         (adamw(), linear(num_warmup_steps=-1), "^scheduler.num_warmup_steps=-1: it must be 0 or more"),
         (partial(torch.optim.SGD, lr=0.1, nesterov=True), None, "^optimizer: Nesterov momentum requires"),

@@ -35,14 +35,13 @@ def assert_same(folder, whole):
 
 
 @pytest.fixture
-def forked(tmp_path, make_model, forks_of_session):
+def forked(tmp_path, make_model, pairs, forks_of_session):
     """Run train.py several times, with dropout, a view, a queue, MLM and epochs that end within a batch."""
     (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
     given = ["data=text", f"data.train={tmp_path}/sentences.txt", "views=word_deletion", *tiny(make_model("bert"))]
     given += ["queue=momentum", "queue.size=5", "auxiliary=[mlm]", "auxiliary.mlm.head=new", "logger=csv"]
-    given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "chunk_size=2"]
-    given += ["data.validation=[sample]", "trainer=cpu"]
-    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")]
+    given += ["data.batch_size=3", "val_every=2", "log_every=1", "trainer.max_epochs=4", "module.chunk_size=2"]
+    given += [f"data.validation={pairs}", f"data.test={pairs}", "trainer=cpu"]
 
     def run(*runs):
         ended = []
@@ -124,6 +123,18 @@ def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     assert first["train/loss"].count() == STEPS
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
+
+
+@pytest.mark.parametrize("options", [["optimizer=sgd"], ["module.layer_decay=0.5"], ["module.no_weight_decay=[bias]"]])
+def test_a_run_cannot_be_resumed_with_another_optimizer(forked, tmp_path, options):
+    checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
+    _, (status, errors) = forked(
+        ("first", ["trainer.max_epochs=1"], None), ("second", [f"resume={checkpoint}", *options], None)
+    )
+    assert status == 2 and errors.splitlines()[-1] == (
+        "error: resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
+        "optimizer, module.layer_decay and module.no_weight_decay"
+    )
 
 
 def write_run(folder, options=(), steps=4):
