@@ -20,6 +20,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults, read, without_nan
+from simcse_pl.results.metrics import SPEARMAN
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.tracking.csv_logger import steps_done
@@ -40,7 +41,7 @@ STEP = "trainer/global_step"
 PLANE = "geometry/alignment_against_uniformity"
 _BEST_STEP = "best_step"
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
-_PATH = ("step", "uniformity", "alignment", "spearman")
+_PATH = ("step", "uniformity", "alignment", SPEARMAN)
 
 
 class Dashboard(WandbLogger):
@@ -115,7 +116,8 @@ class Dashboard(WandbLogger):
         """
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured))
-        paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path))] if self._path else []
+        path = pd.DataFrame(self._path).rename(columns={SPEARMAN: "score"})
+        paths = [TrainingTrajectory(self.label, path)] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
@@ -165,7 +167,10 @@ def _path_so_far(folder: Path) -> list[dict[str, float]]:
         run = read(folder)
     except UserError:  # there is no validation yet
         return []
-    return run.points.to_dict("records") if isinstance(run, TrainingTrajectory) else []
+    if not isinstance(run, TrainingTrajectory):
+        return []
+    points: list[dict[str, float]] = run.points.rename(columns={"score": SPEARMAN}).to_dict("records")
+    return points
 
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
@@ -176,6 +181,9 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
+    scores |= (
+        {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()} if result.own else {}
+    )
     scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
 

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, source_of
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
@@ -73,8 +73,9 @@ def train_and_test(
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
-        "validation": data.source_of(VALIDATION),
+        "validation": source_of(data.evaluators, VALIDATION),
         "monitor": best.monitor.partition("/")[2],
+        "mode": best.mode,
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,

@@ -17,14 +17,14 @@ def test_a_run_is_one_row_per_finite_validation_with_optimizer_steps(write_run):
     assert run.points["step"].tolist() == [0, 4, 8, 12]
     assert run.points["alignment"].tolist() == pytest.approx([0.3, 0.29, 0.28, 0.27])
     assert run.points["uniformity"].tolist() == pytest.approx([-1.5, -1.6, -1.7, -1.8])
-    assert run.points["spearman"].tolist() == pytest.approx([0.7, 0.71, 0.72, 0.73])
+    assert run.points["score"].tolist() == pytest.approx([0.7, 0.71, 0.72, 0.73])
 
 
 def test_a_run_without_spearman_has_a_path(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,val/alignment,val/uniformity\n0,0.3,-1.5\n4,0.2,-1.6\n")
     run = read(tmp_path)
     assert run.points["step"].tolist() == [0, 4]
-    assert run.points["spearman"].isna().all()
+    assert run.points["score"].isna().all()
 
 
 @pytest.mark.parametrize(

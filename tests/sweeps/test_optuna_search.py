@@ -26,7 +26,8 @@ def study_of(folder):
 def validate(trial, step, score, fn="fit"):
     trainer = SimpleNamespace(
         state=SimpleNamespace(fn=fn),
-        callback_metrics={"val/spearman": score},
+        callback_metrics={"val/mrr": score},
+        checkpoint_callback=SimpleNamespace(monitor="val/mrr"),
         global_step=step,
         should_stop=False,
         strategy=SimpleNamespace(broadcast=lambda decision: decision),

@@ -69,10 +69,10 @@ def test_a_row_sets_its_options_only(composed):
     plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
     config.sweep.row = "fixed 0.1"
     job = OmegaConf.to_container(with_row(config))
-    assert job["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
+    assert job["module"]["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
     for name in ("data", "objective", "optimizer", "trainer", "views"):
         assert job[name] == plain[name]
-    assert not config.shared_dropout_mask  # the config itself is unchanged
+    assert not config.module.shared_dropout_mask  # the config itself is unchanged
 
 
 def test_rows_apply_to_the_given_model_and_data(composed):
