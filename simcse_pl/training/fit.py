@@ -59,7 +59,8 @@ def train_and_test(
     if not resume:
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
-            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {', '.join(validated)}")
+            names = sorted(validated, key=lambda name: not name.startswith("val/"))
+            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {', '.join(names)}")
         record.before = {**validated, **_test(trainer, module, data)}
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)

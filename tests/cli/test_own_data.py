@@ -148,3 +148,20 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
         "nothing": None,
     }
     assert "Own data on Distance" in printed and f"{measured['own']['metrics']['distance']:.3f}" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["monitor=val/spearman"], "monitor=val/spearman: no evaluator has it; choose one of val/recall@1, "),
+        (
+            ["+evaluators.again={_target_: simcse_pl.evaluation.evaluators.Retrieval, _partial_: true}"],
+            "evaluators.again: another evaluator has a metric mrr too; rename one",
+        ),
+    ],
+)
+def test_mistakes_about_metrics_are_found_before_training(options, message, train, given, write):
+    data = ["evaluators=retrieval", f"data.validation={write('dev.tsv', *QUERIES)}", "logger=csv"]
+    done, folder = train(*given, *data, *options, status=2)
+    assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1
+    assert not (folder / "checkpoints").exists()

@@ -27,6 +27,18 @@ def test_a_run_without_spearman_has_a_path(tmp_path):
     assert run.points["score"].isna().all()
 
 
+def test_the_score_is_the_metric_that_chose_the_checkpoint(tmp_path):
+    columns = "step,val/alignment,val/uniformity,val/spearman,val/de/spearman"
+    (tmp_path / "metrics.csv").write_text(f"{columns}\n0,0.3,-1.5,0.5,0.6\n")
+    (tmp_path / "results.json").write_text('{"best_step": 1, "monitor": "de/spearman"}')
+    assert (read(tmp_path).metric, read(tmp_path).points["score"].tolist()) == ("de/spearman", [0.6])
+
+
+def test_a_run_without_alignment_and_uniformity_has_no_points(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,val/mrr\n0,0.3\n")
+    assert read(tmp_path).points.empty
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -9,7 +9,7 @@ from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import Ablation, ablation
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, lower_is_better, score_names
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
-from simcse_pl.results.metrics import decimals
+from simcse_pl.results.metrics import SPEARMAN, decimals
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
@@ -71,6 +71,11 @@ class SeedGroups:
     def score_name(self) -> str:
         """The name and scale of the scores on dev and test."""
         return score_names(self.sweep.runs)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the scores are of the paper's metric."""
+        return all(run.monitor == SPEARMAN for run in self.sweep.runs)
 
     @property
     def decimals(self) -> int:

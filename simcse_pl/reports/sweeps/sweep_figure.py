@@ -112,7 +112,7 @@ def _measured(groups: SeedGroups) -> tuple[str, list[Series]]:
 def _papers(groups: SeedGroups) -> list[Series]:
     """Return the paper's scores in the columns of the sweep, or in all columns if the sweep names none."""
     paper = groups.paper
-    if paper is None or not groups.has_rows:
+    if paper is None or not groups.has_rows or not groups.comparable:
         return []
     series = []
     for number, column in enumerate(groups.known_columns or paper.settings or ("dev",)):

@@ -80,7 +80,7 @@ def _labels(groups: SeedGroups) -> dict[str, list[str]]:
 def _papers_figures(groups: SeedGroups, score: str) -> dict[str, list[float | None]]:
     """Return the paper's columns to show beside one of our scores."""
     paper = groups.paper
-    if paper is None:
+    if paper is None or not groups.comparable:
         return {}
     rows = [paper.rows.get(group.row or "", {}) for group in groups.groups]
     found: dict[str, list[float | None]] = {}
@@ -159,6 +159,8 @@ def _about_paper(groups: SeedGroups) -> list[str]:
     if paper is None:
         unknown = sweep.table is not None and sweep.table.startswith("table_")
         return [f"warning: unknown table {sweep.table}; tables of the paper: {', '.join(ablation_names())}"] * unknown
+    if not groups.comparable:
+        return ["the paper's scores are Spearman's correlations on STS-B dev, so they are not shown"]
     if not paper.rows:
         chosen = [
             f"{setting} {model} {size} and {rate:g}"
