@@ -1,6 +1,7 @@
 """A training run: validation, training, and the test of the best checkpoint."""
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -151,6 +152,8 @@ def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) 
 
 
 def _warn_if_lowered(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+    if math.isnan(best[monitor]) and is_first_process():
+        log.warning("%s was NaN at every validation: it has not chosen the saved checkpoint", monitor)
     worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
     if worse and is_first_process():
         log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)

@@ -140,6 +140,13 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
         curves = pandas.read_csv(sweep / str(job) / "metrics.csv")
         assert run["best"]["distance"] == curves.loc[curves["step"] > 0, "val/distance"].min()
 
+    done, folder = train(*given, *how, "monitor=val/nothing", folder="nan")
+    results = json.loads((folder / "results.json").read_text())
+    assert results["best"]["nothing"] is None and results["best_step"] == 3
+    assert "val/nothing was NaN at every validation" in done.stdout + done.stderr
+    command("report", folder, sweep, "--html", tmp_path / "page.html")
+    command("report", folder, "--output", tmp_path / "report")
+
     both = [*mine[:1], "evaluators=[sts,mine]", f"+evaluators.mine.test={sentences}", "data.test=null", "tasks=[]"]
     printed, measured = evaluate(f"encoder={sweep}/1/encoder", *both)
     assert measured["own"]["data"] == "Distance"

@@ -281,7 +281,12 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
     (table,) = sweep_tables(groups)
     assert table.title.endswith(": loss, lower is better")
-    assert list(table.frame) == ["dropout", "dev", "dev std", "dev n"]  # neither test, geometry nor the paper's Spearman
+    assert list(table.frame) == [
+        "dropout",
+        "dev",
+        "dev std",
+        "dev n",
+    ]  # neither test, geometry nor the paper's Spearman
     shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
     assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
     notes = " ".join(table.notes)
