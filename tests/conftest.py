@@ -115,7 +115,7 @@ def ready_data(encoder, evaluator, train=None):
         def train_dataloader(self):
             return train
 
-    return Data(encoder.tokenizer, "unused", max_length=16, evaluators={"sts": lambda *files: evaluator})
+    return Data(encoder.tokenizer, "unused", max_length=16, evaluators={"sts": lambda **files: evaluator})
 
 
 def embedded(embeddings, inputs=None, **further):
@@ -249,7 +249,7 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
     def run(*arguments: str, status: int = 0, folder: str = "run", **how: Any) -> Any:
         given = {argument.partition("=")[0] for argument in arguments}
         small = {"data.batch_size": 4, "log_every": 1, "val_every": 3, "trainer.max_epochs": 2}
-        small |= {"data.validation": "[sample]"}
+        small["data.validation"] = "[sample]"
         defaults = [f"{name}={value}" for name, value in small.items() if name not in given]
         where = ["hydra.sweep.dir" if "-m" in arguments else "hydra.run.dir", str(tmp_path / folder)]
         done = run_command("train.py", *arguments, *defaults, "=".join(where), status=status, **how)

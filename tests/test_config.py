@@ -250,7 +250,7 @@ def assert_is_row_of_table_a1(config, recipe):
     assert config.model.pooling == "cls"
     assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
     assert config.data.train.endswith({"sup": "nli_for_simcse.csv", "unsup": "wiki1m_for_simcse.txt"}[setting])
-    assert config.data.validation == ["senteval", "hub"]  # never the sample in place of STS-B
+    assert config.data.validation == "senteval, hub"  # never the sample in place of STS-B
 
 
 @pytest.mark.parametrize("recipe", TABLE_A1)

@@ -165,6 +165,8 @@ FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
     "domain.txt": "".join(f"The court adjourned case {i}.\nThe appeal of case {i} failed.\n" for i in range(40)),
     "scored_pairs.tsv": "".join(f"A man has {i} dogs.\t{i} dogs are his.\t4.2\n" for i in range(40)),
+    "my_dev.tsv": "Where is it?\tWhen does it come?\t4\nWhere is it?\tThanks!\t0\nIt is late.\tIt is not here.\t5\n",
+    "my_test.tsv": "My parcel is late.\tWhere is my parcel?\t5\nThanks!\tWhere is my parcel?\t1\n",
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
     "snli_1.0_train.jsonl": "".join(
         json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."})

@@ -16,6 +16,7 @@ import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import EvaluateOptions
+from simcse_pl.data.evaluation_sentences import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
@@ -70,12 +71,16 @@ def evaluate(config: DictConfig) -> None:
 def read_suite(config: DictConfig) -> Suite:
     """Read the data of all tasks, so that errors in it are reported before the encoder is loaded."""
     tasks = config.tasks or []
-    if not config.retrieval.corpus and (config.retrieval.queries or not tasks):
-        asked = "retrieval.queries is set" if config.retrieval.queries else "tasks is empty"
-        raise UserError(f"{asked}, but retrieval.corpus is not set: set it to the file to search")
+    options: Any = OmegaConf.to_container(config.data)
+    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
+    if not config.retrieval.corpus and config.retrieval.queries:
+        raise UserError("retrieval.queries is set, but retrieval.corpus is not set: set it to the file to search")
+    if not tasks and not config.retrieval.corpus and not source_of(evaluators, TEST):
+        raise UserError("tasks is empty: set data.test or retrieval.corpus to a file to measure on")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
+    suite.evaluators = evaluators
     return suite
 
 

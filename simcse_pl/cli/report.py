@@ -7,12 +7,13 @@ from pathlib import Path
 from simcse_pl.reports.evaluation_report import check_labels, encoder_figures, encoder_tables, save
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.tables import Table, show
 
 OUTPUT = "outputs/report"
 
@@ -30,6 +31,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
     check_labels(labels, folders)
     results: list[Result] = []
     runs: list[TrainingTrajectory] = []
+    scores: list[Table] = []
     sweeps: dict[str, str] = {}
     for folder, label in zip(folders, labels or [""] * len(folders), strict=True):
         if is_sweep(folder):
@@ -42,7 +44,9 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
                 results.append(result.model_copy(update={"label": label}) if label else result)
             case TrainingTrajectory() as run:
                 runs.append(dataclasses.replace(run, label=label) if label else run)
-    tables = encoder_tables(results, aggregation)
+                if run.points.empty:
+                    scores += table_without_path(Path(folder), runs[-1].label, len(scores) + 1)
+    tables = encoder_tables(results, aggregation) + scores
     figures = encoder_figures(results, runs, aggregation)
     groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
     for number, group in enumerate(groups, 1):
@@ -57,6 +61,21 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         show(table.printed())
     for file in files:
         print(file)
+
+
+def table_without_path(folder: Path, label: str, number: int) -> list[Table]:
+    """Return the scores of a run whose evaluators measure no alignment and uniformity, so that it has no path.
+
+    Args:
+        folder: the run's folder.
+        label: the name of the run.
+        number: the number of the table, for the name of its files.
+    """
+    run = read_job(folder, label).run
+    if run is None:
+        return []
+    table = run_table(run.model_dump())
+    return [dataclasses.replace(table, name=f"run_{number}", title=f"{label}: {table.title}")]
 
 
 def write_page(folders: list[str], labels: list[str] | None, output: str, sentences: str | None) -> None:

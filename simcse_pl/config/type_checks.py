@@ -44,6 +44,7 @@ class EvaluateOptions:
     geometry: Mapping[str, Any]
     aggregation: Aggregation
     senteval_dir: str | None
+    data: Mapping[str, Any]
     retrieval: Mapping[str, Any]
     fit_on: str
     fit_columns: Sequence[int | str] | int | str | None

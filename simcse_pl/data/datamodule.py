@@ -3,36 +3,28 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
+from simcse_pl.data.evaluation_sentences import (
+    TEST,
+    VALIDATION,
+    EvaluationSentences,
+    Measurement,
+    make_evaluators,
+)
 from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
-from simcse_pl.models.protocols import Encode
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
 
 _OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
-
-
-class Measurement(Protocol):
-    """What the datamodule needs of an evaluator (see evaluation.evaluators.Evaluator)."""
-
-    def name(self, split: str) -> str:
-        """Return the name of the data of a split, for tables."""
-
-    def sentences(self, split: str) -> Sequence[str]:
-        """Return the sentences of a split, `validation` or `test`."""
-
-    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name."""
 
 
 class SentenceDataModule(LightningDataModule):
@@ -112,8 +104,7 @@ class SentenceDataModule(LightningDataModule):
         Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
         """
         if not self.evaluators and is_first_process():
-            made = {name: make(self.validation, self.test) for name, make in self.make_evaluators.items()}
-            self.evaluators = made
+            self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)
         if self.trainer is not None:
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
         if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them with the trainer
@@ -173,30 +164,6 @@ class SentenceDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the test sentences."""
         return self.sentences[TEST].loader()
-
-    def source_of(self, split: str) -> str:
-        """Return the names of the data of a split."""
-        return ", ".join(own.name(split) for own in self.evaluators.values() if own.sentences(split))
-
-    def measure(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of all evaluators.
-
-        Args:
-            encode: function from the split's sentences to vectors [n, dim].
-            split: `validation` or `test`.
-
-        Raises:
-            UserError: two evaluators have a metric of the same name.
-        """
-        metrics: dict[str, float] = {}
-        for name, evaluator in self.evaluators.items():
-            if not evaluator.sentences(split):
-                continue
-            own = evaluator(encode, split)
-            if twice := sorted(own.keys() & metrics):
-                raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
-            metrics |= own
-        return metrics
 
 
 def _training_sets(given: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TrainingSet]:

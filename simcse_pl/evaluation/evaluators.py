@@ -36,7 +36,8 @@ class Evaluator(ABC):
     """A measurement of an encoder on a validation set, a test set, or both.
 
     Training and `simcse evaluate` construct it with the arguments `validation` and `test`, the options data.validation
-    and data.test, and with its own options. Training does so on the first device only.
+    and data.test, and with its own options, which come first. Training does so on the first device only. `simcse
+    evaluate` has no validation set, and measures the test set.
     """
 
     @abstractmethod
@@ -79,14 +80,21 @@ class FileEvaluator(Evaluator, Generic[Data]):
         """Return the data of a split by name; a file without a name has the name ''."""
         if files is None:
             return {}
-        if isinstance(files, str):
-            return {"": self.read(files)}
+        if isinstance(files, str) and not stsb_sources(files):
+            return {"": self._read(files, split)}
         if not isinstance(files, Mapping):
-            raise UserError(f"data.{split}={list(files)}: give one file, or files with names: {{en: dev_en.tsv}}")
+            given = list(files) if isinstance(files, Sequence) and not isinstance(files, str) else files
+            raise UserError(f"data.{split}={given}: give one file, or files with names: {{en: dev_en.tsv}}")
         for name in files:
             if "/" in str(name):
                 raise UserError(f"data.{split}: the name {name!r} has a slash; choose another one")
-        return {str(name): self.read(file) for name, file in files.items()}
+        return {str(name): self._read(file, split) for name, file in files.items()}
+
+    def _read(self, file: str, split: str) -> Data:
+        try:
+            return self.read(file)
+        except UserError as error:
+            raise UserError(f"data.{split}: {error}") from error
 
     @abstractmethod
     def read(self, file: str) -> Data:
@@ -127,8 +135,8 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
     section 2 of the paper. Positives of the alignment have more than 80 % of the file's highest score, as in the paper.
 
     Args:
-        validation: a file, files by name, or a list of sources of STS-B (see sts_sets.load_stsb), whose dev split is
-            then the validation set.
+        validation: a file, files by name, or sources of STS-B (see stsb_sources and sts_sets.load_stsb), whose dev
+            split is then the validation set.
         test: a file or files by name. None takes STS-B's test split if `validation` is STS-B, and no test set else.
         senteval_dir: a SentEval bundle, for STS-B.
         header: see FileEvaluator.
@@ -148,11 +156,9 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         header: bool | None = None,
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
-        if isinstance(validation, str) and validation in STSB_SOURCES:
-            validation = [validation]
-        if isinstance(validation, Sequence) and not isinstance(validation, str):
-            self.stsb = load_stsb(validation, senteval_dir)
-            validation = None
+        sources = stsb_sources(validation)
+        if sources is not None:
+            self.stsb, validation = load_stsb(sources, senteval_dir), None
         super().__init__(validation, test, header)
         if self.stsb:
             self.sets[VALIDATION] = {"": self.stsb["dev"].pairs}
@@ -167,7 +173,10 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        return [ScoredPair(first, second, score) for _, first, second, score in read_scored(file, self.header)]
+        pairs = [ScoredPair(first, second, score) for _, first, second, score in read_scored(file, self.header)]
+        if len({pair.score for pair in pairs}) < 2:
+            raise UserError(f"{file}: all scores are {pairs[0].score:g}; pairs with different scores are needed")
+        return pairs
 
     def sentences_of(self, data: list[ScoredPair]) -> list[str]:
         """Return the sentences of the pairs."""
@@ -303,6 +312,17 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         return {metric: float(np.mean(values)) for metric, values in metrics.items()}
 
 
+def stsb_sources(files: Files) -> list[str] | None:
+    """Return the sources of STS-B that an option names, as a list or as text such as `senteval, hub`; None for files.
+
+    The configs have text, because Hydra cannot replace a list by files with names.
+    """
+    if isinstance(files, str):
+        names = [name.strip() for name in files.split(",")]
+        return names if set(names) <= set(STSB_SOURCES) else None
+    return list(files) if isinstance(files, Sequence) else None
+
+
 def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, float]]:
     """Return the place, two sentences and the number of each row of a file.
 
@@ -320,8 +340,6 @@ def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, flo
         if not first or not second:
             raise UserError(f"{file}, {place}: a sentence is empty")
         rows.append((place, first, second, score))
-    if len({score for *_, score in rows}) < 2:
-        raise UserError(f"{file}: all scores are {rows[0][-1]:g}; pairs with different scores are needed")
     return rows
 
 

@@ -1,7 +1,7 @@
 """Evaluation of an encoder on a set of tasks: read their data, then measure all of them."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from simcse_pl.data.evaluation_sentences import TEST, Measurement, source_of
+from simcse_pl.data.evaluation_sentences import measure as measure_all
 from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,
@@ -26,13 +28,13 @@ from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.models.protocols import Encode
-from simcse_pl.results.evaluation_results import StsScores, SuiteResults, TransferScores
+from simcse_pl.results.evaluation_results import OwnData, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.progress import tracked
 
 log = logging.getLogger(__name__)
 
-GEOMETRY, RETRIEVAL = "geometry", "retrieval"
+GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
 WHOLE = "all"  # of the splits of STS-B, for geometry
 
 
@@ -45,6 +47,7 @@ class Suite:
         regression: splits `train`, `dev` and `test` of the STS tasks to measure with a regressor, by task.
         geometry: pairs to measure geometry on; None to omit it.
         retrieval: queries and their corpus; None to omit them.
+        evaluators: measurements of the user's own data, by name; their test split is measured.
         failed: error messages of tasks that could not be read, by task (also `STS-B regressor`).
         classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
     """
@@ -54,6 +57,7 @@ class Suite:
     regression: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
     retrieval: RetrievalTask | None = None
+    evaluators: Mapping[str, Measurement] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     classifier: str = SCIKIT_LEARN
 
@@ -62,7 +66,8 @@ class Suite:
         pairs = [*self.sts, *(task for splits in self.regression.values() for task in splits.values())]
         pairs += [self.geometry] if self.geometry else []
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
-        return sorted(set().union(*(task.sentences for task in pairs), *(example.sentences for example in examples)))
+        sentences = [task.sentences for task in pairs] + [example.sentences for example in examples]
+        return sorted(set().union(*sentences, *(own.sentences(TEST) for own in self.evaluators.values())))
 
 
 def load_suite(
@@ -170,6 +175,8 @@ def evaluate_suite(
         jobs[GEOMETRY] = partial(evaluate_geometry, encode, suite.geometry)
     if suite.retrieval:
         jobs[RETRIEVAL] = partial(suite.retrieval, encode)
+    if data := source_of(suite.evaluators, TEST):
+        jobs[OWN_DATA] = partial(measure_all, suite.evaluators, encode, TEST)
     measured: dict[str, Any] = {}
     failed = dict(suite.failed)
     for name, measure in tracked(jobs.items(), "measuring", shown=progress):
@@ -184,5 +191,6 @@ def evaluate_suite(
         transfer=[own for own in results if isinstance(own, TransferScores)],
         geometry=measured.get(GEOMETRY),
         retrieval=measured.get(RETRIEVAL),
+        own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,
         failed=failed,
     )

@@ -10,6 +10,7 @@ from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_pl
 from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
+from simcse_pl.reports.tables.own_data_table import own_data_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.results.trajectory import TrainingTrajectory
@@ -41,6 +42,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         geometry_table(results),
         spectrum_table(results),
         retrieval_table(results),
+        own_data_table(results),
     )
     shown = [table for table in tables if table is not None]
     known = {note for table in shown for note in table.notes}

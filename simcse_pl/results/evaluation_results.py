@@ -145,13 +145,24 @@ class Retrieval(Shape):
     queries: list[Query] = []
 
 
+class OwnData(Shape):
+    """Metrics of evaluators on the user's own data, by name."""
+
+    data: str
+    metrics: Mapping[str, Number]
+
+
 class SuiteResults(Shape):
-    """Results by protocol; `failed` has the error messages of the tasks that were not measured."""
+    """Results by protocol.
+
+    `own` are those on the user's own data, and `failed` has the error messages of the tasks that were not measured.
+    """
 
     sts: list[StsScores] = []
     transfer: list[TransferScores] = []
     geometry: Geometry | None = None
     retrieval: Retrieval | None = None
+    own: OwnData | None = None
     failed: Mapping[str, str] = {}
 
 

@@ -6,15 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.results.metrics import SPEARMAN
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.files import read_json
 
-_COLUMNS = {
-    "step": "step",
-    "val/alignment": "alignment",
-    "val/uniformity": "uniformity",
-    "val/spearman": "spearman",
-}
+_PLANE = ("val/alignment", "val/uniformity")
 
 
 @dataclass(frozen=True)
@@ -24,11 +21,13 @@ class TrainingTrajectory:
     Args:
         label: the name in figures.
         points: one row per validation: `step` (optimizer steps done), `alignment`, `uniformity` and
-            `spearman` (NaN if not measured).
+            `score` (NaN if not measured). Empty if the run's evaluators do not measure alignment and uniformity.
+        metric: the name of the score, the metric that chooses the checkpoint.
     """
 
     label: str
     points: pd.DataFrame
+    metric: str = SPEARMAN
 
 
 def read_run(folder: Path) -> TrainingTrajectory:
@@ -37,15 +36,24 @@ def read_run(folder: Path) -> TrainingTrajectory:
     Raises:
         UserError: the file is damaged or has no validation.
     """
-    file, curves = folder / CURVES_FILE, read_curves(folder)
-    if missing := sorted(set(_COLUMNS) - {"val/spearman"} - set(curves.columns)):
-        raise UserError(f"{file} has no column {missing[0]}: is it of a training run?")
-    points = curves.reindex(columns=list(_COLUMNS)).rename(columns=_COLUMNS)
+    file, curves, metric = folder / CURVES_FILE, read_curves(folder), monitored(folder)
+    names = dict(zip(("step", *_PLANE, f"val/{metric}"), ("step", "alignment", "uniformity", "score"), strict=True))
+    points = curves.reindex(columns=list(names)).rename(columns=names)
+    missing = [name for name in ("step", *_PLANE) if name not in curves]
+    if missing and not ("step" in curves and any(name.startswith("val/") for name in curves)):
+        raise UserError(f"{file} has no column {sorted(missing)[0]}: is it of a training run?")
     finite = np.isfinite(points[["step", "alignment", "uniformity"]]).all(axis="columns")
     points = points[finite].reset_index(drop=True)
-    if points.empty:
+    if points.empty and not missing:
         raise UserError(f"{file} has no validation with alignment and uniformity")
-    return TrainingTrajectory(run_label(folder), points.astype({"step": int}))
+    return TrainingTrajectory(run_label(folder), points.astype({"step": int}), metric)
+
+
+def monitored(folder: Path) -> str:
+    """Return the metric that chose the checkpoint of a run; Spearman's correlation if its results do not name one."""
+    file = folder / RESULTS_FILE
+    results = read_json(file) if file.is_file() else {}
+    return str(results.get("monitor", SPEARMAN)) if isinstance(results, dict) else SPEARMAN
 
 
 def read_curves(folder: Path) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults, without_nan
+from simcse_pl.results.metrics import SPEARMAN
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.tracking.csv_logger import steps_done
@@ -42,7 +43,7 @@ PLANE = "geometry/alignment_against_uniformity"
 _BEST_STEP = "best_step"
 _OF_THE_BEST = (*VALIDATION_PREFIXES, _BEST_STEP)
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
-_PATH = ["step", "uniformity", "alignment", "spearman"]
+_PATH = ["step", "uniformity", "alignment", SPEARMAN]
 
 
 class Dashboard(WandbLogger):
@@ -72,7 +73,8 @@ class Dashboard(WandbLogger):
         if started is None:
             return
         with suppress(OSError, UserError):  # there is no validation yet
-            self._path = read_run(self.folder).points[_PATH].to_numpy().tolist()
+            points = read_run(self.folder).points.rename(columns={"score": SPEARMAN})
+            self._path = points[_PATH].to_numpy().tolist()
         if _BEST_STEP in (summary := summary_of(started)):
             self._best = {name: value for name, value in summary.items() if name.startswith(_OF_THE_BEST)}
         for name in (STEP, "epoch"):
@@ -116,7 +118,8 @@ class Dashboard(WandbLogger):
         """
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured))
-        paths = [TrainingTrajectory(self.label, pd.DataFrame(self._path, columns=_PATH))] if self._path else []
+        path = pd.DataFrame(self._path, columns=_PATH).rename(columns={SPEARMAN: "score"})
+        paths = [TrainingTrajectory(self.label, path)] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
@@ -155,6 +158,9 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
+    scores |= (
+        {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()} if result.own else {}
+    )
     scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
 

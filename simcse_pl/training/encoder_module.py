@@ -9,7 +9,7 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences, measure
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.roles import RowKind
@@ -139,7 +139,7 @@ class EncoderModule(LightningModule):
                 f"trainer.limit_{_PREFIXES[split]}_batches: {len(vectors)} of {len(sentences)} sentences were "
                 "embedded, and the evaluators need all of them: give a smaller file instead"
             )
-        metrics = data.measure(sentences.encode(vectors), split) if self.trainer.is_global_zero else {}
+        metrics = measure(data.evaluators, sentences.encode(vectors), split) if self.trainer.is_global_zero else {}
         metrics = self.trainer.strategy.broadcast(metrics)
         for name, value in metrics.items():
             metric = f"{_PREFIXES[split]}/{name}"

@@ -1,6 +1,7 @@
 """A training run: validation, training, and the test of the best checkpoint."""
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
+from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, source_of
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
@@ -74,8 +75,9 @@ def train_and_test(
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
-        "validation": data.source_of(VALIDATION),
+        "validation": source_of(data.evaluators, VALIDATION),
         "monitor": best.monitor.partition("/")[2],
+        "mode": best.mode,
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
@@ -151,6 +153,8 @@ def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) 
 
 
 def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+    if math.isnan(best[monitor]) and is_first_process():
+        log.warning("%s was NaN at every validation: it has not chosen the saved checkpoint", monitor)
     if monitor not in before:
         return  # the run continues one with other evaluators
     worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]

@@ -63,6 +63,8 @@ def test_the_best_run_with_an_encoder_is_chosen(run_of, make_model, sentences):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     config = model(make_model("bert"))
     assert find_neighbours(run_of(config, config, config, encoders=[encoder, encoder]), str(sentences)).run == "1"
+    lowest = run_of(config, config, encoders=[encoder, encoder], mode="min")
+    assert find_neighbours(lowest, str(sentences)).run == "0"
 
 
 def test_new_weights_are_those_of_the_runs_seed(run_of, make_model):

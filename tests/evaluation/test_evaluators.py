@@ -140,7 +140,11 @@ BAD = {
     "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: a sentence is empty"),
     "only a header": (ScoredPairs, [("sentence1", "sentence2", "score")], "has no rows"),
     "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: the label is 2; it must be 0 or 1"),
-    "one label": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 1)], "all scores are 1; pairs with different scores"),
+    "one label": (
+        BinaryPairs,
+        [("a.", "b.", 1), ("c", "d", 1)],
+        "all labels are 1; pairs with 0 and with 1 are needed",
+    ),
     "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive"),
 }
 

@@ -9,11 +9,14 @@ import torch
 
 from simcse_pl.data.senteval.sts_sets import StsTask, load_sample, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
 WORDS = ["a", "the", "man", "dog", "guitar", "snow", "plays", "runs", "in", "on", "street", "prices", "moon", "never"]
@@ -196,3 +199,37 @@ def test_a_task_that_fails_does_not_stop_the_others(bundle_copy):
     assert list(results.failed) == ["SST", "STS12", "SICK-R regressor", "MR", "geometry"]
     assert results.failed["STS12"] == "these sentences cannot be encoded"
     assert list(suite.failed) == ["SST"]
+
+
+def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
+    sample = load_sample("dev")
+    file = tmp_path / "own.tsv"
+    file.write_text("".join(f"{pair.first}\t{pair.second}\t{pair.score}\n" for pair in sample.pairs))
+    suite = Suite(sts=[sample], evaluators={"sts": ScoredPairs(test=str(file)), "unused": ScoredPairs()})
+    calls = []
+
+    def encode(sentences):
+        calls.append(len(sentences))
+        rows = [
+            torch.randn(6, generator=torch.Generator().manual_seed(len(one) * 31 + ord(one[0]))) for one in sentences
+        ]
+        return torch.stack(rows) + 2
+
+    plain = evaluate_suite(EncodeOnce(encode, suite.sentences()), suite)
+    assert plain.own.data == "own.tsv" and plain.own.metrics["spearman"] == pytest.approx(plain.sts[0].all.spearman)
+    assert calls == [len(sample.sentences)]
+    whitened = evaluate_suite(Postprocessed(encode, Whitening()), suite)
+    assert whitened.own.metrics["spearman"] == pytest.approx(whitened.sts[0].all.spearman)
+    assert whitened.own.metrics["spearman"] != pytest.approx(plain.own.metrics["spearman"])
+    assert evaluate_suite(encode, Suite(sts=[sample])).own is None
+
+
+def test_a_metric_named_twice_is_an_error_and_the_tasks_are_measured(tmp_path):
+    file = tmp_path / "own.tsv"
+    file.write_text("A dog.\tA cat.\t1\nA man.\tA hat.\t3\n")
+    twice = {"sts": ScoredPairs(test=str(file)), "again": ScoredPairs(test=str(file))}
+    results = evaluate_suite(
+        lambda sentences: torch.eye(700)[: len(sentences)], Suite(sts=[load_sample("dev")], evaluators=twice)
+    )
+    assert results.failed == {"own data": "evaluators.again: another evaluator has a metric alignment too; rename one"}
+    assert results.own is None and len(results.sts) == 1

@@ -26,8 +26,8 @@ def study_of(folder):
 def validate(trial, step, score, fn="fit"):
     trainer = SimpleNamespace(
         state=SimpleNamespace(fn=fn),
-        callback_metrics={"val/spearman": score},
-        checkpoint_callback=SimpleNamespace(monitor="val/spearman"),
+        callback_metrics={"val/mrr": score},
+        checkpoint_callback=SimpleNamespace(monitor="val/mrr"),
         global_step=step,
         should_stop=False,
         strategy=SimpleNamespace(broadcast=lambda decision: decision),
@@ -67,6 +67,14 @@ def test_a_trial_below_the_median_at_its_step_is_pruned(tmp_path):
     assert stopped == [False, False]
     before_training = OptunaTrial(tmp_path, SPACE, 5, startup=3)
     assert not validate(before_training, 1, 0.0, fn="validate") and not before_training.callback.pruned
+
+
+def test_the_lowest_score_may_be_the_best(tmp_path):
+    for trial in range(3):
+        run(tmp_path, trial, 0.6, 0.5, startup=3, mode="min")
+    assert run(tmp_path, 3, 0.3, 0.2, startup=3, mode="min")[1] == [False, False]
+    assert run(tmp_path, 4, 0.8, 0.9, startup=3, mode="min")[1][-1]
+    assert study_of(tmp_path).direction == optuna.study.StudyDirection.MINIMIZE
 
 
 def test_diverged_and_interrupted_trials_fail(tmp_path):

@@ -20,6 +20,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.reports.figures.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.metrics import factor, score_name
 from simcse_pl.results.trajectory import TrainingTrajectory
 
 _LABEL_WIDTH = 28  # characters of a line
@@ -73,24 +74,26 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
 
 @matplotlib.rc_context(STYLE)
 def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
-    """Draw the paths of training runs from start (hollow) to end (large), coloured by Spearman on dev.
+    """Draw the paths of training runs from start (hollow) to end (large), coloured by the monitored metric on dev.
 
     Returns:
-        The figure; None without runs.
+        The figure; None without runs that have alignment and uniformity.
     """
+    runs = [run for run in runs if len(run.points)]
     if not runs:
         return None
     labels = [textwrap.fill(f"{r.label} ({r.points['step'].iloc[-1]} steps)", LEGEND_WIDTH) for r in runs]
     figure, axes = _plane(sum(label.count("\n") + 1 for label in labels) / 2)
-    scores = [100 * score for run in runs for score in run.points["spearman"] if np.isfinite(score)]
-    scale = colour_scale(figure, scores, "dev (Spearman x 100)") if scores else None
+    scores = [factor(run.metric) * score for run in runs for score in run.points["score"] if np.isfinite(score)]
+    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs))
+    scale = colour_scale(figure, scores, f"dev ({named})") if scores else None
     keys = []
     for run, label, dashes, marker in zip(runs, labels, cycle(DASHES), cycle(MARKERS)):
         path = _path(run)
         last = len(path) - 1
         axes.plot(*path.T, color="0.35", linestyle=dashes, linewidth=1, zorder=2)
         for row in np.unique(np.linspace(0, last, _MAX_MARKERS).round().astype(int)):
-            score = 100 * run.points["spearman"].iloc[row]
+            score = factor(run.metric) * run.points["score"].iloc[row]
             colour = scale.to_rgba(np.array([score]))[0] if scale and np.isfinite(score) else "0.6"
             look = _START if row == 0 else _END if row == last else _BETWEEN
             axes.scatter(*path[row], marker=marker, edgecolors="black", **{"color": colour, **look})

@@ -1,7 +1,7 @@
 """The curves of training runs as the page draws them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -61,8 +61,14 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
     return found
 
 
-def metric_groups(runs: Iterable[Mapping[str, Curves]]) -> list[MetricGroup]:
-    """Return the metrics to draw, the most important first; test scores are in the table of runs."""
+def metric_groups(runs: Iterable[Mapping[str, Curves]], monitors: Sequence[str] = ()) -> list[MetricGroup]:
+    """Return the metrics to draw, the most important first; test scores are in the table of runs.
+
+    Args:
+        runs: the curves of each run.
+        monitors: the metrics that chose checkpoints, which come first.
+    """
+    first = [*monitors, *_FIRST]
     names = {
         name
         for run in runs
@@ -70,7 +76,7 @@ def metric_groups(runs: Iterable[Mapping[str, Curves]]) -> list[MetricGroup]:
         for name, values in curves.metrics.items()
         if _prefix(name) != "test" and any(value is not None for value in values)
     }
-    ordered = sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    ordered = sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name))
     prefixes = dict.fromkeys([*_GROUPS, *sorted(map(_prefix, names))])
     groups = [MetricGroup(prefix, [name for name in ordered if _prefix(name) == prefix]) for prefix in prefixes]
     return [group for group in groups if group.metrics]

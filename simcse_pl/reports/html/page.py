@@ -19,6 +19,7 @@ from simcse_pl.reports.html.runs import Run, options_in_common, runs_table
 from simcse_pl.reports.sweeps.seed_groups import SeedGroups, group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import Sweep, differing
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.results.metrics import decimals, factor
 from simcse_pl.results.neighbourhood import Neighbourhood
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
@@ -55,7 +56,7 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
         runs_table=runs_table(runs),
         common=options_in_common(runs),
         sweeps=[(own, sweep_tables(own), drawn) for own, drawn in zip(groups, data["parallel"], strict=True)],
-        metric_groups=metric_groups(run.curves for run in runs),
+        metric_groups=metric_groups((run.curves for run in runs), list(dict.fromkeys(run.monitor for run in runs))),
         neighbourhood=neighbourhood,
         data=data,
         nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same runs give the same page
@@ -83,6 +84,9 @@ def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:
                 "label": run.label,
                 "sweep": run.sweep,
                 "dev": run.dev,
+                "monitor": run.monitor,
+                "factor": factor(run.monitor),
+                "decimals": decimals(run.monitor),
                 "options": {name: run.job.value(name) for name in varied},
                 "curves": {name: asdict(curves) for name, curves in run.curves.items()},
             }

@@ -16,8 +16,10 @@ from simcse_pl.reports.sweeps.sweep_results import (
     is_sweep,
     read_job,
     read_sweeps,
+    score_names,
 )
 from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
+from simcse_pl.results.metrics import SPEARMAN, decimals
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves, run_label
 from simcse_pl.utils.errors import UserError
@@ -48,6 +50,11 @@ class Run:
         return self.job.name
 
     @property
+    def monitor(self) -> str:
+        """The curve that chooses the checkpoint."""
+        return f"val/{self.job.run.monitor if self.job.run else SPEARMAN}"
+
+    @property
     def state(self) -> str:
         """Whether the run has finished."""
         if self.job.run is None:
@@ -56,7 +63,7 @@ class Run:
 
     @property
     def dev(self) -> float | None:
-        """The best score on dev x 100; None if there is none."""
+        """The best score on dev as tables show it; None if there is none."""
         score = self.job.run.scores["dev"] if self.job.run else math.nan
         return score if math.isfinite(score) else None
 
@@ -113,15 +120,27 @@ def runs_table(runs: Sequence[Run]) -> Table:
     )
     if any(run.state != "finished" for run in runs):
         frame["state"] = [run.state for run in runs]
-    validations = " or ".join(dict.fromkeys(job.run.validation for job in jobs if job.run))
+    finished = [job.run for job in jobs if job.run]
+    for name in ("test", "alignment", "uniformity"):
+        if finished and not any(name in _measured(run) for run in finished):
+            del frame[name]
+    validations = " or ".join(dict.fromkeys(run.validation for run in finished))
     about = (
-        f"Spearman x 100; dev: {validations}, which selects the checkpoint; before: dev before training; "
-        "alignment and uniformity are measured on dev"
+        f"{score_names(finished)}; dev: {validations}, which selects the checkpoint; before: dev before training"
+        + "; alignment and uniformity are measured on dev" * any("alignment" in run.best for run in finished)
+    )
+    digits = _DECIMALS | dict.fromkeys(
+        ("dev", "test", "before"), max((decimals(run.monitor) for run in finished), default=2)
     )
     failures = failure_notes({job.name: job.run.failed for job in jobs if job.run})
     notes = [about if validations else "no run has finished; scores are measured at the end", *failures]
-    return Table("runs", "Runs", frame, {name: _DECIMALS.get(name, 2) for name in frame}, notes)
+    return Table("runs", "Runs", frame, {name: digits.get(name, 2) for name in frame}, notes)
+
+
+def _measured(run: TrainingRun) -> set[str]:
+    """Return the names of the scores that a run's evaluators measure."""
+    return {*run.best, *(["test"] if run.test else [])}
 
 
 def _scores(run: TrainingRun) -> dict[str, float | None]:
-    return {**run.scores, "before": 100 * run.before.spearman, "best step": run.best_step, "steps": run.steps}
+    return {**run.scores, "before": run.score(run.before), "best step": run.best_step, "steps": run.steps}

@@ -7,8 +7,9 @@ import pandas as pd
 
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, lower_is_better, score_names
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
+from simcse_pl.results.metrics import SPEARMAN, decimals
 
 SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
@@ -22,8 +23,8 @@ class Group:
         row: the row of the sweep, spelled as in the paper; None if the sweep has no rows.
         column: the column of the paper's table; None if the sweep names none.
         options: values of the options that differ between groups, by name.
-        runs: `seed` and SCORES by job name; correlations and accuracies x 100, NaN if not
-            measured. Empty for a row of the paper that did not run.
+        runs: `seed` and SCORES by job name; correlations and shares x 100, NaN if not measured. dev and
+            test are the monitored metric. Empty for a row of the paper that did not run.
     """
 
     row: str | None
@@ -65,6 +66,26 @@ class SeedGroups:
         own = f"{name} ({self.sweep.label})" if name else self.sweep.label
         title = f"Table {self.paper.number} of the paper, {self.paper.varied}" if self.paper else own
         return f"{title}, size={self.sweep.size}" if self.sweep.size else title
+
+    @property
+    def score_name(self) -> str:
+        """The name and scale of the scores on dev and test."""
+        return score_names(self.sweep.runs)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the scores are of the paper's metric."""
+        return all(run.monitor == SPEARMAN for run in self.sweep.runs)
+
+    @property
+    def decimals(self) -> int:
+        """The number of decimals of these scores."""
+        return max(decimals(run.monitor) for run in self.sweep.runs)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the best score on dev is the lowest."""
+        return lower_is_better(self.sweep.runs)
 
     @property
     def has_rows(self) -> bool:

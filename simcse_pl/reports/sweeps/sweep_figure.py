@@ -76,7 +76,7 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     if not groups.over_seeds("dev")["count"].any():
         return None
     if len(groups.groups) == 1 and not groups.has_rows:
-        return _seeds(groups.groups[0].runs.dropna(subset="dev"))
+        return _seeds(groups)
     varied, measured = _measured(groups)
     paper = _papers(groups)
     panels = [measured, paper] if paper and not _legible_together(measured, paper) else [[*measured, *paper]]
@@ -84,7 +84,7 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     values = keys_of([rows, *(dict.fromkeys(own.points["value"]) for own in measured)])
     numbers = {as_number(value) for value in values} - {None}
     draw = _against_numbers if len(numbers) > 1 else _against_names
-    return draw(panels, values, varied)
+    return draw(panels, values, varied, groups.score_name)
 
 
 def _measured(groups: SeedGroups) -> tuple[str, list[Series]]:
@@ -112,7 +112,7 @@ def _measured(groups: SeedGroups) -> tuple[str, list[Series]]:
 def _papers(groups: SeedGroups) -> list[Series]:
     """Return the paper's scores in the columns of the sweep, or in all columns if the sweep names none."""
     paper = groups.paper
-    if paper is None or not groups.has_rows:
+    if paper is None or not groups.has_rows or not groups.comparable:
         return []
     series = []
     for number, column in enumerate(groups.known_columns or paper.settings or ("dev",)):
@@ -123,14 +123,15 @@ def _papers(groups: SeedGroups) -> list[Series]:
     return series
 
 
-def _seeds(runs: pd.DataFrame) -> Figure:
+def _seeds(groups: SeedGroups) -> Figure:
+    runs, digits = groups.groups[0].runs.dropna(subset="dev"), groups.decimals
     frame = pd.DataFrame({"value": runs["seed"], "mean": runs["dev"], "std": np.nan, "scores": [[]] * len(runs)})
-    figure = _against_names([[Series("measured", frame)]], list(runs["seed"].unique()), "seed")
+    figure = _against_names([[Series("measured", frame)]], list(runs["seed"].unique()), "seed", groups.score_name)
     if len(runs) > 1:
         axes, mean, std = figure.axes[0], runs["dev"].mean(), runs["dev"].std()
         axes.axvspan(mean - std, mean + std, color="0.9", linewidth=0, zorder=0)
         axes.axvline(mean, color="0.4", linewidth=0.8, linestyle=DASHES[1], zorder=0)
-        axes.set_title(f"mean ± standard deviation: {mean:.2f} ± {std:.2f}")
+        axes.set_title(f"mean ± standard deviation: {mean:.{digits}f} ± {std:.{digits}f}")
     return figure
 
 
@@ -141,7 +142,7 @@ def _legible_together(*parts: Sequence[Series]) -> bool:
     return all(span["max"] - span["min"] >= _LEGIBLE * whole for span in spans)
 
 
-def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str) -> Figure:
+def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str, score: str) -> Figure:
     """Draw panels below each other, with names in a part of their own to the right of the numbers."""
     found = [(value, number) for value in values if (number := as_number(value)) is not None]
     numbers = dict(sorted(found, key=lambda item: item[1]))
@@ -151,7 +152,7 @@ def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], 
     grid = figure.subplots(len(panels), len(widths), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
     for row, series in zip(grid, panels, strict=True):
         _draw(row[0], series, numbers, joined=True)
-        row[0].set_ylabel(_score_label(series))
+        row[0].set_ylabel(_score_label(series, score))
         if names:
             _draw(row[1], series, names)
             row[1].spines["left"].set_visible(False)
@@ -184,7 +185,7 @@ def _closest(values: NDArray[np.float64]) -> float:
     return float(np.diff(values).min() / (values[-1] - values[0]))
 
 
-def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str) -> Figure:
+def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str, score: str) -> Figure:
     """Draw panels side by side, with one line per name."""
     labels = [textwrap.fill(value, _NAME_WIDTH) for value in values]
     most = max(len(series) for series in panels)
@@ -194,7 +195,7 @@ def _against_names(panels: Sequence[Sequence[Series]], values: Sequence[str], va
     for axes, series in zip(grid, panels, strict=True):
         _draw(axes, series, {value: float(place) for place, value in enumerate(values)}, downwards=True)
         axes.grid(axis="y", color="0.85", linewidth=0.5)
-        axes.set_xlabel(_score_label(series))
+        axes.set_xlabel(_score_label(series, score))
     grid[0].set_yticks(range(len(values)), labels)
     grid[0].set_ylim(len(values) - 0.5, -0.5)
     grid[0].set_ylabel(varied)
@@ -227,8 +228,8 @@ def _draw(
             artist.set_transform(axes.transData + offset)
 
 
-def _score_label(series: Sequence[Series]) -> str:
-    return f"{'paper, ' * all(own.paper for own in series)}dev (Spearman x 100)"
+def _score_label(series: Sequence[Series], score: str) -> str:
+    return f"{'paper, ' * all(own.paper for own in series)}dev ({score})"
 
 
 def _legend(figure: Figure, panels: Sequence[Sequence[Series]], joined: bool = False) -> None:

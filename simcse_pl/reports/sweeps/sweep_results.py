@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -14,18 +14,11 @@ from omegaconf.errors import OmegaConfBaseException
 import simcse_pl.sweeps.resolvers  # noqa: F401  the configs of sweeps refer to them
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, validated
+from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.yaml_files import read_yaml
-
-
-class Scores(Shape):
-    """Scores of an encoder on one split; NaN if training diverged."""
-
-    spearman: Number = math.nan
-    alignment: Number = math.nan
-    uniformity: Number = math.nan
 
 
 class Place(Shape):
@@ -45,14 +38,23 @@ class Trial(Shape):
 
 
 class TrainingRun(Shape):
-    """The results.json of train.py."""
+    """The results.json of train.py.
 
-    best: Scores
-    test: Scores
+    Args:
+        best, test, before, test_before: metrics by name, NaN if training diverged; empty without a test set.
+        monitor: the metric that chose the checkpoint.
+        mode: `max` if higher values of it are better, or `min`.
+        further: see training.fit.train_and_test, training.fit.task_scores and sweeps.jobs.describe_job.
+    """
+
+    best: Mapping[str, Number]
+    test: Mapping[str, Number]
     choices: Mapping[str, str | None]
     overrides: list[str]
-    before: Scores = Scores()
-    test_before: Scores = Scores()
+    before: Mapping[str, Number] = {}
+    test_before: Mapping[str, Number] = {}
+    monitor: str = SPEARMAN
+    mode: Literal["max", "min"] = "max"
     validation: str = "dev"
     steps: int | None = None
     best_step: int | None = None
@@ -63,11 +65,15 @@ class TrainingRun(Shape):
     transfer_classifier: str = "scikit-learn"
     failed: Mapping[str, str] = {}
 
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Return the monitored metric as tables show it, mostly x 100; NaN if `metrics` do not have it."""
+        return factor(self.monitor) * metrics.get(self.monitor, math.nan)
+
     @property
     def scores(self) -> dict[str, float]:
-        """Spearman x 100 on dev and test, and alignment and uniformity on dev."""
-        dev, test, best = 100 * self.best.spearman, 100 * self.test.spearman, self.best
-        return {"dev": dev, "test": test, "alignment": best.alignment, "uniformity": best.uniformity}
+        """The monitored metric on dev and test, and alignment and uniformity on dev; NaN if not measured."""
+        geometry = {name: self.best.get(name, math.nan) for name in ("alignment", "uniformity")}
+        return {"dev": self.score(self.best), "test": self.score(self.test), **geometry}
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,16 @@ class Sweep:
     def runs(self) -> list[TrainingRun]:
         """The results of the jobs that have some."""
         return [job.run for job in self.jobs if job.run]
+
+
+def score_names(runs: Sequence[TrainingRun]) -> str:
+    """Return the name and scale of the monitored metrics of runs: `Spearman x 100`."""
+    return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in runs))
+
+
+def lower_is_better(runs: Sequence[TrainingRun]) -> bool:
+    """Return whether the best run is that with the lowest score."""
+    return any(run.mode == "min" for run in runs[:1])
 
 
 def differing(jobs: Sequence[Job]) -> list[str]:

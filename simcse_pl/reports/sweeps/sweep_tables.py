@@ -1,6 +1,6 @@
 """The tables of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -50,13 +50,18 @@ def sweep_tables(groups: SeedGroups, name: str = "sweep") -> list[Table]:
         for column, figures in _papers_figures(groups, score).items():
             frame[column] = pd.Series(figures, dtype=float)
     dev = frame["dev"].groupby(pd.Series([group.column for group in groups.groups]), dropna=False)
-    best = pd.DataFrame({"dev": (frame["dev"] == dev.transform("max")) & (dev.transform("count") > 1)})
-    title = f"{groups.title}: Spearman x 100"
-    tables: list[Table] = [SeedTable(name, title, frame, _decimals(frame), sweep_notes(groups), best)]
+    best = pd.DataFrame(
+        {
+            "dev": (frame["dev"] == dev.transform("min" if groups.lower_is_better else "max"))
+            & (dev.transform("count") > 1)
+        }
+    )
+    title = f"{groups.title}: {groups.score_name}"
+    tables: list[Table] = [SeedTable(name, title, frame, _decimals(groups, frame), sweep_notes(groups), best)]
     if len(groups.options) == 2 and not groups.has_rows and len(groups.columns) < 2:
         down, across = (frame[option].unique() for option in groups.options)
         if min(len(down), len(across)) > 1 and len(frame) == len(down) * len(across):
-            tables.append(_grid(groups.options, frame.assign(best=best), f"{name}_grid", f"{title} on dev"))
+            tables.append(_grid(groups, frame.assign(best=best), f"{name}_grid", f"{title} on dev"))
     return tables
 
 
@@ -75,7 +80,7 @@ def _labels(groups: SeedGroups) -> dict[str, list[str]]:
 def _papers_figures(groups: SeedGroups, score: str) -> dict[str, list[float | None]]:
     """Return the paper's columns to show beside one of our scores."""
     paper = groups.paper
-    if paper is None:
+    if paper is None or not groups.comparable:
         return {}
     rows = [paper.rows.get(group.row or "", {}) for group in groups.groups]
     found: dict[str, list[float | None]] = {}
@@ -88,14 +93,14 @@ def _papers_figures(groups: SeedGroups, score: str) -> dict[str, list[float | No
     return {name: figures for name, figures in found.items() if any(figures)}
 
 
-def _decimals(frame: pd.DataFrame) -> dict[str, int]:
-    kinds = {"alignment": 3, "uniformity": 3, "paper": 1, "paper,": 1}
-    return {name: 0 if name.endswith(" n") else kinds.get(name.split(" ")[0], 2) for name in frame}
+def _decimals(groups: SeedGroups, frame: pd.DataFrame) -> dict[str, int]:
+    kinds = {"alignment": 3, "uniformity": 3, "transfer": 2, "paper": 1, "paper,": 1}
+    return {name: 0 if name.endswith(" n") else kinds.get(name.split(" ")[0], groups.decimals) for name in frame}
 
 
-def _grid(options: Sequence[str], frame: pd.DataFrame, name: str, title: str) -> Table:
+def _grid(groups: SeedGroups, frame: pd.DataFrame, name: str, title: str) -> Table:
     """Return the scores on dev with the first option down and the second across."""
-    down, across = options
+    down, across = groups.options
     grid = frame[[down]].drop_duplicates(ignore_index=True)
     best = pd.DataFrame()
     for value, own in frame.groupby(across, sort=False):
@@ -103,7 +108,7 @@ def _grid(options: Sequence[str], frame: pd.DataFrame, name: str, title: str) ->
         column = f"{across}={value}"
         grid[[column, f"{column} std", f"{column} n"]] = own[["dev", "dev std", "dev n"]]
         best[column] = own["best"]
-    return SeedTable(name, title, grid, _decimals(grid), best=best)
+    return SeedTable(name, title, grid, _decimals(groups, grid), best=best)
 
 
 def sweep_notes(groups: SeedGroups) -> list[str]:
@@ -113,8 +118,10 @@ def sweep_notes(groups: SeedGroups) -> list[str]:
 
 def _about_scores(groups: SeedGroups) -> list[str]:
     validations = _or(run.validation for run in groups.sweep.runs)
+    measured = any("alignment" in run.best for run in groups.sweep.runs)
+    plane = "alignment and uniformity are measured on dev; " * measured
     notes = [
-        f"dev: {validations}, which selects the checkpoint; alignment and uniformity are measured on dev; "
+        f"dev: {validations}, which selects the checkpoint; {plane}"
         "mean ± sample standard deviation (seeds); *: best on dev"
     ]
     if tasks := groups.transfer_tasks:
@@ -128,20 +135,21 @@ def _about_scores(groups: SeedGroups) -> list[str]:
 def _about_runs(groups: SeedGroups) -> list[str]:
     jobs = [job for job in groups.sweep.jobs if job.run]
     seeds = sorted({job.seed for job in jobs if job.seed is not None})
-    before = pd.Series([100 * run.before.spearman for run in groups.sweep.runs]).dropna()
+    before = pd.Series([run.score(run.before) for run in groups.sweep.runs]).dropna()
+    digits = groups.decimals
     facts = {
         "model": _or(job.choices.get("model") for job in jobs),
         "data": _or(job.choices.get("data") for job in jobs),
         "steps": _or(run.steps for run in groups.sweep.runs),
         "seeds" if len(seeds) > 1 else "seed": ", ".join(map(str, seeds)),
-        "dev before training": " to ".join(dict.fromkeys(f"{end:.2f}" for end in (before.min(), before.max())))
+        "dev before training": " to ".join(dict.fromkeys(f"{end:.{digits}f}" for end in (before.min(), before.max())))
         if len(before)
         else "",
     }
     notes = ["; ".join(f"{name} {value}" for name, value in facts.items() if value)]
     if len(groups.groups) == 1 and groups.groups[0].runs["dev"].count() > 1:
         runs = groups.groups[0].runs.sort_values("dev").dropna(subset="dev")
-        ends = (f"{runs['dev'].iloc[end]:.2f} (seed {runs['seed'].iloc[end]})" for end in (0, -1))
+        ends = (f"{runs['dev'].iloc[end]:.{digits}f} (seed {runs['seed'].iloc[end]})" for end in (0, -1))
         notes.append(f"dev from {' to '.join(ends)}")
     return [note for note in notes if note]
 
@@ -151,6 +159,8 @@ def _about_paper(groups: SeedGroups) -> list[str]:
     if paper is None:
         unknown = sweep.table is not None and sweep.table.startswith("table_")
         return [f"warning: unknown table {sweep.table}; tables of the paper: {', '.join(ablation_names())}"] * unknown
+    if not groups.comparable:
+        return ["the paper's scores are Spearman's correlations on STS-B dev, so they are not shown"]
     if not paper.rows:
         chosen = [
             f"{setting} {model} {size} and {rate:g}"
@@ -176,6 +186,8 @@ def _warnings(groups: SeedGroups) -> list[str]:
         jobs = validations.groupby(validations, sort=False).groups
         parts = "; ".join(f"{name} ({', '.join(own)})" for name, own in jobs.items())
         notes.append(f"warning: validated on different data: {parts}")
+    if len({run.monitor for run in groups.sweep.runs}) > 1:
+        notes.append(f"warning: checkpoints chosen by different metrics: {groups.score_name}")
     counts = [len(group.runs) for group in groups.groups if len(group.runs)]
     if len(counts) > 1 and max(counts) == 1:
         notes.append("warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2")
@@ -197,7 +209,7 @@ def _gaps(groups: SeedGroups) -> list[str]:
 
     found = {
         "failed or unfinished": [label(job) for job in sweep.jobs if not job.run],
-        "no score on dev": [label(job) for job in sweep.jobs if job.run and pd.isna(job.run.best.spearman)],
+        "no score on dev": [label(job) for job in sweep.jobs if job.run and pd.isna(job.run.scores["dev"])],
         "not started": sweep.missing,
         "pruned by the search": [job.name for job in sweep.jobs if job.run and job.run.trial and job.run.trial.pruned],
     }

@@ -49,7 +49,7 @@ def _table(
     decimals = dict.fromkeys(columns, 3) | {column: digits for _, column, digits in measures}
     frame = pd.DataFrame(columns, dtype=float)
     frame.insert(0, "encoder", list(measured))
-    where, differences = _common({label: _data(geometry) for label, geometry in measured.items()})
+    where, differences = in_common({label: _data(geometry) for label, geometry in measured.items()})
     return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences])
 
 
@@ -67,7 +67,7 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
     if not columns[""]:
         return None
     corpora = {label: f"{own.corpus}: {own.sentences} sentences" for label, own in searched.items()}
-    where, notes = _common(corpora, " in ")
+    where, notes = in_common(corpora, " in ")
     return Table("retrieval", f"The nearest sentences{where}", pd.DataFrame(columns, dtype=object), notes=notes)
 
 
@@ -75,7 +75,7 @@ def _data(geometry: Geometry) -> str:
     return f"{geometry.data}: {geometry.sentences} sentences, {geometry.positives} positives"
 
 
-def _common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:
+def in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:
     """Return the text for the title if it is the same for all encoders, and otherwise a note per encoder."""
     if len(set(texts.values())) == 1:
         return word + next(iter(texts.values())), []

@@ -1,5 +1,6 @@
-"""The table and the paths that train.py prints at the end. Correlations are shown x 100."""
+"""The table and the paths that train.py prints at the end. Correlations and shares are shown x 100."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,26 +8,34 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
+from simcse_pl.results.metrics import SPEARMAN, decimals, factor, heading, is_shown, scale_note
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
 
 def run_table(results: Mapping[str, Any]) -> Table:
-    """Return the scores on dev and test, before training and of the best checkpoint.
+    """Return the metrics on dev and test, before training and of the best checkpoint.
+
+    The first column is the metric that chose the checkpoint. A run without a test set has no rows for it.
 
     Args:
         results: the content of the run's results.json.
     """
-    stages = [results[stage] for stage in ("before", "best", "test_before", "test")]
-    columns = {
-        "": ["before training", f"best, step {results['best_step']} of {results['steps']}"] * 2,
-        "split": ["dev", "dev", "test", "test"],
-        "Spearman ↑": [100 * scores["spearman"] for scores in stages],
-        "alignment ↓": [scores["alignment"] for scores in stages],
-        "uniformity ↓": [scores["uniformity"] for scores in stages],
+    stages = [("dev", results["before"]), ("dev", results["best"])]
+    if results["test"] or results["test_before"]:
+        stages += [("test", results["test_before"]), ("test", results["test"])]
+    found = dict.fromkeys(metric for _, scores in stages for metric in scores if is_shown(metric))
+    metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN), *found]))
+    columns: dict[str, list[Any]] = {
+        "": ["before training", f"best, step {results['best_step']} of {results['steps']}"] * (len(stages) // 2),
+        "split": [split for split, _ in stages],
     }
-    decimals = {"Spearman ↑": 2, "alignment ↓": 3, "uniformity ↓": 3}
-    return Table("run", f"{results['validation']} (Spearman x 100)", pd.DataFrame(columns), decimals)
+    for metric in metrics:
+        values = [scores.get(metric) for _, scores in stages]
+        columns[heading(metric, direction=True)] = [math.nan if v is None else factor(metric) * v for v in values]
+    scale = scale_note(*metrics)
+    shown = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    return Table("run", results["validation"] + f" ({scale})" * bool(scale), pd.DataFrame(columns), shown)
 
 
 def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:

@@ -83,3 +83,15 @@ def test_errors_are_one_line(write_sweep, job, write_curves, write_results, make
         with pytest.raises(UserError, match=message) as error:
             read_runs(paths)
         assert "\n" not in str(error.value)
+
+
+def test_a_run_on_queries_has_its_own_metric_and_no_other_columns(write_sweep, job):
+    scores = {"before": {"mrr": 0.25}, "best": {"mrr": 0.5}, "test": {}, "test_before": {}}
+    runs, _ = read_runs({"s": write_sweep("s", job(0.0, monitor="mrr", **scores), job())})
+    table = runs_table(runs)
+    assert list(table.frame) == ["run", "dev", "before", "best step", "steps", "state"]
+    assert table.shown()["dev"].tolist() == ["50.00", "–"] and [run.monitor for run in runs] == [
+        "val/mrr",
+        "val/spearman",
+    ]
+    assert table.notes == ["mrr x 100; dev: STS-B dev, which selects the checkpoint; before: dev before training"]

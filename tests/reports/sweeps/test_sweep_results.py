@@ -22,7 +22,7 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep, 
     assert [one.seed for one in sweep.jobs] == list(range(11))
     assert sweep.jobs[3].options == {"model.dropout": "0.1", "name": "a b", "seed": "3"}
     assert (sweep.jobs[3].value("model"), sweep.jobs[3].value("optimizer.lr")) == ("minilm", "default")
-    assert [run.best.spearman for run in sweep.runs] == [0.7 + 0.01 * n for n in range(11)]
+    assert [run.best["spearman"] for run in sweep.runs] == [0.7 + 0.01 * n for n in range(11)]
     assert (sweep.label, sweep.table, sweep.size, sweep.missing) == ("mine", None, None, [])
 
 
@@ -31,7 +31,7 @@ def test_null_scores_are_nan_and_values_that_a_search_chose_are_options(write_sw
     trial = {"values": {"optimizer.lr": 0.000123456789, "model.head": "mlp", "data.batch_size": 64}, "pruned": True}
     (sweep,) = read_sweeps({"": write_sweep("s", job(0.7, best=best, trial=trial))})
     (run,) = sweep.runs
-    assert math.isnan(run.best.spearman) and math.isnan(run.best.alignment) and run.best.uniformity == -1
+    assert math.isnan(run.best["spearman"]) and math.isnan(run.best["alignment"]) and run.best["uniformity"] == -1
     assert sweep.jobs[0].options == {
         "seed": "0", "optimizer.lr": "0.0001235", "model.head": "mlp", "data.batch_size": "64",
     }  # fmt: skip

@@ -271,3 +271,29 @@ def test_notes_name_jobs_that_failed_diverged_were_pruned_or_did_not_start(write
         "not started: 2",
         "pruned by the search: 4",
     ]
+
+
+def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep, job, group):
+    def lowest(loss, row):
+        scores = {"before": {"loss": 2.0}, "best": {"loss": loss}, "test": {}, "test_before": {}}
+        return job(0.0, row=row, monitor="loss", mode="min", **scores)
+
+    groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
+    (table,) = sweep_tables(groups)
+    assert table.title.endswith(": loss, lower is better")
+    assert list(table.frame) == [
+        "dropout",
+        "dev",
+        "dev std",
+        "dev n",
+    ]  # neither test, geometry nor the paper's Spearman
+    shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
+    assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
+    notes = " ".join(table.notes)
+    assert "dev before training 2.000" in notes and "alignment" not in notes and "so they are not shown" in notes
+
+
+def test_different_metrics_are_a_warning(write_sweep, job, group):
+    other = job(0.7, options={"a": 2}, monitor="mrr", best={"mrr": 0.5})
+    (table,) = sweep_tables(group(write_sweep("s", job(0.7, options={"a": 1}), other)))
+    assert "warning: checkpoints chosen by different metrics: Spearman x 100 or mrr x 100" in table.notes

@@ -38,3 +38,20 @@ def test_paths_are_not_wrapped_without_a_terminal(tmp_path, capsys):
     folder = tmp_path / ("long" * 20)
     show(run_places(folder))
     assert f"{folder}/checkpoints\n" in capsys.readouterr().out
+
+
+def test_the_first_column_is_the_metric_that_chose_the_checkpoint_and_a_run_may_have_no_test_set():
+    before, best = (
+        {"recall@1": 0.25, "mrr": 0.5, "loss": 2.0, "trace": 12.0},
+        {"recall@1": 0.5, "mrr": None, "loss": 1.0},
+    )
+    results = {"validation": "dev.tsv", "monitor": "mrr", "before": before, "best": best, "test_before": {}, "test": {}}
+    table = run_table(results | {"steps": 9, "best_step": 6})
+    assert table.title == "dev.tsv (mrr, recall x 100)"
+    assert table.shown().to_dict("list") == {
+        "": ["before training", "best, step 6 of 9"],
+        "split": ["dev", "dev"],
+        "mrr ↑": ["50.00", "–"],
+        "recall@1 ↑": ["25.00", "50.00"],
+        "loss": ["2.000", "1.000"],
+    }

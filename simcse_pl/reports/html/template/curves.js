@@ -106,7 +106,8 @@ function drawPath(palette) {
     const kept = (curves?.steps ?? []).flatMap((_, i) => (alignment?.[i] != null && uniformity?.[i] != null ? [i] : []));
     if (!kept.length) continue;
     const last = kept.length - 1;
-    const dev = (i) => curves.metrics["val/spearman"]?.[i];
+    const dev = (i) => curves.metrics[runs[place].monitor]?.[i];
+    const score = (i) => (runs[place].factor * dev(i)).toFixed(runs[place].decimals);
     traces.push({
       type: "scatter",
       mode: "lines+markers",
@@ -120,7 +121,7 @@ function drawPath(palette) {
         opacity: 1,
       },
       meta: [place, about(runs[place])],
-      text: kept.map((i) => `step ${curves.steps[i]}` + (dev(i) == null ? "" : `<br>dev <b>${(100 * dev(i)).toFixed(2)}</b>`)),
+      text: kept.map((i) => `step ${curves.steps[i]}` + (dev(i) == null ? "" : `<br>dev <b>${score(i)}</b>`)),
       hovertemplate: "%{meta[1]}<br>%{text}<br>uniformity %{x:.3f}<br>alignment %{y:.3f}<extra></extra>",
     });
   }

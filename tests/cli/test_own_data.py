@@ -1,0 +1,174 @@
+"""Training, evaluation and reports on one's own validation and test files."""
+
+import itertools
+import json
+
+import pandas
+import pytest
+
+from simcse_pl.evaluation.evaluators import Evaluator
+from tests.conftest import SENTENCES, tiny
+from tests.offline_wandb import offline_runs
+
+QUERIES = [(f"{one} Why?", one) for one in SENTENCES] + [("Nobody answered. Why?", "The moon is larger.")]
+
+
+class Distance(Evaluator):
+    """The mean distance of the embeddings of a file of sentences from their mean; lower is better here."""
+
+    def __init__(self, validation=None, test=None, power=1):
+        self.files = {"validation": validation, "test": test}
+        self.power = power
+
+    def sentences(self, split):
+        file = self.files[split]
+        return open(file).read().splitlines() if file else []
+
+    def __call__(self, encode, split):
+        vectors = encode(self.sentences(split))
+        distance = (vectors - vectors.mean(dim=0)).norm(dim=1).pow(self.power).mean()
+        return {"distance": float(distance), "nothing": float("nan")}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write rows to a file; return its path."""
+
+    def write(name, *rows):
+        path = tmp_path / name
+        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def given(sentences, make_model):
+    """The options of a small run."""
+    return ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
+
+
+@pytest.fixture
+def evaluate(run_command, tmp_path):
+    """Run evaluate.py; return what it printed and its results."""
+
+    def run(*arguments, folder="measured"):
+        done = run_command("evaluate.py", *arguments, f"hydra.run.dir={tmp_path}/{folder}")
+        return done.stdout, json.loads((tmp_path / folder / "results.json").read_text())
+
+    return run
+
+
+def pairs(first_score):
+    """Return scored pairs of sentences."""
+    return [(a, b, first_score + k % 3) for k, (a, b) in enumerate(itertools.pairwise(SENTENCES))]
+
+
+def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
+    dev, test = write("dev.tsv", *QUERIES), write("test.tsv", *QUERIES[2:])
+    own = ["evaluators=retrieval", "evaluators.retrieval.top_k=[1,3]", f"data.test={test}"]
+    done, folder = train(*given, *own, f"data.validation={dev}")
+    results = json.loads((folder / "results.json").read_text())
+    assert (results["monitor"], results["mode"], results["validation"]) == ("mrr", "max", "dev.tsv")
+    assert set(results["test"]) == {"recall@1", "recall@3", "mrr", "ndcg@3"}
+    for expected in ("dev.tsv (mrr, recall, ndcg x 100)", "mrr ↑", "recall@3", f"{100 * results['best']['mrr']:.2f}"):
+        assert expected in done.stdout
+    assert f"{100 * results['test']['ndcg@3']:.2f}" in done.stdout and "Spearman" not in done.stdout
+    (run,) = offline_runs(folder)
+    assert run.summary["val/mrr"] == pytest.approx(results["best"]["mrr"])
+    assert run.summary["best_step"] == results["best_step"]
+
+    printed, measured = evaluate(f"encoder={folder}/encoder", *own, "tasks=[]", "wandb.mode=offline")
+    assert measured["own"]["data"] == "test.tsv" and measured["own"]["metrics"] == pytest.approx(results["test"])
+    assert "Own data on test.tsv (recall, mrr, ndcg x 100)" in printed
+    assert offline_runs(folder)[-1].summary["evaluation/test.tsv mrr"] == pytest.approx(results["test"]["mrr"])
+    out = command("report", tmp_path / "measured", folder, "--labels", "own", "run", "--output", tmp_path / "r").out
+    assert "Own data on test.tsv" in out and "run: dev.tsv (mrr, recall, ndcg x 100)" in out
+    (row,) = json.loads((tmp_path / "r" / "own_data.json").read_text())["rows"]
+    assert row["mrr ↑"] == pytest.approx(100 * results["test"]["mrr"])
+    command("report", folder, "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "mrr x 100; dev: dev.tsv, which selects the checkpoint" in page and '"monitor": "val/mrr"' in page
+    command("export", folder / "encoder", tmp_path / "exported")
+    assert "mrr ↑" in (tmp_path / "exported" / "README.md").read_text()
+
+
+def test_a_sweep_on_files_with_names_and_without_a_test_set(train, evaluate, command, given, write, tmp_path):
+    de, en = write("de.tsv", *pairs(1)), write("en.tsv", *pairs(2)[::-1], ("a", "b", 0))
+    files = f"{{de: {de}, en: {en}}}"
+    done, sweep = train("-m", "seed=1,2", *given, "logger=csv", f"data.validation={files}", "monitor=val/de/spearman")
+    scores = []
+    for job in ("0", "1"):
+        results = json.loads((sweep / job / "results.json").read_text())
+        curves = pandas.read_csv(sweep / job / "metrics.csv")
+        scores.append(100 * results["best"]["de/spearman"])
+        assert results["monitor"] == "de/spearman" and results["test"] == results["test_before"] == {}
+        assert results["best"]["de/spearman"] == curves.loc[curves["step"] > 0, "val/de/spearman"].max()
+    assert "de, en (Spearman x 100)" in done.stdout and ": de/Spearman x 100" in done.stdout
+    assert f"dev from {min(scores):.2f} (seed" in done.stdout
+    out = command("report", sweep, sweep / "0", "--output", tmp_path / "report").out
+    assert "training_paths.png" in out and "sweep.png" in out
+    assert "dev (de/Spearman x 100)" in (tmp_path / "report" / "sweep.svg").read_text()
+    command("report", sweep, "--html", tmp_path / "page.html")
+    assert "de/Spearman x 100; dev: de, en" in (tmp_path / "page.html").read_text()
+
+    best = json.loads((sweep / "0" / "results.json").read_text())["best"]
+    _, measured = evaluate(f"encoder={sweep}/0/encoder", f"data.test={files}")
+    assert measured["own"]["metrics"] == pytest.approx(
+        {name: best[name] for name in measured["own"]["metrics"]}, abs=1e-4
+    )
+    assert len(measured["own"]["metrics"]) == 9 and [task["task"] for task in measured["sts"]] == ["sample"]
+
+
+def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
+    train, evaluate, command, given, sentences, tmp_path
+):
+    (tmp_path / "conf" / "evaluators").mkdir(parents=True)
+    (tmp_path / "conf" / "evaluators" / "mine.yaml").write_text(
+        "# @package _global_\nmonitor: val/distance\nevaluators:\n  mine:\n"
+        f"    _target_: {__name__}.Distance\n    _partial_: true\n    power: 2\n"
+    )
+    mine = [f"--config-dir={tmp_path}/conf", "evaluators=mine"]
+    how = [*mine, f"data.validation={sentences}", "callbacks.best.mode=min", "logger=csv"]
+    done, sweep = train("-m", "optimizer.lr=1e-5,0.01", *given, *how)
+    runs = [json.loads((sweep / job / "results.json").read_text()) for job in ("0", "1")]
+    assert all(run["mode"] == "min" and run["best"]["nothing"] is None for run in runs)
+    assert "Spearman" not in done.stdout and "distance, lower is better" in " ".join(done.stdout.split())
+    low, high = sorted(run["best"]["distance"] for run in runs)
+    assert low < high and f"* {low:.3f}" in done.stdout and f"* {high:.3f}" not in done.stdout
+    for job, run in enumerate(runs):
+        curves = pandas.read_csv(sweep / str(job) / "metrics.csv")
+        assert run["best"]["distance"] == curves.loc[curves["step"] > 0, "val/distance"].min()
+
+    done, folder = train(*given, *how, "monitor=val/nothing", folder="nan")
+    results = json.loads((folder / "results.json").read_text())
+    assert results["best"]["nothing"] is None and results["best_step"] == 3
+    assert "val/nothing was NaN at every validation" in done.stdout + done.stderr
+    command("report", folder, sweep, "--html", tmp_path / "page.html")
+    command("report", folder, "--output", tmp_path / "report")
+
+    both = [*mine[:1], "evaluators=[sts,mine]", f"+evaluators.mine.test={sentences}", "data.test=null", "tasks=[]"]
+    printed, measured = evaluate(f"encoder={sweep}/1/encoder", *both)
+    assert measured["own"]["data"] == "Distance"
+    assert measured["own"]["metrics"] == {
+        "distance": pytest.approx(runs[1]["best"]["distance"], rel=1e-4),
+        "nothing": None,
+    }
+    assert "Own data on Distance" in printed and f"{measured['own']['metrics']['distance']:.3f}" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["monitor=val/spearman"], "monitor=val/spearman: no evaluator has it; choose one of val/recall@1, "),
+        (
+            ["+evaluators.again={_target_: simcse_pl.evaluation.evaluators.Retrieval, _partial_: true}"],
+            "evaluators.again: another evaluator has a metric mrr too; rename one",
+        ),
+    ],
+)
+def test_mistakes_about_metrics_are_found_before_training(options, message, train, given, write):
+    data = ["evaluators=retrieval", f"data.validation={write('dev.tsv', *QUERIES)}", "logger=csv"]
+    done, folder = train(*given, *data, *options, status=2)
+    assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1
+    assert not (folder / "checkpoints").exists()

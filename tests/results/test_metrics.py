@@ -1,0 +1,26 @@
+"""Names and scales of metrics in tables."""
+
+import pytest
+
+from simcse_pl.results.metrics import decimals, factor, heading, scale_note, score_name
+
+
+@pytest.mark.parametrize(
+    ("metric", "named", "shown", "digits"),
+    [
+        ("spearman", "Spearman ↑", 100, 2),
+        ("german/spearman", "german/Spearman ↑", 100, 2),
+        ("recall@10", "recall@10 ↑", 100, 2),
+        ("recall/ndcg@5", "recall/ndcg@5 ↑", 100, 2),
+        ("uniformity", "uniformity ↓", 1, 3),
+        ("recall/loss", "recall/loss", 1, 3),
+    ],
+)
+def test_correlations_and_shares_are_shown_times_100(metric, named, shown, digits):
+    assert (heading(metric, direction=True), factor(metric), decimals(metric)) == (named, shown, digits)
+
+
+def test_the_score_is_named_with_its_scale_and_direction():
+    assert score_name("de/spearman") == "de/Spearman x 100"
+    assert score_name("loss", "min") == "loss, lower is better"
+    assert scale_note("mrr", "recall@1", "recall@5", "alignment") == "mrr, recall x 100" and scale_note("loss") == ""
