@@ -18,6 +18,7 @@ from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
 from simcse_pl.models.protocols import Encode
+from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError
@@ -51,11 +52,12 @@ class SentenceDataModule(LightningDataModule):
         limit: the number of rows to train on, drawn at random and kept in order; None for all.
         view: how the positive of a row of one sentence is made; None for the sentence itself.
         batch_size: the rows of a contrastive batch, over all devices together.
-        max_length: the number of tokens read of a training sentence, special tokens included.
+        max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
         seed: seeds the draw of rows and, in each epoch, their order and the views.
+        templates: the encoder's; None for none.
 
     Raises:
         UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
@@ -79,6 +81,7 @@ class SentenceDataModule(LightningDataModule):
         test: str | Mapping[str, str] | None = None,
         num_workers: int = 0,
         seed: int = 42,
+        templates: Templates | None = None,
     ) -> None:
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
@@ -105,6 +108,7 @@ class SentenceDataModule(LightningDataModule):
         self.test = test
         self.num_workers = num_workers
         self.seed = seed
+        self.templates = templates
         self.rows: TrainingDataset | None = None
         self.evaluators: dict[str, Measurement] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
@@ -123,7 +127,7 @@ class SentenceDataModule(LightningDataModule):
         if not self.sentences:
             for split in (VALIDATION, TEST):
                 sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
-                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer)
+                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation is not set: give a file, or the sources of STS-B")
         if self.rows is None:
@@ -133,6 +137,9 @@ class SentenceDataModule(LightningDataModule):
         self.rows = self._training_rows()
         width = len(self.rows.rows[0])
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
+        if self.templates and len(self.templates.texts) > self.views:
+            count = len(self.templates.texts)
+            raise UserError(f"model.template has {count} templates, but the rows have {self.views} views: remove some")
         if self.labels:
             log.info("labels: %d, %s", len(self.labels), ", ".join(self.labels[:_LABELS_SHOWN]))
         elif min(len(self.rows), self.batch_size) == 1 and width < 3:
@@ -180,7 +187,7 @@ class SentenceDataModule(LightningDataModule):
     def train_dataloader(self) -> ContrastiveDataLoader:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
         assert self.rows is not None
-        views = ViewCollator(self.tokenizer, self.max_length)
+        views = ViewCollator(self.tokenizer, self.max_length, self.templates)
         batches = self._batches(self.rows)
         collate = LabeledViewCollator(views) if self.labels else views
         if self._place:

@@ -287,9 +287,12 @@ class SimCSE:
     def _settings(self) -> dict[str, Any]:
         """Return the settings that determine the vectors, and a hash of the weights."""
         if isinstance(self.encoder, SentenceEncoder):
+            settings = asdict(self.encoder.settings)
+            if settings["template"] is None:
+                del settings["template"]  # indexes of older versions have none
             return {
                 "encoder": self.name,
-                **asdict(self.encoder.settings),
+                **settings,
                 "weights": hash_tensors(self.encoder.state_dict()),
             }
         assert isinstance(self.encoder, WordVectors)

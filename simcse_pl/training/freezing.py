@@ -37,7 +37,8 @@ def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
 
 def example_batch(encoder: SentenceEncoder) -> Batch:
     """Return two rows of two equal views, tensors [2, 2, tokens] on the encoder's device."""
-    batch = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64))([(EXAMPLE,), (EXAMPLE,)])
+    collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
+    batch = collate([(EXAMPLE,), (EXAMPLE,)])
     return {name: x.to(encoder.device) for name, x in batch.items()}
 
 
