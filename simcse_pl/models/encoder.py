@@ -79,8 +79,9 @@ class SentenceEncoder(nn.Module):
         match_inputs(tokenizer, backbone)
         self.template = template if template is None or isinstance(template, str) else list(template)
         self.templates = Templates(tokenizer, self.template, self._pooling.reads_sentence_mask)
-        if self._pooling.masks > self.templates.masks:
-            raise UserError(f"pooling={pooling}: it needs a template with {self._pooling.masks} [MASK]: set template")
+        if (masks := self._pooling.masks) > self.templates.masks:
+            given = f"template={self.template or 'null'}"
+            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
 

@@ -54,9 +54,11 @@ def checked_length(
         UserError: the number is out of range.
     """
     longest = (longest_input(backbone) or tokenizer.model_max_length) - template
+    shortest = tokenizer.num_special_tokens_to_add() + 1
+    if longest < shortest:
+        raise UserError(f"template: its {template} tokens leave no place for a sentence in {longest + template} tokens")
     if max_length is None:
         return min(longest, tokenizer.model_max_length, 512)
-    shortest = tokenizer.num_special_tokens_to_add() + 1
     if not shortest <= max_length <= longest:
         beside = f" beside the template's {template}" if template else ""
         raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{beside}")

@@ -1,4 +1,4 @@
-"""Poolings by name, and with padding on either side. tests/properties/test_pooling.py compares them with a loop over tokens."""
+"""Poolings by name and with padding on either side. tests/properties/test_pooling.py has a loop over tokens."""
 
 import pytest
 import torch
