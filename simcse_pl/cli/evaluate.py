@@ -104,7 +104,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     """Return what is measured and how: results.json without the scores."""
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
-    options = ("pooling", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")
+    options = ("pooling", "template", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")
     settings: dict[str, Any] = {option: config[option] for option in options}
     settings["postprocess"] = after = None
     if postprocess:
@@ -114,7 +114,13 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
             fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
             settings["postprocess"] |= fit | {"fit_seed": config.seed}
         after = f"{postprocess.name} ({fit_on})"
-    parts = [config.encoder, config.pooling, config.num_layers and f"first {config.num_layers} layers", after]
+    parts = [
+        config.encoder,
+        config.pooling,
+        config.template,
+        config.num_layers and f"first {config.num_layers} layers",
+        after,
+    ]
     return {
         "label": config.label or ", ".join(part for part in parts if part),
         "encoder": config.encoder,

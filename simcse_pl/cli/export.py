@@ -20,7 +20,7 @@ from simcse_pl.export.onnx import write_onnx
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.sentence_transformers_format import check_pooling
+from simcse_pl.models.sentence_transformers_format import check_modules
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils import hub
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
-    check_pooling(encoder.pooling, encoder.backbone.config.num_hidden_layers)
+    check_modules(encoder.settings, encoder.templates, encoder.backbone.config.num_hidden_layers)
     own = fingerprint(encoder) if results else None
     for path, result in results:
         if not isinstance(result, Result):

@@ -38,6 +38,7 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
         "encoder": simcse.name,
         "architecture": type(encoder.backbone).__name__,
         "pooling": encoder.pooling,
+        "template": encoder.template or "none",
         "head": encoder.head,
         "postprocess": encoder.postprocess.name if encoder.postprocess else "none",
         "normalize": encoder.normalize,

@@ -63,7 +63,8 @@ def train(config: DictConfig) -> float:
     pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
     encoder = instantiate(config.model)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, evaluators=instantiate(config.evaluators))
+    evaluators = instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
     for name in config.objectives:
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 
 Sentence = str | Tokens  # text, or tokens if they are known
@@ -21,19 +22,23 @@ class ViewCollator:
 
     Args:
         tokenizer: the encoder's tokenizer.
-        max_length: the number of tokens read of a sentence, special tokens included.
+        max_length: the number of tokens read of a sentence, including special tokens but not the template's.
+        templates: the encoder's; None for none.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
+    templates: Templates | None = None
 
     def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
         """Return tensors [batch, views, tokens]; all rows have the same number of sentences."""
+        if len(rows[0]) == 1 and self.templates and len(self.templates.texts) > 1:
+            rows = [(sentence, sentence) for (sentence,) in rows]
         sentences = [sentence for row in rows for sentence in row]
         texts = [sentence for sentence in sentences if isinstance(sentence, str)]
         new = iter(tokenize(self.tokenizer, texts, self.max_length))
         tokens = [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
-        inputs = padded(tokens, self.tokenizer)
+        inputs = self.templates.batch(tokens, len(rows[0])) if self.templates else padded(tokens, self.tokenizer)
         views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
 

@@ -20,6 +20,7 @@ from simcse_pl.data.evaluation_sentences import (
 from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
+from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
@@ -37,11 +38,12 @@ class SentenceDataModule(LightningDataModule):
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
             value above. Each batch is of one set, and has its name as `dataset`.
         sampling: how batches are drawn from several sets (see MixedBatchSampler).
-        max_length: the number of tokens read of a training sentence, special tokens included.
+        max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
         seed: seeds the draw of rows and, in each epoch, their order and the views.
+        templates: the encoder's; None for none.
 
     Raises:
         UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
@@ -72,6 +74,7 @@ class SentenceDataModule(LightningDataModule):
         test: str | Mapping[str, str] | None = None,
         num_workers: int = 0,
         seed: int = 42,
+        templates: Templates | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in _OPTIONS}
         super().__init__()
@@ -93,6 +96,7 @@ class SentenceDataModule(LightningDataModule):
         self.test = test
         self.num_workers = num_workers
         self.seed = seed
+        self.templates = templates
         self.evaluators: dict[str, Measurement] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self._read = False
@@ -110,7 +114,7 @@ class SentenceDataModule(LightningDataModule):
         if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them with the trainer
             for split in (VALIDATION, TEST):
                 sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
-                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer)
+                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation is not set: give a file, or the sources of STS-B")
         if not self._read:
@@ -121,7 +125,7 @@ class SentenceDataModule(LightningDataModule):
         evaluated = {split: own.sentences for split, own in self.sentences.items()}
         for place, (name, own) in enumerate(self.sets.items()):
             with naming(name):
-                own.read(self.tokenizer, self.max_length, self._seed(place), evaluated)
+                own.read(self.tokenizer, self.max_length, self._seed(place), evaluated, self.templates)
 
     def _seed(self, place: int) -> int:
         return self.seed + (place << 32)  # seeds are below 2**32

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.protocols import Encode
-from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
+from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import Batch, Tokens, tokenize
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 
@@ -74,15 +75,18 @@ class EvaluationSentences:
     Args:
         sentences: the sentences.
         tokenizer: the encoder's tokenizer.
+        templates: the encoder's; None for none.
     """
 
-    def __init__(self, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, templates: Templates | None = None
+    ) -> None:
         distinct = list(dict.fromkeys(sentences))
         tokens = tokenize(tokenizer, distinct, tokenizer.model_max_length)
         order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
         self.sentences = [distinct[i] for i in order]
         self.tokens = [np.array(tokens[i]) for i in order]
-        self._tokenizer = tokenizer
+        self._templates = templates or Templates(tokenizer)
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -93,7 +97,7 @@ class EvaluationSentences:
         return DataLoader(own, batch_size=_BATCH, collate_fn=self._collate)  # type: ignore[arg-type]
 
     def _collate(self, tokens: Sequence[Tokens]) -> Batch:
-        return padded(tokens, self._tokenizer)
+        return self._templates.batch(tokens)
 
     def encode(self, vectors: Tensor) -> Encode:
         """Return a function from sentences to their vectors.

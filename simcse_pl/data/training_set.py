@@ -15,6 +15,7 @@ from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
 from simcse_pl.models.roles import LabelKind, Role, default_roles
+from simcse_pl.models.templates import Templates
 from simcse_pl.utils.errors import UserError, did_you_mean
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class TrainingSet:
         max_length: int,
         seed: int = 42,
         evaluated: Mapping[str, Collection[str]] | None = None,
+        templates: Templates | None = None,
     ) -> None:
         """Read and tokenize the rows.
 
@@ -105,6 +107,7 @@ class TrainingSet:
             max_length: the number of tokens read of a sentence, special tokens included.
             seed: seeds the draw of rows and the views.
             evaluated: the sentences of each split that the encoder is evaluated on, to warn about.
+            templates: the encoder's, one per view.
         """
         how = (self.columns, self.on_invalid_row, self.header, self.split, self.label_column, self.score_column)
         documents = any(view.num_following for view in self.views.values())
@@ -120,6 +123,9 @@ class TrainingSet:
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         width = len(cache.sentences[0])
         views, self.view_roles = self._views_of(width)
+        if templates and len(templates.texts) > (count := len(self.view_roles)):
+            given = len(templates.texts)
+            raise UserError(f"model.template has {given} templates, but the rows have {count} views: remove some")
         self.rows = TrainingDataset(
             cache.sentences,
             cache.tokens,
@@ -131,7 +137,7 @@ class TrainingSet:
             seed=seed,
             longest=tokenizer.model_max_length,
         )
-        self._collate = ViewCollator(tokenizer, max_length)
+        self._collate = ViewCollator(tokenizer, max_length, templates)
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
         if classes := self.rows.classes:
             log.info("labels: %d, %s", len(classes), ", ".join(classes[:_LABELS_SHOWN]))

@@ -26,4 +26,4 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize:
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
         tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
-    return hash_tensors(tensors, encoder.pooling, encoder.max_length, normalize)
+    return hash_tensors(tensors, encoder.pooling, encoder.max_length, normalize, *encoder.templates.texts[:1])

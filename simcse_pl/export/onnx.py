@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch, sorted_batches
+from simcse_pl.models.templates import sorted_batches
+from simcse_pl.models.tokenization import Batch
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import atomic_write
@@ -59,7 +60,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     def encode(path: Path) -> Tensor:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         vectors = torch.empty(len(sentences), encoder.dim)
-        for places, inputs in sorted_batches(sentences, encoder.tokenizer, _BATCH_SIZE, encoder.max_length):
+        for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
             (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
             vectors[places] = torch.from_numpy(found)
         return vectors
@@ -109,7 +110,7 @@ class _Graph(nn.Module):
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
-    ((_, inputs),) = sorted_batches(sentences, encoder.tokenizer, len(sentences), encoder.max_length)
+    ((_, inputs),) = sorted_batches(sentences, encoder.templates, len(sentences), encoder.max_length)
     was_training = encoder.training
     try:
         with _quiet(), torch.no_grad():

@@ -6,17 +6,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.models.tokenization import Batch
 
 
 def hash_token_ids(batch: Batch) -> Tensor:
     """Return a 64-bit hash of each sentence's token ids, which does not depend on padding.
 
+    It does not depend on the sentence's template if the batch has a `sentence_mask` (see templates.py).
     For tensors [batch, views, tokens] it is [batch, views] int64. Two different sentences collide with
     probability 2^-64.
     """
-    ids, mask = batch["input_ids"], batch["attention_mask"]
-    return ((ids + 1) * mask * _factors(ids.shape[-1], ids.device)).sum(dim=-1)
+    ids = batch["input_ids"]
+    factors = _factors(ids.shape[-1], ids.device)
+    if (mask := batch.get(SENTENCE_MASK)) is None:
+        mask = batch["attention_mask"]
+    else:
+        factors = factors[(mask.cumsum(dim=-1) - 1).clamp(min=0)]  # of the position in the sentence
+    return ((ids + 1) * mask * factors).sum(dim=-1)
 
 
 @cache

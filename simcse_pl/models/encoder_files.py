@@ -30,6 +30,7 @@ class EncoderSettings:
     head: str = "none"
     max_length: int | None = None
     normalize: bool = False
+    template: str | list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,21 @@ class EncoderSpec:
 
 
 def parse_settings(value: Any, where: str) -> EncoderSettings:
-    """Return EncoderSettings from a dict of their values. Files of older versions lack `normalize`.
+    """Return EncoderSettings from a dict of their values. Files of older versions lack `normalize` and `template`.
 
     Raises:
         UserError: a value is missing or has another type.
     """
-    match {"normalize": False} | value if isinstance(value, dict) else None:
-        case {"pooling": str(pooling), "head": str(head), "max_length": int(length), "normalize": bool(normalize)}:
-            return EncoderSettings(pooling, head, length, normalize)
-    raise UserError(f"{where} is damaged: it must have pooling, head, max_length and normalize")
+    match {"normalize": False, "template": None} | value if isinstance(value, dict) else None:
+        case {
+            "pooling": str(pooling),
+            "head": str(head),
+            "max_length": int(length),
+            "normalize": bool(normalize),
+            "template": None | str() | [*_] as template,
+        }:
+            return EncoderSettings(pooling, head, length, normalize, template)
+    raise UserError(f"{where} is damaged: it must have pooling, head, max_length, normalize and template")
 
 
 def find_file(source: str, file: str) -> Path | None:

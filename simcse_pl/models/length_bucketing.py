@@ -3,7 +3,7 @@
 import inspect
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -75,6 +75,26 @@ def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: boo
     indices = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(indices, longest.tolist(), strict=True):
         yield rows, {name: x[rows, :tokens] for name, x in inputs.items()}
+
+
+def apply_in_length_groups(
+    function: Callable[[Batch, Batch], Tensor], backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool
+) -> Tensor:
+    """Apply a function to the groups of `length_groups`, and return its rows in the order of the batch.
+
+    Args:
+        function: maps the backbone's inputs of a group, and the same with `input_ids`, to [rows, ...].
+        backbone, inputs, ignores_padding: see `length_groups`.
+    """
+    groups = list(length_groups(backbone, inputs, ignores_padding))
+    found = []
+    for rows, group in groups:
+        length = group["attention_mask"].shape[1]
+        ids = {} if "input_ids" in group else {"input_ids": inputs["input_ids"][rows, :length]}
+        found.append(function(group, group | ids))
+    if len(found) == 1:  # already in order
+        return found[0]
+    return torch.cat(found)[torch.cat([rows for rows, _ in groups]).argsort()]
 
 
 def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:

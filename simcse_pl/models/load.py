@@ -15,13 +15,14 @@ def load_encoder(
     max_length: int | None = None,
     normalize: bool | None = None,
     word_counts: str | None = None,
+    template: str | None = None,
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
         name: a Lightning checkpoint of train.py (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
             gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length: replace the transformer's own settings.
+        pooling, num_layers, max_length, template: replace the transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         word_counts: a file of words and their counts; only for word vectors.
 
@@ -30,7 +31,8 @@ def load_encoder(
     """
     is_folder = Path(name).is_dir()
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not is_folder:
-        for option, value in (("pooling", pooling), ("num_layers", num_layers), ("max_length", max_length)):
+        of_transformers = {"pooling": pooling, "num_layers": num_layers, "max_length": max_length, "template": template}
+        for option, value in of_transformers.items():
             if value is not None:
                 raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
         return WordVectors.from_file(name, word_counts, normalize=bool(normalize), progress=True)
@@ -39,4 +41,4 @@ def load_encoder(
     load = (
         SentenceEncoder.from_checkpoint if name.endswith(".ckpt") and not is_folder else SentenceEncoder.from_pretrained
     )
-    return load(name, pooling, num_layers=num_layers, max_length=max_length, normalize=normalize)
+    return load(name, pooling, num_layers=num_layers, max_length=max_length, normalize=normalize, template=template)

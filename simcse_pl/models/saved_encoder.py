@@ -12,7 +12,6 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import quiet_transformers
 from simcse_pl.models.encoder_files import (
@@ -26,10 +25,11 @@ from simcse_pl.models.encoder_files import (
 )
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
-    check_pooling,
+    check_modules,
     read_sentence_transformers,
     write_modules,
 )
+from simcse_pl.models.templates import Templates
 from simcse_pl.postprocessing import saved as saved_postprocess
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
@@ -42,24 +42,21 @@ HEAD_FILE = "head.safetensors"
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
-def write_saved(
-    folder: str | Path, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec
-) -> None:
+def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templates, spec: EncoderSpec) -> None:
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
-    assert spec.settings.pooling is not None
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
         backbone.save_pretrained(new)
-        tokenizer.save_pretrained(new)
+        templates.tokenizer.save_pretrained(new)
         if spec.head_weights:
             save_file(dict(spec.head_weights), new / HEAD_FILE)
         if spec.postprocess is not None:
             spec.postprocess.save(new)
         try:
-            check_pooling(spec.settings.pooling, backbone.config.num_hidden_layers)
+            check_modules(spec.settings, templates, backbone.config.num_hidden_layers)
         except UserError as error:  # must not cost the results of training
             log.warning("%s", error)
         else:
-            write_modules(spec, backbone.config, new)
+            write_modules(spec, templates, backbone.config, new)
         (new / SETTINGS_FILE).write_text(json.dumps(asdict(spec.settings), indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
     for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE):

@@ -15,8 +15,10 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
+from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, read_weights
-from simcse_pl.models.pooling import POOLINGS, find_pooling, max_over_tokens
+from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, mean_over_tokens
+from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
@@ -24,7 +26,14 @@ from simcse_pl.utils.files import read_json
 MODULES_FILE = "modules.json"
 _CLASSES = "sentence_transformers."
 # Before version 5.4 each pooling had a switch of its own.
-_SWITCHES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+_SWITCHES = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "last_token": "pooling_mode_lasttoken",
+    "weighted_mean": "pooling_mode_weightedmean_tokens",
+}
+_NAMES = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}  # the library's names since then
 _TANH = "torch.nn.modules.activation.Tanh"
 _ON_VECTORS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # The values of a module's options that a SentenceEncoder can reproduce; they are the library's defaults.
@@ -56,12 +65,17 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
     with reraise_as(f"{source}: its sentence-transformers files are damaged"):
         modules = _read_modules(source, read_json(path))
         configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
-        _check_model(source)
+        max_length = _max_length(source, modules["Transformer"], configs["Transformer"])
+        template = None
+        if prompt := _prompt(source):
+            templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])
+            template, max_length = templates.texts[0], max_length and max_length - templates.lengths[0]
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
             head="mlp" if "Dense" in modules else "none",
-            max_length=_max_length(source, modules["Transformer"], configs["Transformer"]),
+            max_length=max_length,
             normalize="Normalize" in modules,
+            template=template,
         )
         head_weights = {}
         if "Dense" in modules:
@@ -106,14 +120,23 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     return {} if path is None else dict(read_json(path))
 
 
-def _check_model(source: str) -> None:
-    """Raise UserError if the library does more to every sentence or vector than its modules do."""
+def _prompt(source: str) -> str | None:
+    """Return the prompt before every sentence; raise UserError if the library truncates vectors."""
     model = _read(source, "", "config_sentence_transformers.json")
-    default = model.get("default_prompt_name")
-    if default and model["prompts"].get(default):
-        _unsupported(source, f"a prompt before every sentence ({default})")
     if model.get("truncate_dim") is not None:
         _unsupported(source, f"vectors truncated to truncate_dim={model['truncate_dim']}")
+    default = model.get("default_prompt_name")
+    return model["prompts"].get(default) if default else None
+
+
+def _checked_prompt(source: str, prompt: str, folder: str, pooling: Mapping[str, Any]) -> Templates:
+    """Return the template of a prompt; raise UserError if it would give other vectors than the library's."""
+    if pooling.get("include_prompt") is False:
+        _unsupported(source, f"the prompt {prompt!r}, left out of the pooling (include_prompt=False)")
+    templates = Templates(load_tokenizer(source, folder), prompt + SENTENCE)
+    if templates.prefix is None:
+        _unsupported(source, f"the prompt {prompt!r}, whose tokens depend on the sentence")
+    return templates
 
 
 def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:
@@ -128,30 +151,41 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
     poolings = {switch: pooling for pooling, switch in _SWITCHES.items()}
     switched_on = [poolings.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on]
     match config.get("pooling_mode") or switched_on or "mean":
-        case str(pooling) | [str(pooling)] if pooling in _SWITCHES:
-            return pooling
+        case str(pooling) | [str(pooling)] if _NAMES.get(pooling, pooling) in _SWITCHES:
+            return _NAMES.get(pooling, pooling)
         case others:
             _unsupported(source, f"the pooling {others}")
 
 
-def check_pooling(pooling: str, num_layers: int) -> None:
-    """Raise UserError if no module of sentence-transformers computes a pooling.
+def check_modules(settings: EncoderSettings, templates: Templates, num_layers: int) -> None:
+    """Raise UserError if the modules of sentence-transformers cannot compute an encoder's vectors.
 
-    That library averages hidden states over layers first, which changes the maximum over tokens.
+    That library averages hidden states over layers first, which changes the maximum over tokens. Its prompts are text
+    before the sentence.
     """
-    found = find_pooling(pooling, num_layers)
-    has_switch = any(POOLINGS[name].over_tokens is found.over_tokens for name in _SWITCHES)
-    if not has_switch or (found.over_tokens is max_over_tokens and len(found.layers) > 1):
-        raise UserError(f"pooling={pooling}: sentence-transformers has no such module, only simcse_pl loads it")
+    assert settings.pooling is not None
+    found = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
+    has_switch = any(POOLINGS[name] is found for name in _SWITCHES)
+    if isinstance(found, Pooling) and not has_switch:  # of several layers
+        has_switch = found.over_tokens is mean_over_tokens
+    if not has_switch:
+        raise UserError(
+            f"pooling={settings.pooling}: sentence-transformers has no such module, only simcse_pl loads it"
+        )
+    if templates.texts and templates.prefix is None:
+        raise UserError(
+            f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
+        )
 
 
-def write_modules(spec: EncoderSpec, config: PretrainedConfig, folder: Path) -> None:
+def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing.
 
     Args:
-        spec: the encoder's settings, weights of the head and post-processing. `check_pooling` accepts its pooling.
+        spec: the encoder's settings, weights of the head and post-processing, which `check_modules` accepts.
+        templates: the encoder's templates.
         config: the transformer's config.
         folder: the folder with the transformer's own files.
 
@@ -159,8 +193,9 @@ def write_modules(spec: EncoderSpec, config: PretrainedConfig, folder: Path) -> 
         UserError: the post-processing is not linear.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
-    assert settings.pooling is not None
+    assert settings.pooling is not None and settings.max_length is not None
     pooling = find_pooling(settings.pooling, num_layers)
+    assert isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if not pooling.reads_last_layer_alone:
         _write(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
@@ -188,8 +223,10 @@ def write_modules(spec: EncoderSpec, config: PretrainedConfig, folder: Path) -> 
             _write(folder / path / "config.json", about)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_length, "do_lower_case": False})
-    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    max_length = settings.max_length + templates.lengths[0]
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    prompt = {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"} if templates.prefix else {}
+    _write(folder / "config_sentence_transformers.json", prompt | {"similarity_fn_name": "cosine"})
     _write(folder / MODULES_FILE, entries)
 
 

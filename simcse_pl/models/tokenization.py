@@ -1,7 +1,7 @@
 """Match a tokenizer with its backbone, tokenize sentences, and pad their tokens to batches."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,13 +10,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import word_embedding_layer
+from simcse_pl.models.backbone import longest_input, word_embedding_layer
 from simcse_pl.utils.errors import UserError, reraise_as
 
 Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
-
-_BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 
 
 def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
@@ -42,6 +40,31 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         )
 
 
+def checked_length(
+    max_length: int | None, tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, template: int = 0
+) -> int:
+    """Return the most tokens to read of a sentence, including special tokens.
+
+    Args:
+        max_length: the number, or None for the backbone's limit, at most 512.
+        tokenizer, backbone: those of the encoder.
+        template: the number of tokens that a template adds.
+
+    Raises:
+        UserError: the number is out of range.
+    """
+    longest = (longest_input(backbone) or tokenizer.model_max_length) - template
+    shortest = tokenizer.num_special_tokens_to_add() + 1
+    if longest < shortest:
+        raise UserError(f"template: its {template} tokens leave no place for a sentence in {longest + template} tokens")
+    if max_length is None:
+        return min(longest, tokenizer.model_max_length, 512)
+    if not shortest <= max_length <= longest:
+        beside = f" beside the template's {template}" if template else ""
+        raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{beside}")
+    return max_length
+
+
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
     """Return the token ids of each sentence, including special tokens, truncated to `max_length`."""
     if not sentences:
@@ -50,23 +73,6 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"):
         ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
-
-
-def sorted_batches(
-    sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, batch_size: int, max_length: int
-) -> Iterator[tuple[list[int], Batch]]:
-    """Yield batches of sentences of similar length, the longest first within every 128 batches.
-
-    Yields:
-        The indices of the batch's sentences, and their padded tokens.
-    """
-    many = batch_size * _BATCHES_SORTED_TOGETHER
-    for begin in range(0, len(sentences), many):
-        tokens = tokenize(tokenizer, list(sentences[begin : begin + many]), max_length)
-        order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            yield [begin + i for i in rows], padded([tokens[i] for i in rows], tokenizer)
 
 
 def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:

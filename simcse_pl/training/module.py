@@ -11,7 +11,7 @@ from transformers import AttentionMaskInterface
 from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, embed_views, select_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
@@ -165,19 +165,26 @@ class SimCSEModule(EncoderModule):
                 they are anchor, positive, then hard negatives; `dataset`, its name, if there are several.
         """
         inputs = _views_of(batch)
-        embeddings = apply_in_chunks(self._embed_at_once, inputs, self.chunk_size)
+        pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
+        embeddings = self._project(pooled)
         queue = self.queue.negatives() if self.queue else None
         roles = batch.get("roles") or default_roles(embeddings.shape[1])
-        return EmbeddedBatch(embeddings, roles, inputs, labels=batch.get("labels"), queue=queue)
+        return EmbeddedBatch(embeddings, roles, inputs, pooled, batch.get("labels"), queue)
 
-    def _embed_at_once(self, batch: Batch) -> Tensor:
+    def _pool_at_once(self, batch: Batch) -> Tensor:
         if self.shared_dropout_mask:
-            return embed_with_shared_dropout_mask(self.encoder, batch)
+            return embed_with_shared_dropout_mask(self.encoder.pool, batch)
         if not self.positive_encoder:
-            return embed_views(self.encoder, batch, self.length_bucketing)
+            return pool_views(self.encoder, batch, self.length_bucketing)
         first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
-        anchors = embed_views(self.encoder, first, self.length_bucketing)
-        return torch.cat([anchors, embed_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
+        anchors = pool_views(self.encoder, first, self.length_bucketing)
+        return torch.cat([anchors, pool_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
+
+    def _project(self, pooled: Tensor) -> Tensor:
+        """Apply the head of each view's encoder to pooled vectors [batch, views, hidden]."""
+        if not self.positive_encoder or all(one.projection is None for one in self.encoders()):
+            return self.encoder.project(pooled)
+        return torch.cat([self.encoder.project(pooled[:, :1]), self.positive_encoder.project(pooled[:, 1:])], dim=1)
 
     def loss(self, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.

@@ -130,6 +130,7 @@ def test_info_describes_transformers_and_word_vectors(command, encoder, make_mod
     backbone = load_encoder(str(make_model("bert")), "mean").backbone
     assert about["parameters"] == sum(p.numel() for p in backbone.parameters())
     assert (about["architecture"], about["pooling"], about["layers"]) == ("BertModel", "mean", 3)
+    assert about["template"] == "none"
     assert "BertModel" in command("info", *encoder).out
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     words = json.loads(command("info", tmp_path / "v.txt", "--json").out)

@@ -10,6 +10,7 @@ import yaml
 from safetensors.torch import load_file
 
 from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
@@ -174,6 +175,18 @@ def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sen
     own = curves[["train/loss/plain", "train/loss/scored"]]
     assert own.notna().sum().tolist() == [2, 2] and (own.notna().sum(axis=1) == 1).all()
     assert own.sum(axis=1).tolist() == curves["train/loss"].tolist()
+
+
+def test_a_template_per_view_is_trained_measured_and_saved(train, make_model):
+    templates = 'model.template=["The hall: {sentence} [MASK]", "Any {sentence} [MASK]!"]'
+    given = ["data.limit=20", "trainer.max_steps=2", "logger=csv", "model.pooling=mask", *tiny(make_model("bert"))]
+    given.append("trainer.precision=32-true")
+    _, folder = train(templates, *given)
+    saved = SentenceEncoder.from_pretrained(folder / "encoder")
+    assert (saved.pooling, saved.template) == ("mask", ["The hall: {sentence} [MASK]", "Any {sentence} [MASK]!"])
+    measured = json.loads((folder / "results.json").read_text())["test"]["spearman"]
+    own = ScoredPairs("sample")(saved.encode, "test")["spearman"]
+    assert measured == pytest.approx(own, abs=1e-3)
 
 
 def test_an_unknown_metric_is_an_error_before_training(train, make_model):

@@ -149,7 +149,7 @@ def test_transformers_loads_the_folder(make_model, tmp_path):
         states = model.eval()(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
     with torch.no_grad():
         torch.testing.assert_close(encoder.encode(SENTENCES[:1]), encoder.projection(states[:, 0]))
-    settings = {"pooling": "cls", "head": "mlp", "max_length": 64, "normalize": False}
+    settings = {"pooling": "cls", "head": "mlp", "max_length": 64, "normalize": False, "template": None}
     assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == settings
 
 
@@ -182,7 +182,7 @@ def test_saving_over_an_encoder_removes_its_head_and_postprocessing_but_no_other
     assert SentenceEncoder.from_pretrained(tmp_path).pooling == "mean"
 
 
-def test_settings_of_old_versions_lack_normalize(make_model, tmp_path):
+def test_settings_of_old_versions_lack_normalize_and_template(make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", normalize=True).save_pretrained(tmp_path)
     (tmp_path / SETTINGS_FILE).write_text('{"pooling": "max", "head": "none", "max_length": 20}')
     assert SentenceEncoder.from_pretrained(tmp_path).settings == EncoderSettings("max", "none", 20, False)
@@ -230,6 +230,7 @@ SETTINGS = {"pooling": "cls", "head": "mlp", "max_length": 32}
         (SETTINGS_FILE, json.dumps({"head": "mlp"}), "is damaged: it must have"),
         (SETTINGS_FILE, json.dumps(SETTINGS | {"max_length": "long"}), "is damaged: it must have"),
         (SETTINGS_FILE, json.dumps(SETTINGS | {"normalize": "yes"}), "is damaged: it must have"),
+        (SETTINGS_FILE, json.dumps(SETTINGS | {"template": 3}), "is damaged: it must have"),
         (HEAD_FILE, None, f"names a projection head, but {HEAD_FILE} is missing"),
         (HEAD_FILE, "{}", f"{HEAD_FILE} is damaged"),
         (HEAD_FILE, torch.nn.Linear(48, 48).state_dict(), "the weights of its projection head do not fit"),
@@ -264,6 +265,8 @@ PANICS = {  # a special token that is not defined
         ("tokenizer_config.json", {"cls_token": 3}, "^cannot load the model in "),
         (SETTINGS_FILE, {"head": "linear"}, " cannot encode: head=linear: choose one of none"),
         (SETTINGS_FILE, {"pooling": "average"}, " cannot encode: pooling=average: choose one of cls"),
+        (SETTINGS_FILE, {"template": "no placeholder"}, " cannot encode: template='no placeholder': a template is a"),
+        (SETTINGS_FILE, {"template": [3]}, " cannot encode: template=3: a template is a text"),
     ],
 )
 def test_impossible_values_in_a_folder_are_one_line(file, change, message, make_model, tmp_path):

@@ -41,6 +41,11 @@ def test_word_vectors_are_loaded_with_their_options(ending, tmp_path):
     ("name", "options", "message"),
     [
         ("vectors.txt", {"pooling": "mean"}, "^pooling=mean: vectors.txt is a file of word vectors, which takes no"),
+        (
+            "vectors.txt",
+            {"template": "a {sentence}"},
+            "^template=a {sentence}: vectors.txt is a file of word vectors, whi",
+        ),
         ("vectors.vec.gz", {"num_layers": 3}, "^num_layers=3: vectors.vec.gz is a file of word vectors"),
         ("encoder", {"word_counts": "c.txt"}, "^word_counts=c.txt: .* encoder is a transformer"),
         ("nowhere.ckpt", {}, "no file nowhere.ckpt"),

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
+from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
 from simcse_pl.postprocessing.flow import Flow
@@ -54,7 +54,13 @@ def test_the_packaged_encoder_has_the_librarys_vectors(modules):
 
 @pytest.mark.parametrize(
     ("architecture", "pooling", "dense", "normalize", "safe"),
-    [("bert", "mean", False, True, True), ("distilbert", "max", True, True, False), ("bert", "cls", True, False, True)],
+    [
+        ("bert", "mean", False, True, True),
+        ("distilbert", "max", True, True, False),
+        ("bert", "cls", True, False, True),
+        ("bert", "lasttoken", False, False, True),
+        ("roberta", "weightedmean", False, True, True),
+    ],
 )
 def test_folders_written_by_the_library_have_its_vectors(
     architecture, pooling, dense, normalize, safe, modules, make_model, tmp_path
@@ -63,9 +69,56 @@ def test_folders_written_by_the_library_have_its_vectors(
     parts += [modules.Dense(32, 32)] * dense + [modules.Normalize()] * normalize
     reference = library(modules=parts)
     reference.save(str(tmp_path), safe_serialization=safe)
-    assert_read_as(tmp_path, reference, pooling, "mlp" if dense else "none", 20, normalize)
+    ours = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}.get(pooling, pooling)
+    assert_read_as(tmp_path, reference, ours, "mlp" if dense else "none", 20, normalize)
     plain = SentenceEncoder.from_pretrained(tmp_path, pooling="mean")
     assert plain.settings == EncoderSettings("mean", "none", 20, False)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last_token", "weighted_mean", "first_last"])
+def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
+    """Also with [MASK], and beside a longer template for the positives in training."""
+    encoder = SentenceEncoder.from_pretrained(
+        make_model("bert"), pooling, max_length=20, template=["prices: [MASK] {sentence}", '"{sentence}" rose fast!']
+    )
+    encoder.save_pretrained(tmp_path)
+    expected, model = encoder.encode(TEXTS), library(str(tmp_path))
+    assert model.max_seq_length == 20 + len(model.tokenizer.tokenize("prices: [MASK]"))
+    torch.testing.assert_close(vectors_of(model), expected, atol=1e-6, rtol=1e-6)
+    if pooling == "first_last":  # modules that this project writes, but does not read
+        return
+    (tmp_path / SETTINGS_FILE).unlink()
+    read = SentenceEncoder.from_pretrained(tmp_path)
+    assert (read.max_length, read.template) == (20, "prices: [MASK] {sentence}")
+    torch.testing.assert_close(read.encode(TEXTS), expected, atol=0, rtol=0)
+
+
+def test_a_prompt_of_the_library_is_read_as_a_template(modules, make_model, tmp_path):
+    parts = [modules.Transformer(str(make_model("bert")), max_seq_length=20), modules.Pooling(32, "mean")]
+    reference = library(modules=parts, prompts={"query": "A man: ", "passage": "dogs "}, default_prompt_name="query")
+    reference.save(str(tmp_path))
+    added = len(reference.tokenizer.tokenize("A man:"))
+    assert_read_as(tmp_path, reference, "mean", "none", 20 - added, False, "A man: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "template"),
+    [
+        ("bert", '"{sentence}" rose fast.'),  # text after the sentence
+        ("bert", "guitar{sentence}"),  # one word with the sentence's first
+        ("roberta", "A man: {sentence}"),  # the space belongs to the sentence's first word
+    ],
+)
+def test_templates_that_are_no_prompt_are_not_written_for_the_library(
+    architecture, template, make_model, tmp_path, caplog
+):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template)
+    encoder.save_pretrained(tmp_path)
+    assert caplog.messages == [
+        f"template={template!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
+    ]
+    assert not (tmp_path / "modules.json").exists()
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
 
 
 TRANSFORMER = {"path": "", "type": "sentence_transformers.models.Transformer"}
@@ -93,6 +146,8 @@ def write(folder, *modules, **files):
         ({"pooling_mode_max_tokens": True}, "max"),
         ({"pooling_mode": "max", "include_prompt": True}, "max"),
         ({"pooling_mode": ["cls"]}, "cls"),
+        ({"pooling_mode": "lasttoken"}, "last_token"),
+        ({"pooling_mode_weightedmean_tokens": True}, "weighted_mean"),
         ({"pooling_mode_mean_tokens": False}, "mean"),  # the library's default
     ],
 )
@@ -130,14 +185,19 @@ def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
 
 DAMAGED = "its sentence-transformers files are damaged: "
 PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
+JOINED = {"prompts": {"q": "query"}, "default_prompt_name": "q"}
 ON_TOKENS = {"module_input_name": "token_embeddings"}
 
 
 @pytest.mark.parametrize(
     ("modules", "files", "message"),
     [
-        ([], {"1_Pooling__config": {"pooling_mode_lasttoken": True}}, "the pooling .'pooling_mode_lasttoken'."),
-        ([], {"1_Pooling__config": {"pooling_mode": "lasttoken"}}, "has the pooling lasttoken, which is not supported"),
+        (
+            [],
+            {"1_Pooling__config": {"pooling_mode_mean_sqrt_len_tokens": True}},
+            "the pooling .'pooling_mode_mean_sqrt",
+        ),
+        ([], {"1_Pooling__config": {"pooling_mode": "mean_sqrt_len_tokens"}}, "has the pooling mean_sqrt_len_tokens, "),
         ([], {"1_Pooling__config": {"pooling_mode": ["cls", "mean"]}}, "the pooling .'cls', 'mean'."),
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
         ([{"path": "", "type": "custom_st.Transformer"}, POOLING], {}, "a module custom_st.Transformer"),
@@ -146,7 +206,13 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ([TRANSFORMER, POOLING, DENSE, DENSE], {}, "the modules Transformer, Pooling, Dense, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
         ([], {"sentence_bert_config": {"do_lower_case": True}}, "Transformer with do_lower_case=True"),
-        ([], {"config_sentence_transformers": PROMPT}, "a prompt before every sentence \\(q\\)"),
+        (
+            [],
+            {"config_sentence_transformers": PROMPT, "1_Pooling__config": {"include_prompt": False}},
+            "'query: ', left out",
+        ),
+        ([], {"config_sentence_transformers": JOINED}, "the prompt 'query', whose tokens depend on the sentence"),
+        ([], {"config_sentence_transformers": {"default_prompt_name": "q"}}, DAMAGED),
         ([], {"config_sentence_transformers": {"truncate_dim": 8}}, "truncated to truncate_dim=8"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG | {"bias": False}}, "Dense with bias=False"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
@@ -203,7 +269,10 @@ def test_the_library_applies_the_head_that_is_kept(head, normalize, make_model, 
 
 @pytest.mark.parametrize(
     ("architecture", "pooling"),
-    [*((name, "first_last") for name in ARCHITECTURES), *(("bert", name) for name in [*POOLINGS, "layers_3"])],
+    [
+        *((name, "first_last") for name in ARCHITECTURES),
+        *(("bert", name) for name in [*POOLINGS, "layers_3"] if name != "span"),
+    ],
 )
 def test_the_library_has_the_vectors_of_each_pooling(architecture, pooling, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, max_length=20)

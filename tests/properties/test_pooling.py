@@ -8,13 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simcse_pl.models.pooling import POOLINGS, find_pooling
+from simcse_pl.models.templates import SENTENCE_MASK
 from tests.properties.strategies import shapes
 
 SEEDS = st.integers(0, 2**31)
 NAMES = st.sampled_from([*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"])
 DTYPES = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 LAYERS = 3
-REDUCE = {"cls": lambda values: values[0], "max": max}
+REDUCE = {
+    "cls": lambda values: values[0],
+    "last_token": lambda values: values[-1],
+    "max": max,
+    "weighted_mean": lambda values: (
+        math.fsum(n * value for n, value in enumerate(values, 1)) / sum(range(len(values) + 1))
+    ),
+}
 
 
 @st.composite
@@ -26,8 +34,10 @@ def inputs(draw):
     return states, draw(st.lists(st.integers(1, tokens), min_size=batch, max_size=batch))
 
 
-def mask_of(lengths, tokens):
-    return (torch.arange(tokens) < torch.tensor(lengths)[:, None]).long()
+def inputs_of(lengths, tokens):
+    """All tokens are the sentence's own."""
+    mask = (torch.arange(tokens) < torch.tensor(lengths)[:, None]).long()
+    return {"attention_mask": mask, SENTENCE_MASK: mask}
 
 
 @given(given=inputs(), name=NAMES, dtype=DTYPES, exponent=st.integers(-3, 4))
@@ -35,7 +45,7 @@ def test_equals_a_loop_over_tokens(given, name, dtype, exponent):
     states, lengths = given
     states = (states * 10.0**exponent).to(dtype)
     pooling = find_pooling(name, LAYERS)
-    pooled = pooling(states, mask_of(lengths, states.shape[2]))
+    pooled = pooling(states, inputs_of(lengths, states.shape[2]))
     assert pooled.dtype == dtype
     reduce = REDUCE.get(name, lambda values: math.fsum(values) / len(values))
     for row, length in enumerate(lengths):
@@ -53,15 +63,16 @@ def test_equals_a_loop_over_tokens(given, name, dtype, exponent):
 @given(given=inputs(), name=NAMES, junk=st.sampled_from([math.nan, math.inf, -math.inf, 6e4, -7.0]), dtype=DTYPES)
 def test_padding_and_other_rows_have_no_effect(given, name, junk, dtype):
     states, lengths = given
-    states, mask = states.to(dtype), mask_of(lengths, states.shape[2])
+    states, inputs = states.to(dtype), inputs_of(lengths, states.shape[2])
+    mask = inputs["attention_mask"]
     pooling = find_pooling(name, LAYERS)
-    pooled = pooling(states, mask)
+    pooled = pooling(states, inputs)
     dirty = states.masked_fill(mask[:, :, None] == 0, junk).requires_grad_()
-    assert torch.equal(pooling(dirty, mask), pooled)
-    pooling(dirty, mask).sum().backward()
+    assert torch.equal(pooling(dirty, inputs), pooled)
+    pooling(dirty, inputs).sum().backward()
     assert (dirty.grad[:, mask == 0] == 0).all() and torch.isfinite(dirty.grad).all()
     for row, length in enumerate(lengths):
-        alone = pooling(states[:, row : row + 1, :length], torch.ones(1, length, dtype=torch.int64))
+        alone = pooling(states[:, row : row + 1, :length], inputs_of([length], length))
         torch.testing.assert_close(alone[0], pooled[row])
 
 
@@ -69,7 +80,7 @@ def test_padding_and_other_rows_have_no_effect(given, name, junk, dtype):
 def test_the_largest_numbers_do_not_overflow(tokens, dtype, name, sign):
     largest = sign * min(torch.finfo(dtype).max, 1e30)
     states = torch.full((LAYERS + 1, 1, tokens, 1), largest, dtype=torch.float64).to(dtype)
-    pooled = find_pooling(name, LAYERS)(states, torch.ones(1, tokens, dtype=torch.int64))
+    pooled = find_pooling(name, LAYERS)(states, inputs_of([tokens], tokens))
     torch.testing.assert_close(pooled.double().item(), largest, rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
@@ -77,5 +88,5 @@ def test_the_largest_numbers_do_not_overflow(tokens, dtype, name, sign):
 @given(given=inputs(), dtype=DTYPES)
 def test_a_sentence_without_tokens_is_zero(name, given, dtype):
     states, _ = given
-    pooled = find_pooling(name, LAYERS)(states.to(dtype), torch.zeros(states.shape[1:3], dtype=torch.int64))
+    pooled = find_pooling(name, LAYERS)(states.to(dtype), inputs_of([0] * states.shape[1], states.shape[2]))
     assert (pooled == 0).all()

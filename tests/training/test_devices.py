@@ -93,7 +93,7 @@ def labelled(encoder):
 
 def views_of(count, encoder):
     rows = [tuple(SENTENCES[i : i + count]) for i in range(6)]
-    return ViewCollator(encoder.tokenizer, 16)(rows)
+    return ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
 
 
 def positives(encoder):
@@ -105,10 +105,11 @@ def scored(encoder):
     return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows) | {"dataset": "scored"}
 
 
+MASKED = ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)
 VARIANTS = {
     "simcse": {},
     "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": partial(views_of, 3)},
-    "masked": {"objective": ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)},
+    "masked": {"objective": MASKED},
     "guide": {"guide": True},
     "several positives": {"batch": positives},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
@@ -118,6 +119,11 @@ VARIANTS = {
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
+    "last_token": {"pooling": "last_token"},
+    "weighted_mean": {"pooling": "weighted_mean"},
+    "mask": {"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"},
+    "span": {"pooling": "span", "template": ["A {sentence}", "the {sentence} !"], "batch": partial(views_of, 3)},
+    "templates": {"template": ["A {sentence}", "the {sentence} !"], "objective": MASKED, "batch": partial(views_of, 3)},
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
@@ -137,12 +143,12 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
     """Without dropout the loss equals the CPU's. Only variants that say so synchronize."""
     options = dict(VARIANTS[variant])
     batch, waits = options.pop("batch", partial(views_of, 1)), options.pop("waits", 0)
-    pooling, head = options.pop("pooling", "cls"), options.pop("head", "none")
+    given = {name: options.pop(name, own) for name, own in (("pooling", "cls"), ("head", "none"), ("template", None))}
     folder, two = make_model(options.pop("architecture", "bert")), options.pop("two", False)
     made = {name: options.pop(name)() for name in ("auxiliary", "queue") if name in options}
 
     def encoder():
-        return SentenceEncoder.from_pretrained(folder, pooling, head, num_layers=2, dropout=0.0, attention_dropout=0.0)
+        return SentenceEncoder.from_pretrained(folder, num_layers=2, dropout=0.0, attention_dropout=0.0, **given)
 
     objective = options.pop("objective", ContrastiveObjective())
     if options.pop("guide", False):

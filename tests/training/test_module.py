@@ -82,6 +82,25 @@ def test_views_are_embedded_in_one_pass_and_by_a_second_encoder(encoder, make_mo
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
 
 
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 3}, {"two": True}, {"shared_dropout_mask": True}])
+@pytest.mark.parametrize("head", ["none", "mlp_train_only"])
+def test_pooled_vectors_are_those_before_the_head(make_model, options, head):
+    first, second = (
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head=head, dropout=0.0) for _ in range(2)
+    )
+    how = {"positive_encoder": second} if options.get("two") else options
+    module = SimCSEModule(first, ContrastiveObjective(), adamw(), **how)
+    batch = ViewCollator(first.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES])
+    found = module.train().embed(batch)
+    assert (found.pooled is found.embeddings) == (head == "none")
+    for view, own in enumerate([first, second if options.get("two") else first]):
+        inputs = {name: tensor[:, view] for name, tensor in batch.items()}
+        torch.testing.assert_close(found.embeddings[:, view], own(inputs), atol=1e-6, rtol=0)
+        own.eval()  # without the head
+        torch.testing.assert_close(found.pooled[:, view], own(inputs), atol=1e-6, rtol=0)
+        own.train()
+
+
 def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder, batch):
     for shared in (True, False):
         module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), shared_dropout_mask=shared)

@@ -1,0 +1,141 @@
+"""Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
+2022). They are added to token ids after truncation, so that a long sentence never loses its prompt.
+"""
+
+import re
+import string
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
+from simcse_pl.utils.errors import UserError
+
+SENTENCE = "{sentence}"
+SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's own tokens, 0 for special, template's and pad tokens
+
+_MASK = re.compile(r"\[MASK\]|<mask>")
+_BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
+_EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
+
+
+class Templates:
+    """The templates of an encoder, and the batches of sentences in them.
+
+    Args:
+        tokenizer: the encoder's tokenizer.
+        template: a text with the placeholder {sentence}; a list of such texts, one per view of a training row, where
+            further views take the last one; or None. Other sentences than those of training take the first one.
+            [MASK] and <mask> are the tokenizer's mask token.
+        with_sentence_mask: whether batches have a `sentence_mask`. Those of several templates always have one.
+
+    Attributes:
+        texts: the templates; empty if there are none.
+
+    Raises:
+        UserError: a template has no placeholder or several, the list is empty, or the tokenizer has no mask token.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: str | Sequence[str] | None = None,
+        with_sentence_mask: bool = False,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
+        self.with_sentence_mask = with_sentence_mask
+        if template is not None and not self.texts:
+            raise UserError("template=[]: give one template per view, or null")
+        self._prompts = [self._prompt(text) for text in self.texts]
+        self._around = [(self._ids(before.rstrip()), self._ids(after)) for before, after in self._prompts]
+        empty, word = tokenize(tokenizer, ["", "a"], 512)
+        same = [own == other for own, other in zip(empty, word, strict=False)]
+        self._leading = same.index(False) if False in same else len(same)
+        self._trailing = len(empty) - self._leading
+
+    def _prompt(self, text: str) -> tuple[str, str]:
+        """Return the text before and after the placeholder."""
+        if not isinstance(text, str) or text.count(SENTENCE) != 1:
+            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE} once")
+        mask = self.tokenizer.mask_token
+        if mask is None and (found := _MASK.search(text)):
+            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {found[0]}")
+        before, after = _MASK.sub(lambda _: mask, text).split(SENTENCE)
+        return before, after
+
+    def _ids(self, text: str) -> list[int]:
+        options = {"return_attention_mask": False, "return_token_type_ids": False}
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, **options)["input_ids"]
+        return ids
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens that each template adds to a sentence; [0] if there are none."""
+        return [len(before) + len(after) for before, after in self._around] or [0]
+
+    @property
+    def masks(self) -> int:
+        """The number of mask tokens that every template has."""
+        mask = self.tokenizer.mask_token_id
+        return min(((before + after).count(mask) for before, after in self._around), default=0)
+
+    @property
+    def prefix(self) -> str | None:
+        """The first template's text before the sentence if the template is no more than that, or None.
+
+        It is None as well if the tokenizer gives other tokens for the prefix and a sentence in one text.
+        """
+        if not self._prompts or self._prompts[0][1]:
+            return None
+        before, _ = self._prompts[0]
+        joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
+        apart = tokenize(self.tokenizer, _EXAMPLES, 512)
+        return before if joined == [self._applied(ids, 0).tolist() for ids in apart] else None
+
+    def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int = 1) -> Batch:
+        """Return padded tensors [n, longest] of sentences in their templates.
+
+        Args:
+            tokens: of each sentence, truncated, including special tokens. Sentence i is view i % views of its row.
+            views: the number of views in a row.
+        """
+        with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
+        if not self.texts and not with_mask:
+            return padded(tokens, self.tokenizer)
+        inputs = padded([self._applied(own, i % views) for i, own in enumerate(tokens)], self.tokenizer)
+        if with_mask:
+            places = torch.arange(inputs["input_ids"].shape[1])
+            starts = torch.tensor([self._leading + len(self._template(i % views)[0]) for i in range(len(tokens))])
+            ends = starts + torch.tensor([len(own) - self._leading - self._trailing for own in tokens])
+            inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
+        return inputs
+
+    def _template(self, view: int) -> tuple[list[int], list[int]]:
+        return self._around[min(view, len(self._around) - 1)] if self._around else ([], [])
+
+    def _applied(self, tokens: Tokens | Sequence[int], view: int) -> Tokens:
+        """Return a sentence's tokens with a view's prefix after the leading and suffix before the trailing ones."""
+        before, after = self._template(view)
+        end = len(tokens) - self._trailing
+        parts = tokens[: self._leading], before, tokens[self._leading : end], after, tokens[end:]
+        return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+
+
+def sorted_batches(
+    sentences: Sequence[str], templates: Templates, batch_size: int, max_length: int
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield batches of sentences of similar length, the longest first within every 128 batches.
+
+    Yields:
+        The indices of the batch's sentences, and their padded tokens in the first template.
+    """
+    many = batch_size * _BATCHES_SORTED_TOGETHER
+    for begin in range(0, len(sentences), many):
+        tokens = tokenize(templates.tokenizer, list(sentences[begin : begin + many]), max_length)
+        order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])

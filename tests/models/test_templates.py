@@ -1,0 +1,277 @@
+"""Templates: the vectors of transformers for the full text, one template per view, and own poolings of their tokens."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.evaluation_sentences import EvaluationSentences
+from simcse_pl.losses.duplicates import hash_token_ids
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import SETTINGS_FILE
+from simcse_pl.models.templates import SENTENCE_MASK, Templates
+from simcse_pl.models.tokenization import tokenize
+from simcse_pl.training.fast_dropout import use_fast_dropout
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+from tests.models.test_lightning_checkpoint import save
+
+PROMPT = 'The hall : "{sentence}" means [MASK] .'
+OTHER = "A year {sentence}, anyone [MASK] or <mask>!"
+TEXTS = [*SENTENCES, "", "a [MASK] b", "🙂 שלום"]
+
+
+@pytest.fixture(scope="module")
+def own_package(tmp_path_factory):
+    """A package with poolings that counts how often it is imported."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "my_poolings.py").write_text(
+        "def first_of_span(hidden_states, inputs):\n"
+        "    places = inputs['sentence_mask'].argmax(dim=1)\n"
+        "    rows = places.view(-1, 1, 1).expand(-1, 1, hidden_states[-1].shape[2])\n"
+        "    return (hidden_states[1] + hidden_states[-1]).gather(1, rows).squeeze(1)\n"
+        "def too_wide(hidden_states, inputs):\n"
+        "    return hidden_states[-1].flatten(1)\n"
+    )
+    sys.path.insert(0, str(folder))
+    yield
+    sys.path.remove(str(folder))
+
+
+def states_of(folder, text):
+    """Return the tokens of a text and their last states, by transformers alone."""
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        states = model(**inputs, output_hidden_states=True).hidden_states
+    return inputs["input_ids"][0].tolist(), [state[0] for state in states]
+
+
+def test_vectors_are_those_of_transformers_for_the_full_text(make_model):
+    """PromptBERT: a BERT tokenizer gives the same tokens for the parts. The template's mask token counts."""
+    folder = make_model("bert")
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mask", template=PROMPT)
+    for text, vector in zip(TEXTS, encoder.encode(TEXTS), strict=True):
+        ids, states = states_of(folder, PROMPT.replace("{sentence}", text))
+        own = tokenize(encoder.tokenizer, [text], 60)
+        assert encoder.templates.batch(own)["input_ids"][0].tolist() == ids
+        last = max(i for i, token in enumerate(ids) if token == encoder.tokenizer.mask_token_id)
+        torch.testing.assert_close(vector, states[-1][last], atol=1e-5, rtol=0)
+
+
+def test_poolings_over_a_template(make_model, own_package):
+    folder = make_model("bert")
+    before, after = (
+        len(AutoTokenizer.from_pretrained(folder).tokenize(part))
+        for part in OTHER.replace("<mask>", "[MASK]").split("{sentence}")
+    )
+    expected = {
+        "span": lambda states: states[-1][1 + before : -1 - after].mean(dim=0),
+        "last_token": lambda states: states[-1][-1],
+        "mask_2": lambda states: states[-1][-3],  # before ! and [SEP]
+        "weighted_mean": lambda states: (
+            sum(n * state for n, state in enumerate(states[-1], 1)) / sum(range(len(states[-1]) + 1))
+        ),
+        "my_poolings.first_of_span": lambda states: states[1][1 + before] + states[-1][1 + before],
+    }
+    for pooling, compute in expected.items():
+        encoder = SentenceEncoder.from_pretrained(folder, pooling=pooling, template=OTHER)
+        for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+            _, states = states_of(folder, OTHER.replace("{sentence}", text).replace("<mask>", "[MASK]"))
+            torch.testing.assert_close(vector, compute(states), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
+def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architecture, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mask", max_length=10, template=PROMPT)
+    tokenizer = encoder.tokenizer
+    long, short = tokenize(tokenizer, ["word " * 50, "a"], 10)
+    batch = encoder.templates.batch([long, short])
+    mask = tokenizer.mask_token
+    parts = [
+        tokenizer.encode(part.replace("[MASK]", mask), add_special_tokens=False) for part in PROMPT.split("{sentence}")
+    ]
+    expected = [*long[:1], *parts[0], *long[1:-1], *parts[1], *long[-1:]]
+    assert batch["input_ids"][0].tolist() == expected and len(long) == 10
+    place = [1 + len(parts[0]) <= i < len(expected) - 1 - len(parts[1]) for i in range(len(expected))]
+    assert batch[SENTENCE_MASK][0].bool().tolist() == place
+    assert batch["attention_mask"][1].sum() == len(short) + len(parts[0]) + len(parts[1])
+    alone = torch.cat([encoder.encode([text]) for text in TEXTS])
+    torch.testing.assert_close(encoder.encode(TEXTS, batch_size=3), alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("processor", "leading", "trailing"), [("$A", 0, 0), ("[CLS] $A", 1, 0), ("$A [SEP] [CLS]", 0, 2)]
+)
+def test_special_tokens_stay_outside(processor, leading, trailing, make_model):
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = load_tokenizer(str(make_model("bert")))
+    special = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=processor, special_tokens=special)
+    tokens = tokenizer("dogs run")["input_ids"]
+    batch = Templates(tokenizer, "to {sentence} at", with_sentence_mask=True).batch([tokens])
+    before, after, own = (len(tokenizer.tokenize(text)) for text in ("to", "at", "dogs run"))
+    assert batch[SENTENCE_MASK][0].tolist() == [0] * (leading + before) + [1] * own + [0] * (after + trailing)
+    assert batch["input_ids"][0][batch[SENTENCE_MASK][0] == 1].tolist() == tokens[leading : leading + own]
+
+
+def test_view_i_has_template_i_and_further_views_the_last(make_model):
+    tokenizer = load_tokenizer(str(make_model("bert")))
+    templates = Templates(tokenizer, [PROMPT, OTHER])
+    collate = ViewCollator(tokenizer, 10, templates)
+    rows = [("dogs run", "the moon", "in time"), ("a man", "she has", "no")]
+    found = collate(rows)["input_ids"]
+    for row, sentences in enumerate(rows):
+        for view, (sentence, text) in enumerate(zip(sentences, [PROMPT, OTHER, OTHER], strict=True)):
+            full = text.replace("{sentence}", sentence).replace("<mask>", "[MASK]")
+            ids = [token for token in found[row, view].tolist() if token != tokenizer.pad_token_id]
+            assert ids == tokenizer(full)["input_ids"]
+    single = collate([(np.array(tokenizer("the moon")["input_ids"]),), ("the moon",)])["input_ids"]
+    for row in single:
+        assert row.tolist() == collate([("the moon", "the moon")])["input_ids"][0].tolist()
+    assert collate([("a",)])["input_ids"].shape[1] == 2
+
+
+def test_equal_sentences_in_different_templates_are_duplicates(make_model):
+    tokenizer = load_tokenizer(str(make_model("bert")))
+    batch = ViewCollator(tokenizer, 10, Templates(tokenizer, [PROMPT, OTHER]))([("a man", "a man"), ("man a", "dogs")])
+    keys = hash_token_ids(batch)
+    assert keys[0, 0] == keys[0, 1] and len(keys.unique()) == 3
+
+
+def test_evaluators_get_the_vectors_of_encode(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mask", template=[PROMPT, OTHER])
+    sentences = EvaluationSentences(TEXTS, encoder.tokenizer, encoder.templates)
+    with torch.no_grad():
+        vectors = torch.cat([encoder(batch) for batch in sentences.loader()])
+    torch.testing.assert_close(sentences.encode(vectors)(TEXTS), encoder.encode(TEXTS), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("template", [PROMPT, [PROMPT, OTHER]])
+def test_folders_and_checkpoints_restore_a_template(template, make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", max_length=20, template=template)
+    encoder.save_pretrained(tmp_path)
+    save(encoder, tmp_path / "best.ckpt")
+    use_fast_dropout(encoder.backbone)
+    for load, path in (
+        (SentenceEncoder.from_pretrained, tmp_path),
+        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
+    ):
+        loaded = load(path)
+        assert loaded.settings == encoder.settings and loaded.template == template
+        assert torch.equal(loaded.encode(TEXTS), encoder.encode(TEXTS))
+        plain = load(path, pooling="mean", template="{sentence}")
+        expected = SentenceEncoder.from_pretrained(make_model("bert"), "mean", max_length=20).encode(TEXTS)
+        torch.testing.assert_close(plain.encode(TEXTS), expected, atol=1e-6, rtol=0)
+
+
+def test_a_template_shortens_the_length_that_is_left(make_model):
+    """The model has 64 positions."""
+    added = max(Templates(load_tokenizer(str(make_model("bert"))), PROMPT).lengths)
+    assert SentenceEncoder.from_pretrained(make_model("bert"), "mean", template=PROMPT).max_length == 64 - added
+    with pytest.raises(
+        UserError, match=rf"^max_length=60: .* reads 3 to {64 - added} tokens beside the template's {added}$"
+    ):
+        SentenceEncoder.from_pretrained(make_model("bert"), "mean", template=PROMPT, max_length=60)
+
+
+def test_a_saved_length_is_shortened_for_a_new_template(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), "mean").save_pretrained(tmp_path)
+    encoder = SentenceEncoder.from_pretrained(tmp_path, template=PROMPT)
+    assert encoder.max_length == 64 - encoder.templates.lengths[0]
+
+
+def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, tmp_path):
+    """They are data; the user's option is what imports them."""
+    name = "my_poolings.first_of_span"
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=name)
+    encoder.save_pretrained(tmp_path)
+    save(encoder, tmp_path / "best.ckpt")
+    del sys.modules["my_poolings"]
+    for load, path in (
+        (SentenceEncoder.from_pretrained, tmp_path),
+        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
+    ):
+        with pytest.raises(
+            UserError, match=rf"names code that is imported only if you ask for it: add pooling={name}$"
+        ):
+            load(path)
+        assert "my_poolings" not in sys.modules
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path, pooling=name).encode(TEXTS), encoder.encode(TEXTS))
+    assert json.loads((tmp_path / SETTINGS_FILE).read_text())["pooling"] == name
+    assert not (tmp_path / "modules.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"template": "This means [MASK]."},
+            r"^template='This means \[MASK\].': a template is a text that has {sentence} once",
+        ),
+        (
+            {"template": "{sentence} or {sentence}"},
+            "^template='{sentence} or {sentence}': a template is a text that has",
+        ),
+        ({"template": [PROMPT, "x"]}, "^template='x': a template is a text that has {sentence} once$"),
+        ({"template": []}, r"^template=\[\]: give one template per view, or null$"),
+        ({"pooling": "mask"}, r"^pooling=mask: it needs 1 \[MASK\] in every template, but template=null$"),
+        (
+            {"pooling": "mask", "template": "so {sentence}"},
+            r"^pooling=mask: it needs 1 \[MASK\] in every template, but template=so {s",
+        ),
+        (
+            {"pooling": "mask_2", "template": [OTHER, PROMPT]},
+            r"^pooling=mask_2: it needs 2 \[MASK\] in every template, but template=\[\'A y",
+        ),
+        ({"template": "{sentence} " + "word " * 70}, "^template: its 280 tokens leave no place for a sentence in 64"),
+        (
+            {"pooling": "my_poolings.too_wide"},
+            r"^pooling=my_poolings.too_wide: it must return a tensor \[1, 32\], not \[1, ",
+        ),
+    ],
+)
+def test_invalid_templates_and_poolings_are_one_line(options, message, make_model, own_package):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
+
+
+def test_a_tokenizer_without_mask_token_has_neither(make_model, tmp_path):
+    tokenizer = load_tokenizer(str(make_model("bert")))
+    tokenizer.mask_token = None
+    with pytest.raises(UserError, match=r"^template='The hall .*: the tokenizer has no mask token; remove \[MASK\]$"):
+        Templates(tokenizer, PROMPT)
+    model = AutoModel.from_pretrained(make_model("bert"))
+    with pytest.raises(UserError, match="^pooling=mask: the tokenizer has no mask token; choose another pooling$"):
+        SentenceEncoder(model, tokenizer, "mask", template="so {sentence}")
+
+
+def test_span_needs_to_know_the_sentence(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "span")
+    with pytest.raises(
+        UserError, match="^pooling=span: the inputs have no sentence_mask; make them with encoder.templ"
+    ):
+        encoder(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt"))
+
+
+def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
+    def load(**options):
+        return SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
+
+    load(template=PROMPT, pooling="span").save_pretrained(tmp_path)
+    fixed = FrozenEncoder(tmp_path)
+    with pytest.raises(UserError, match="^objective.guide: its template must be that of the trained encoder$"):
+        fixed.check_vocabulary(load(), "objective.guide")
+    with pytest.raises(UserError, match="^objective.guide: its pooling=span must be that of the trained encoder$"):
+        fixed.check_vocabulary(load(template=PROMPT), "objective.guide")
+    same = load(template=PROMPT, pooling="mask")
+    fixed.check_vocabulary(same, "objective.guide")
+    batch = ViewCollator(same.tokenizer, 40, same.templates)([(text,) for text in SENTENCES])
+    torch.testing.assert_close(fixed.embed(batch)[:, 1], fixed.encoder.encode(SENTENCES), atol=1e-5, rtol=0)
