@@ -11,13 +11,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.dataset import TrainingDataset
-from simcse_pl.data.evaluation_sentences import (
-    TEST,
-    VALIDATION,
-    EvaluationSentences,
-    Measurement,
-    make_evaluators,
-)
+from simcse_pl.data.evaluation_sentences import EvaluationSentences
+from simcse_pl.data.evaluators import TEST, VALIDATION, Measurement, make_evaluators
 from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
 from simcse_pl.data.sampler import ContrastiveBatchSampler, ContrastiveDataLoader
 from simcse_pl.data.token_cache import open_token_cache
