@@ -16,7 +16,7 @@ import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import EvaluateOptions
-from simcse_pl.data.evaluation_sentences import TEST, make_evaluators, source_of
+from simcse_pl.data.evaluators import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint

@@ -10,13 +10,8 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.evaluation_sentences import (
-    TEST,
-    VALIDATION,
-    EvaluationSentences,
-    Measurement,
-    make_evaluators,
-)
+from simcse_pl.data.evaluation_sentences import EvaluationSentences
+from simcse_pl.data.evaluators import TEST, VALIDATION, Measurement, make_evaluators
 from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View

@@ -1,7 +1,6 @@
-"""The evaluators of a run, and their sentences: tokenized once and divided over the devices."""
+"""The sentences of validation and test sets, tokenized once and divided over the devices."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
@@ -12,61 +11,8 @@ from simcse_pl.models.protocols import Encode
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Batch, Tokens, tokenize
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError
 
-VALIDATION, TEST = "validation", "test"  # the names of the splits
 _BATCH = 256
-
-
-class Measurement(Protocol):
-    """What this package needs of an evaluator (see evaluation.evaluators.Evaluator)."""
-
-    def name(self, split: str) -> str:
-        """Return the name of the data of a split, for tables."""
-
-    def sentences(self, split: str) -> Sequence[str]:
-        """Return the sentences of a split, `validation` or `test`."""
-
-    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name."""
-
-
-def make_evaluators(makers: Mapping[str, Callable[..., Measurement]], **files: Any) -> dict[str, Measurement]:
-    """Return the evaluators of a run by name.
-
-    Args:
-        makers: functions of `validation` and `test` by name.
-        files: `validation` and `test`. Those that are in the config of an evaluator come first.
-    """
-    return {name: make(**(files | getattr(make, "keywords", {}))) for name, make in makers.items()}
-
-
-def source_of(evaluators: Mapping[str, Measurement], split: str) -> str:
-    """Return the names of the data of a split."""
-    names = (own.name(split) for own in evaluators.values() if own.sentences(split))
-    return ", ".join(dict.fromkeys(names))
-
-
-def measure(evaluators: Mapping[str, Measurement], encode: Encode, split: str) -> dict[str, float]:
-    """Return the metrics of all evaluators.
-
-    Args:
-        evaluators: by name.
-        encode: function from the split's sentences to vectors [n, dim].
-        split: `validation` or `test`.
-
-    Raises:
-        UserError: two evaluators have a metric of the same name.
-    """
-    metrics: dict[str, float] = {}
-    for name, evaluator in evaluators.items():
-        if not evaluator.sentences(split):
-            continue
-        own = evaluator(encode, split)
-        if twice := sorted(own.keys() & metrics):
-            raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
-        metrics |= own
-    return metrics
 
 
 class EvaluationSentences:

@@ -1,6 +1,5 @@
 """Evaluators: measurements on validation and test data, during training and by `simcse evaluate`."""
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,21 +10,16 @@ import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
 
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
-from simcse_pl.data.readers.formats import looks_like_a_name
-from simcse_pl.data.readers.row_reader import open_source
+from simcse_pl.data.evaluators import TEST, VALIDATION
+from simcse_pl.data.readers.evaluation_files import read_cells, read_scored
 from simcse_pl.data.senteval.sts_sets import STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.encoding import encode_columns
-from simcse_pl.evaluation.metrics import alignment, uniformity
+from simcse_pl.evaluation.metrics import alignment, best_accuracy, uniformity
 from simcse_pl.evaluation.sts import correlation
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
-from simcse_pl.utils.text_files import Unreadable
 
-log = logging.getLogger(__name__)
-
-_NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
 Data = TypeVar("Data")
@@ -233,20 +227,6 @@ class BinaryPairs(FileEvaluator[list[ScoredPair]]):
         }
 
 
-def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the accuracy of predicting 1 above a threshold, at the best threshold between two different scores.
-
-    Args:
-        scores: [n].
-        labels: [n], 0 or 1.
-    """
-    order = np.argsort(-scores, kind="stable")
-    right = np.concatenate([[0.0], np.cumsum(np.where(labels[order] == 1, 1.0, -1.0))]) + (labels == 0).sum()
-    ranked = scores[order]
-    possible = np.concatenate([[True], ranked[1:] != ranked[:-1], [True]])
-    return float(right[possible].max() / len(labels))
-
-
 class Retrieval(FileEvaluator[dict[str, list[str]]]):
     """Queries and their positives among all positives of a file, ranked by cosine.
 
@@ -321,56 +301,3 @@ def stsb_sources(files: Files) -> list[str] | None:
         names = [name.strip() for name in files.split(",")]
         return names if set(names) <= set(STSB_SOURCES) else None
     return list(files) if isinstance(files, Sequence) else None
-
-
-def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, float]]:
-    """Return the place, two sentences and the number of each row of a file.
-
-    Raises:
-        UserError: the file cannot be read, or a row has no such content.
-    """
-    rows = []
-    for place, (first, second, number, *_) in read_cells(file, 3, header):
-        try:
-            score = float(number)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise UserError(f"{file}, {place}: the score is {number!r}, not a number")
-        if not first or not second:
-            raise UserError(f"{file}, {place}: a sentence is empty")
-        rows.append((place, first, second, score))
-    return rows
-
-
-def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each row of a csv, tsv, jsonl or parquet file, as text.
-
-    Args:
-        file: the file, or a dataset of the hub.
-        at_least: the number of columns that are needed.
-        header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
-
-    Raises:
-        UserError: the file does not exist, is damaged, or has no rows or too few columns.
-    """
-    table = open_source(file, bool(header), split=TEST)
-    if table.width < at_least:
-        raise UserError(f"{file}: its rows have {table.width} columns, and {at_least} are needed")
-    rows = []
-    for place, cells in table.records:
-        if isinstance(cells, Unreadable):
-            raise UserError(f"{file}, {place}: {cells.problem}")
-        if len(cells) < at_least:
-            raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
-        rows.append((place, [str(cell).strip() for cell in cells]))
-    if header is None and table.header is None and rows and _is_header(rows[0][1], at_least == 3):
-        log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
-    if not rows:
-        raise UserError(f"{file} has no rows")
-    return rows
-
-
-def _is_header(cells: list[str], scored: bool) -> bool:
-    """Return whether cells are names. A first query may look like a name, a score does not."""
-    return all(map(looks_like_a_name, cells)) if scored else cells[0].lower() in _NAMES_OF_QUERIES

@@ -1,11 +1,12 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), and measures of isotropy.
 
-All functions except `effective_rank` and `isoscore` take embeddings of any length. Where a measure is undefined, for
-example for too few rows, it is NaN.
+All functions except `effective_rank`, `isoscore` and `best_accuracy` take embeddings of any length.
+Where a measure is undefined, for example for too few rows, it is NaN.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,3 +101,17 @@ def gram_bound(x: Tensor) -> EigenvalueBound:
         trace=float(w.square().sum()),
         nonnegative=nonnegative / len(w) ** 2,
     )
+
+
+def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Return the accuracy of predicting 1 above a threshold, at the best threshold between two different scores.
+
+    Args:
+        scores: [n].
+        labels: [n], 0 or 1.
+    """
+    order = np.argsort(-scores, kind="stable")
+    right = np.concatenate([[0.0], np.cumsum(np.where(labels[order] == 1, 1.0, -1.0))]) + (labels == 0).sum()
+    ranked = scores[order]
+    possible = np.concatenate([[True], ranked[1:] != ranked[:-1], [True]])
+    return float(right[possible].max() / len(labels))

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from simcse_pl.data.evaluation_sentences import TEST, Measurement, source_of
-from simcse_pl.data.evaluation_sentences import measure as measure_all
+from simcse_pl.data.evaluators import TEST, Measurement, source_of
+from simcse_pl.data.evaluators import measure as measure_all
 from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,

@@ -9,7 +9,8 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION, EvaluationSentences, measure
+from simcse_pl.data.evaluation_sentences import EvaluationSentences
+from simcse_pl.data.evaluators import TEST, VALIDATION, measure
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.roles import RowKind
