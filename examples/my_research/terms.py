@@ -18,14 +18,14 @@ class TeacherSimilarities(AuxiliaryLoss):
     Args:
         weight: 0 or more.
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
-        pooling: of the teacher; needed for a plain checkpoint.
+        pooling, template: of the teacher. It reads the tokens of the trained encoder, with the same template.
     """
 
     name = "teacher"
 
-    def __init__(self, weight: float, teacher: str, pooling: str | None = None) -> None:
+    def __init__(self, weight: float, teacher: str, pooling: str | None = None, template: str | None = None) -> None:
         super().__init__(weight)
-        self.teacher = FrozenEncoder(teacher, pooling)
+        self.teacher = FrozenEncoder(teacher, pooling, template)
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the teacher reads the encoder's token ids."""

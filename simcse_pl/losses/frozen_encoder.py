@@ -1,6 +1,6 @@
 """A fixed encoder beside the trained one: a guide for false negatives, or a teacher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ class FrozenEncoder(nn.Module):
     Args:
         name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained).
         pooling: needed for a plain checkpoint.
+        template: replaces the saved one. It must be that of the trained encoder, whose batches are read.
 
     Attributes:
         encoder: the encoder, in evaluation mode.
@@ -38,9 +39,11 @@ class FrozenEncoder(nn.Module):
     length_bucketing: bool = False
     encoder: SentenceEncoder
 
-    def __init__(self, name: str | Path, pooling: str | None = None) -> None:
+    def __init__(
+        self, name: str | Path, pooling: str | None = None, template: str | Sequence[str] | None = None
+    ) -> None:
         super().__init__()
-        encoder = SentenceEncoder.from_pretrained(name, pooling=pooling).requires_grad_(False)
+        encoder = SentenceEncoder.from_pretrained(name, pooling, template=template).requires_grad_(False)
         self.__dict__["encoder"] = encoder  # not a submodule, whose weights would be saved
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
