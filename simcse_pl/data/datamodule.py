@@ -116,7 +116,7 @@ class SentenceDataModule(LightningDataModule):
             self.evaluators = made
         if self.trainer is not None:
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
-        if not self.sentences:
+        if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them with the trainer
             for split in (VALIDATION, TEST):
                 sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
                 self.sentences[split] = EvaluationSentences(sentences, self.tokenizer)

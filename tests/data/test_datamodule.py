@@ -144,6 +144,7 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     other = SentenceDataModule(
         tokenizer, first.sets[""].train, header=False, evaluators={"sts": None}
     )  # may find no data
+    other.setup()  # before it has a trainer
     other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
     assert len(other.sets[""].rows) == 10 and other.evaluators == first.evaluators
