@@ -146,7 +146,14 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
     assert results["settings"] == {
-        **{"pooling": "cls", "num_layers": 1, "max_length": None, "normalize": None, "word_counts": None},
+        **{
+            "pooling": "cls",
+            "template": None,
+            "num_layers": 1,
+            "max_length": None,
+            "normalize": None,
+            "word_counts": None,
+        },
         **{"split": "test", "bf16": False, "postprocess": None, "dim": 32},
     }
     tasks = {score["task"]: score for score in results["sts"]}
