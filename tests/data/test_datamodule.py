@@ -11,7 +11,7 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluation_sentences import TEST, VALIDATION
+from simcse_pl.data.evaluators import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View

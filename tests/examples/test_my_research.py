@@ -42,7 +42,7 @@ def test_the_run_uses_the_examples_data_optimizer_and_evaluator(idea):
     curves = pd.read_csv(idea / "metrics.csv")
     assert {"train/teacher", "train/margin"} <= set(curves.columns)
     rates = curves["train/lr"].dropna()
-    assert rates.iloc[0] == pytest.approx(0.05) and rates.iloc[-1] < 0.002, "a cosine schedule"
+    assert rates.iloc[0] == pytest.approx(0.005) and rates.iloc[-1] < 0.001, "a cosine schedule"
 
 
 def test_the_teacher_is_not_saved_and_the_encoder_needs_its_pooling_by_name(idea):
