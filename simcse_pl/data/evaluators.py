@@ -10,7 +10,7 @@ VALIDATION, TEST = "validation", "test"  # the names of the splits
 
 
 class Measurement(Protocol):
-    """What this package needs of an evaluator (see evaluation.evaluators.Evaluator)."""
+    """What this package needs of an evaluator (see evaluation.evaluator.Evaluator)."""
 
     def name(self, split: str) -> str:
         """Return the name of the data of a split, for tables."""

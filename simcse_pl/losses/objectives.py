@@ -1,7 +1,7 @@
 """Training objectives: modules that hold and check the settings of a loss function."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -241,55 +241,6 @@ class SoftmaxObjective(Objective):
             )
         first, second = batch.embeddings.unbind(dim=1)
         return batch.split.weight * siamese_softmax_loss(first, second, batch.labels, self.classifier.weight)
-
-
-class SumOfObjectives(Objective):
-    """A weighted sum of objectives on the same rows.
-
-    Args:
-        objectives: the objectives by name; each name is a curve, train/NAME.
-        weights: the weight of each objective, by name; 1 for those without one.
-
-    Raises:
-        UserError: if a weight has no objective, is negative, or there is no objective.
-    """
-
-    def __init__(self, objectives: Mapping[str, Objective], weights: Mapping[str, float] | None = None) -> None:
-        super().__init__()
-        if not objectives:
-            raise UserError("objective.objectives is empty: name at least one")
-        for name, weight in (weights or {}).items():
-            if name not in objectives:
-                raise UserError(f"objective.weights.{name}: choose one of {', '.join(objectives)}")
-            check_non_negative(f"objective.weights.{name}", weight)
-        self.objectives = nn.ModuleDict(objectives)
-        self.weights = {name: float((weights or {}).get(name, 1)) for name in objectives}
-
-    @property
-    def contrasts(self) -> bool:  # type: ignore[override]
-        """Whether the other rows of a batch are negatives, for any of the objectives."""
-        return any(part.contrasts for part in self._parts().values())
-
-    def _parts(self) -> dict[str, Objective]:
-        return dict(self.objectives.items())  # type: ignore[arg-type]
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare each objective."""
-        for part in self._parts().values():
-            part.attach(encoder)
-
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Check the rows for each objective."""
-        for part in self._parts().values():
-            part.check_rows(roles, labels)
-
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the weighted sum."""
-        losses = {name: part(batch) for name, part in self._parts().items()}
-        self.curves = {name: loss.detach() for name, loss in losses.items()}
-        for part in self._parts().values():
-            self.curves |= part.curves
-        return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
 
 
 @torch.no_grad()

@@ -16,8 +16,8 @@ from simcse_pl.losses.objectives import (
     ContrastiveObjective,
     DecoupledContrastiveObjective,
     SoftmaxObjective,
-    SumOfObjectives,
 )
+from simcse_pl.losses.sum_of_objectives import SumOfObjectives
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, embedded
@@ -119,6 +119,14 @@ def test_a_sum_adds_objectives_with_their_weights():
     batch = embedded(torch.randn(4, 3, 6))
     torch.testing.assert_close(both(batch), parts["cosine"](batch) + 0.25 * parts["dot"](batch))
     assert both.contrasts and set(both.curves) == {"cosine", "dot"}
+
+
+def test_the_config_of_a_sum_takes_any_objectives():
+    parts = ["objective=sum", "+objective@objective.objectives.own=dcl", "+objective@objective.objectives.all=simcse"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", [*parts, "+objective.weights.own=0.5", "objective.objectives.own.temperature=0.1"])
+    both = instantiate(config.objective)
+    assert both.weights == {"own": 0.5, "all": 1.0} and both.objectives["own"].temperature == 0.1
 
 
 @pytest.mark.parametrize(

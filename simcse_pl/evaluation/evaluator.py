@@ -1,0 +1,123 @@
+"""The base classes of evaluators, which the project's and a user's own extend."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from simcse_pl.data.evaluators import TEST, VALIDATION
+from simcse_pl.data.senteval.sts_sets import STSB_SOURCES
+from simcse_pl.models.protocols import Encode
+from simcse_pl.utils.errors import UserError
+
+Data = TypeVar("Data")
+Files = str | Sequence[str] | Mapping[str, str] | None
+
+
+class Evaluator(ABC):
+    """A measurement of an encoder on a validation set, a test set, or both.
+
+    Training and `simcse evaluate` construct it with the arguments `validation` and `test`, the options data.validation
+    and data.test, and with its own options, which come first. Training does so on the first device only. `simcse
+    evaluate` has no validation set, and measures the test set.
+    """
+
+    @abstractmethod
+    def sentences(self, split: str) -> Sequence[str]:
+        """Return the sentences that a split needs, `validation` or `test`; none if there is nothing to measure."""
+
+    def name(self, split: str) -> str:
+        """Return the name of the data of a split, for tables."""
+        return type(self).__name__
+
+    @abstractmethod
+    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of a split by name.
+
+        Args:
+            encode: function from sentences to vectors [n, dim], for the sentences of the split.
+            split: `validation` or `test`.
+        """
+
+
+class FileEvaluator(Evaluator, Generic[Data]):
+    """An evaluator whose splits are one file each, or several files with names.
+
+    The metrics of a file with a name are NAME/METRIC, and METRIC is their mean.
+
+    Args:
+        validation, test: a file, files by name, or None.
+        header: whether the first row of a csv or tsv file has the columns' names; None guesses.
+
+    Raises:
+        UserError: a file does not exist or is not valid.
+    """
+
+    def __init__(self, validation: Files = None, test: Files = None, header: bool | None = None) -> None:
+        self.header = header
+        self.files = {VALIDATION: validation, TEST: test}
+        self.sets = {VALIDATION: self.read_files(validation, VALIDATION), TEST: self.read_files(test, TEST)}
+
+    def read_files(self, files: Files, split: str) -> dict[str, Data]:
+        """Return the data of a split by name; a file without a name has the name ''."""
+        if files is None:
+            return {}
+        if isinstance(files, str) and not stsb_sources(files):
+            return {"": self._read(files, split)}
+        if not isinstance(files, Mapping):
+            given = list(files) if isinstance(files, Sequence) and not isinstance(files, str) else files
+            raise UserError(f"data.{split}={given}: give one file, or files with names: {{en: dev_en.tsv}}")
+        for name in files:
+            if "/" in str(name):
+                raise UserError(f"data.{split}: the name {name!r} has a slash; choose another one")
+        return {str(name): self._read(file, split) for name, file in files.items()}
+
+    def _read(self, file: str, split: str) -> Data:
+        try:
+            return self.read(file)
+        except UserError as error:
+            raise UserError(f"data.{split}: {error}") from error
+
+    @abstractmethod
+    def read(self, file: str) -> Data:
+        """Read a file."""
+
+    @abstractmethod
+    def sentences_of(self, data: Data) -> Sequence[str]:
+        """Return the sentences of a file."""
+
+    @abstractmethod
+    def measure(self, encode: Encode, data: Data) -> dict[str, float]:
+        """Return the metrics of a file."""
+
+    def name(self, split: str) -> str:
+        """Return the names of the files."""
+        files = self.files[split]
+        return Path(files).name if isinstance(files, str) else ", ".join(files or ())
+
+    def sentences(self, split: str) -> list[str]:
+        """Return the sentences of all files of a split."""
+        return [sentence for data in self.sets[split].values() for sentence in self.sentences_of(data)]
+
+    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
+        """Return the metrics of each file of a split, and their means."""
+        measured = {name: self.measure(encode, data) for name, data in self.sets[split].items()}
+        if list(measured) == [""]:
+            return measured[""]
+        metrics = {f"{name}/{metric}": value for name, own in measured.items() for metric, value in own.items()}
+        for metric in next(iter(measured.values()), {}):
+            metrics[metric] = float(np.mean([own[metric] for own in measured.values()]))
+        return metrics
+
+
+def stsb_sources(files: Files) -> list[str] | None:
+    """Return the sources of STS-B that an option names, as a list or as text such as `senteval, hub`; None for files.
+
+    The configs have text, because Hydra cannot replace a list by files with names.
+    """
+    if isinstance(files, str):
+        names = [name.strip() for name in files.split(",")]
+        return names if set(names) <= set(STSB_SOURCES) else None
+    return list(files) if isinstance(files, Sequence) else None
