@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,7 @@ def kill_worker_with_lock(n: int) -> None:
             calls += 1
             if calls == n:
                 with self._cond:
+                    time.sleep(2)  # the watching thread sees a worker at its next look
                     os.kill(os.getpid(), signal.SIGKILL)
         return original(self)
 
