@@ -11,7 +11,7 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluators import TEST, VALIDATION
+from simcse_pl.data.evaluators import TEST, VALIDATION, measure, source_of
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View
@@ -171,8 +171,8 @@ def test_evaluators_with_a_metric_of_the_same_name_are_an_error(tokenizer, sente
     data = SentenceDataModule(tokenizer, sentences, evaluators=both, validation=str(pairs))
     data.setup()
     with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
-        data.measure(lambda given: torch.randn(len(given), 3), VALIDATION)
-    assert data.source_of(VALIDATION) == "pairs.tsv, pairs.tsv" and data.source_of(TEST) == ""
+        measure(data.evaluators, lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert source_of(data.evaluators, VALIDATION) == "pairs.tsv" and source_of(data.evaluators, TEST) == ""
 
 
 @pytest.mark.parametrize("view", [None, Dropout()])

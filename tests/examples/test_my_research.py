@@ -37,7 +37,7 @@ def idea(tmp_path_factory):
 
 def test_the_run_uses_the_examples_data_optimizer_and_evaluator(idea):
     results = json.loads((idea / "results.json").read_text())
-    assert results["validation"] == "dev_de.tsv, dev_de.tsv" and results["monitor"] == "spearman"
+    assert results["validation"] == "dev_de.tsv" and results["monitor"] == "spearman"
     assert {"spearman", "nearest_partner"} <= results["best"].keys() & results["test"].keys()
     curves = pd.read_csv(idea / "metrics.csv")
     assert {"train/teacher", "train/margin"} <= set(curves.columns)

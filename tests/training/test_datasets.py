@@ -13,7 +13,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import default_roles
+from simcse_pl.models.roles import RowKind
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
@@ -85,12 +85,12 @@ def test_each_batch_takes_the_objective_of_its_set_and_every_parameter_has_a_gra
     module = make_module(make_model("bert"))
     data = make_data(module.encoder)
     data.setup()
+    module.prepare({name: RowKind(own.view_roles, own.labels) for name, own in data.sets.items()})
     keys = [(0, row) for row in range(4)]
     for name, own in data.sets.items():
         batch = own.batch(keys)
         module.eval()
         embedded = module.embed(batch)
-        module.check_rows(own.view_roles, own.labels, name)
         loss, curves = module.loss(batch)
         expected = module.objective_of(name)(embedded)
         torch.testing.assert_close(loss, expected)
@@ -104,8 +104,7 @@ def test_each_batch_takes_the_objective_of_its_set_and_every_parameter_has_a_gra
 
 def test_rows_of_a_set_that_do_not_fit_its_objective_are_an_error(make_model):
     module = make_module(make_model("bert"))
-    module.check_rows(default_roles(2), "scores", "train")
-    with pytest.raises(UserError, match="^objective=sbert needs a label"):
-        module.check_rows(default_roles(2), None, "nli")
-    with pytest.raises(UserError, match="^a contrastive objective takes no labels: set data.score_column=null"):
-        module.check_rows(default_roles(2), "scores", "another")
+    with pytest.raises(UserError, match="^data.sets.nli: objective=sbert needs a label"):
+        module.prepare({"nli": RowKind()})
+    with pytest.raises(UserError, match="^data.sets.another: a contrastive objective takes no scores: set data.score"):
+        module.prepare({"another": RowKind(labels="scores")})

@@ -111,6 +111,7 @@ def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder, batch):
 
 def test_dropout_and_head_are_on_in_training_only(module):
     seen = []
+    module.prepare()
     module.encoder.projection.register_forward_hook(
         lambda *_: seen.append({m.training for m in module.encoder.modules()})
     )
