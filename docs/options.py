@@ -55,7 +55,8 @@ def page() -> str:
     parts = [
         "# Options\n",
         "`docs/options.py` writes this page from the comments in [conf](../conf). `simcse train --help` and",
-        "`simcse evaluate --help` print every option with its value.\n",
+        "`simcse evaluate --help` print every option with its value. This page leaves out two groups:",
+        "[sweeps.md](sweeps.md) describes `sweep`, and [recipes.md](recipes.md) uses `experiment`.\n",
     ]
     for command, called in COMMANDS.items():
         text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
