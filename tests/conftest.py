@@ -109,6 +109,8 @@ def ready_data(encoder, evaluator, train=None):
     from simcse_pl.data.datamodule import SentenceDataModule
 
     class Data(SentenceDataModule):
+        row_kinds = None
+
         def _read_rows(self):
             pass
 

@@ -22,7 +22,6 @@ from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -71,7 +70,7 @@ def train(config: DictConfig) -> float:
     module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
-    module.prepare({name: RowKind(own.view_roles, own.labels) for name, own in data.sets.items()})
+    module.prepare(data.row_kinds)
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()

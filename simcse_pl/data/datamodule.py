@@ -15,6 +15,7 @@ from simcse_pl.data.evaluators import TEST, VALIDATION, Measurement, make_evalua
 from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
@@ -155,6 +156,11 @@ class SentenceDataModule(LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue at the epoch and batch of `state_dict`."""
         self._place = state_dict
+
+    @property
+    def row_kinds(self) -> dict[str, RowKind]:
+        """What the rows of each training set have, after `setup`."""
+        return {name: RowKind(own.view_roles, own.labels) for name, own in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

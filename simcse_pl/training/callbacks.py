@@ -19,6 +19,7 @@ from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_MOST_VECTORS = 20_000
 _COLLAPSED_ABOVE = -0.01  # uniformity: a mean squared distance of 0.005; pretrained encoders have 0.04
 
 
@@ -102,7 +103,7 @@ class WarnOnShare(Callback):
         curve: the curve's name.
         warning: the text that follows the percentage.
         above: the limit.
-        unless: an option of the objective which, if set, disables the warning.
+        unless: an option of objectives which, if set in all of them, disables the warning.
     """
 
     def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
@@ -117,9 +118,11 @@ class WarnOnShare(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn if the mean is above the limit."""
-        share = float(torch.stack(self._shares).mean()) if self._shares else 0.0
+        share = float(torch.stack(self._shares).nanmean()) if self._shares else 0.0  # nan: a batch of another data set
         self._shares.clear()
-        if share > self.above and not (self.unless and getattr(pl_module.objective, self.unless, False)):
+        settings = [getattr(part, self.unless or "", None) for part in pl_module.modules()]
+        disabled = any(settings) and all(own for own in settings if own is not None)
+        if share > self.above and not disabled:
             self._warned = True
             if trainer.is_global_zero:
                 log.warning("%.2f%% %s", 100 * share, self.warning)
@@ -145,13 +148,16 @@ class GeometryCurves(Callback):
 
     geometry/gram_sum is the paper's Sum(WW^T). It bounds geometry/largest_eigenvalue if all cosines are
     0 or more. geometry/nonnegative_cosines is the share of such cosines. geometry/trace is the number of
-    embeddings.
+    embeddings. Above 20,000 sentences they are left out, because the time is quadratic in their number.
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compute them from the embeddings of all validation sentences."""
         assert isinstance(pl_module, EncoderModule)
-        bound = gram_bound(pl_module.vectors())
+        vectors = pl_module.vectors()
+        if len(vectors) > _MOST_VECTORS:
+            return
+        bound = gram_bound(vectors)
         curves = {
             "geometry/gram_sum": bound.gram_sum,
             "geometry/largest_eigenvalue": bound.largest_eigenvalue,

@@ -1,6 +1,7 @@
 """EncoderModule: the parts of a LightningModule that do not depend on the loss."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from torch.optim import Optimizer
 
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
+from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import Batch
+from simcse_pl.training.freezing import example_batch, freeze_unused
 from simcse_pl.training.optimizer import (
     MakeOptimizer,
     MakeSchedule,
@@ -79,17 +82,21 @@ class EncoderModule(LightningModule):
         return [self.encoder]
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
-        """Prepare for training on these rows, once.
+        """Prepare for training on these rows, once: freeze the parameters that no vector depends on.
 
         Args:
-            rows: what the rows of each data set have, by its name.
+            rows: what the rows of each data set have, by its name; None for one set of pairs.
         """
+        inputs = views_of(example_batch(self.encoder, RowKind()))
+        for encoder in self.encoders():
+            freeze_unused(encoder, partial(embed_views, encoder, inputs))
         self._prepared = True
 
     def setup(self, stage: str) -> None:
-        """Prepare for training, unless that is done."""
+        """Prepare for training on the rows of the datamodule, unless that is done."""
         if stage == "fit" and not self._prepared:
-            self.prepare()
+            data = self.trainer.datamodule  # type: ignore[attr-defined]
+            self.prepare(data.row_kinds if data else None)
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""
@@ -119,6 +126,7 @@ class EncoderModule(LightningModule):
         if self._vectors is None:
             own = torch.cat(self._batches)
             self._vectors = all_gather_with_grad(own, split_batch(len(own), own.device)).cpu()
+            self._batches = []
             if not self._vectors.isfinite().all():
                 raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")
         return self._vectors
@@ -153,16 +161,18 @@ class EncoderModule(LightningModule):
         checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Check that the checkpoint has the state of such an optimizer.
+        """Check that the checkpoint has the state of such an optimizer, unless a subclass makes its own.
 
         Raises:
             UserError: if it is another optimizer, or its parameters are in other groups.
         """
-        saved, own = (
-            [_shape(group) for group in state["param_groups"]]
-            for state in (checkpoint["optimizer_states"][0], self._build_optimizer().state_dict())
-        )
-        if saved != own:
+        own_optimizers = type(self).configure_optimizers is not EncoderModule.configure_optimizers
+        if own_optimizers or not (states := checkpoint.get("optimizer_states")):
+            return
+        saved, own = states[0]["param_groups"], self._build_optimizer().state_dict()["param_groups"]
+        same_sizes = [len(group["params"]) for group in saved] == [len(group["params"]) for group in own]
+        # A schedule adds settings to the groups.
+        if not same_sizes or any(new.keys() - old.keys() for new, old in zip(own, saved, strict=True)):
             raise UserError(
                 "resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
                 "optimizer, module.layer_decay and module.no_weight_decay"
@@ -182,6 +192,6 @@ class EncoderModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def _shape(group: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return the number of parameters and the names of the settings of a group; a schedule adds `initial_lr`."""
-    return len(group["params"]), sorted(group.keys() - {"initial_lr"})
+def views_of(batch: Mapping[str, Any]) -> Batch:
+    """Return the tensors of a training batch that an encoder reads, [batch, views, tokens]."""
+    return {name: tensor for name, tensor in batch.items() if name not in ("labels", "roles", "dataset")}

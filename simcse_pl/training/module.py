@@ -21,7 +21,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
-from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.encoder_module import EncoderModule, views_of
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.non_finite import NonFiniteSteps
@@ -107,7 +107,11 @@ class SimCSEModule(EncoderModule):
         self.objectives = nn.ModuleList((objectives or {}).values())  # a ModuleDict rejects some names
         self._datasets = list(objectives or {})
         self._curves: dict[str, Tensor] = {}
+        self._not_in_every_loss: list[nn.Parameter] = []
         self.auxiliary = nn.ModuleList(loss for loss in auxiliary if loss.weight)
+        names = [str(loss.name) for loss in self.auxiliary]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"auxiliary: two losses have the name {twice[0]}, so their curves are one: rename one")
         for part in [*every, *self.auxiliary]:
             part.attach(encoder)
             for user in part.modules():
@@ -144,12 +148,16 @@ class SimCSEModule(EncoderModule):
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
             with naming(dataset):
-                self.objective_of(dataset).check_rows(kind.roles, kind.labels)
+                for part in (self.objective_of(dataset), *self.auxiliary):
+                    part.check_rows(kind.roles, kind.labels)
         examples = [example_batch(self.encoder, kind) for kind in rows.values()]
         freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), partial(self._example_loss, examples))
-        for trained in self.encoders() if self.compiled else []:
-            trained.backbone.compile(dynamic=True)
-        super().prepare(rows)
+        backbones = [encoder.backbone for encoder in self.encoders()]
+        of_backbones = {id(parameter) for backbone in backbones for parameter in backbone.parameters()}
+        self._not_in_every_loss = [p for p in self.parameters() if p.requires_grad and id(p) not in of_backbones]
+        for backbone in backbones if self.compiled else []:
+            backbone.compile(dynamic=True)
+        self._prepared = True
 
     def _example_loss(self, batches: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return a scalar that depends on the same parameters as the loss of batches."""
@@ -164,7 +172,7 @@ class SimCSEModule(EncoderModule):
             batch: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
                 they are anchor, positive, then hard negatives; `dataset`, its name, if there are several.
         """
-        inputs = _views_of(batch)
+        inputs = views_of(batch)
         pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
         embeddings = self._project(pooled)
         queue = self.queue.negatives() if self.queue else None
@@ -204,9 +212,8 @@ class SimCSEModule(EncoderModule):
             assert isinstance(term, AuxiliaryLoss)
             curves[term.name] = term(self.encoder, embedded)
             loss = loss + term.weight * curves[term.name]
-        for unused in [self.objective, *self.objectives]:
-            if unused is not objective:  # DDP waits for a gradient of every parameter
-                loss = sum((0 * own.sum() for own in unused.parameters() if own.requires_grad), start=loss)
+        # DDP waits for a gradient of every parameter, and this batch may not use an objective, a term or the head.
+        loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
         if dataset is not None:
             curves[f"loss/{dataset}"] = loss
         return loss, curves
@@ -214,7 +221,7 @@ class SimCSEModule(EncoderModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a training batch; log the means over devices."""
         loss, curves = self.loss(batch)
-        self._loss, self._views = mean_over_ranks(loss.detach()), _views_of(batch)
+        self._loss, self._views = mean_over_ranks(loss.detach()), views_of(batch)
         # a rank with one row has no negatives, so their similarity is nan there
         means = mean_over_ranks(torch.stack(list(curves.values())).detach(), ignore_nan=True).unbind()
         # Lightning would log the last value of another data set's curve again
@@ -253,8 +260,3 @@ class SimCSEModule(EncoderModule):
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
-
-
-def _views_of(batch: Mapping[str, Any]) -> Batch:
-    """Return the tokenizer's tensors of a training batch."""
-    return {name: tensor for name, tensor in batch.items() if name not in ("labels", "roles", "dataset")}

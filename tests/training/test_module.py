@@ -16,6 +16,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.callbacks import ValidateAtEnd
+from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, ready_data
@@ -279,3 +280,18 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
     loss.backward()
     assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
     assert any(p.requires_grad for p in second.parameters())
+
+
+def test_an_own_module_freezes_what_no_vector_depends_on(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="layers_1")
+    module = EncoderModule(encoder, adamw())
+    module.setup("validate")
+    assert all(p.requires_grad for p in module.parameters())
+    module.prepare()
+    frozen = {name.split(".")[3] for name, p in encoder.named_parameters() if not p.requires_grad and ".layer." in name}
+    assert frozen and "0" not in frozen
+
+
+def test_terms_with_one_name_are_an_error(encoder):
+    with pytest.raises(UserError, match="^auxiliary: two losses have the name norm"):
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[Norm(0.5), Norm(1.0)])
