@@ -185,7 +185,7 @@ def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
 
 def warnings_of(callback, caplog, *steps, **settings):
     """Return the warnings for the metrics of some steps, each followed by a validation."""
-    module = SimpleNamespace(objective=ContrastiveObjective(**settings))
+    module = torch.nn.ModuleDict({"objective": ContrastiveObjective(**settings)})
     for number, metrics in enumerate(steps):
         values = {name: torch.tensor(value) for name, value in metrics.items()}
         trainer = SimpleNamespace(callback_metrics=values, global_step=number, is_global_zero=True)

@@ -106,5 +106,5 @@ def test_rows_of_a_set_that_do_not_fit_its_objective_are_an_error(make_model):
     module = make_module(make_model("bert"))
     with pytest.raises(UserError, match="^data.sets.nli: objective=sbert needs a label"):
         module.prepare({"nli": RowKind()})
-    with pytest.raises(UserError, match="^data.sets.another: a contrastive objective takes no scores: set data.score"):
+    with pytest.raises(UserError, match="^data.sets.another: a contrastive objective takes no labels: set data.score"):
         module.prepare({"another": RowKind(labels="scores")})
