@@ -18,7 +18,7 @@ class ViewCollator:
     """Collates rows into one padded batch of views.
 
     A row of one sentence is its own second view, as in unsupervised SimCSE: the encoder's dropout makes them differ.
-    Longer rows are the anchor, its positive and hard negatives.
+    The views of longer rows are their sentences, in order, whatever their roles.
 
     Args:
         tokenizer: the encoder's tokenizer.

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader
@@ -22,6 +23,7 @@ from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
 
 _OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
+_OPTIONS["views"] = Mapping[str, View | None] | None  # null drops a view, or all
 
 
 class SentenceDataModule(LightningDataModule):
@@ -124,7 +126,8 @@ class SentenceDataModule(LightningDataModule):
                 own.read(self.tokenizer, self.max_length, self._seed(place), evaluated, self.templates)
 
     def _seed(self, place: int) -> int:
-        return self.seed + (place << 32)  # seeds are below 2**32
+        """Return the seed of a training set; PyTorch's generators use its low 32 bits only."""
+        return int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
 
     def train_dataloader(self) -> ContrastiveDataLoader:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""

@@ -36,6 +36,7 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         limit: the number of rows to train on, drawn at random and kept in order; None for all.
         seed: seeds the draw and the views.
         longest: the number of tokens that the model reads; None for any.
+        special: the numbers of special tokens at the start and at the end of a sentence's tokens.
 
     Raises:
         UserError: all rows have one class, no row has a next sentence in its document, or the limit is out of range;
@@ -56,8 +57,10 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         limit: int | None = None,
         seed: int = 42,
         longest: int | None = None,
+        special: tuple[int, int] = (1, 1),
     ) -> None:
-        self.rows, self.tokens, self.views, self.seed, self.longest = rows, tokens, views, seed, longest
+        self.rows, self.tokens, self.views, self.seed = rows, tokens, views, seed
+        self.longest, self.special = longest, special
         self.labels, self.scores, self.documents = labels, scores, documents
         self.classes = [] if scores else sorted(set(labels or []))
         if len(self.classes) == 1:
@@ -91,7 +94,7 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
         seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number else "")
         following = tuple(self._following(place, self.views[number].num_following))
-        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens)
+        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, self.special, self.longest)
 
     def _label(self, place: int) -> int | float:
         assert self.labels is not None

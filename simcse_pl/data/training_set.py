@@ -136,6 +136,7 @@ class TrainingSet:
             limit=self.limit,
             seed=seed,
             longest=tokenizer.model_max_length,
+            special=_special_tokens(tokenizer),
         )
         self._collate = ViewCollator(tokenizer, max_length, templates)
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
@@ -165,6 +166,13 @@ class TrainingSet:
         if self.name is not None:
             batch["dataset"] = self.name
         return batch
+
+
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
+    """Return the numbers of special tokens that the tokenizer adds at the start and at the end of a sentence."""
+    own, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
+    start = next(i for i in range(len(ids)) if ids[i : i + len(own)] == own)
+    return start, len(ids) - start - len(own)
 
 
 def _role(given: str, option: str) -> Role:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -39,9 +40,13 @@ def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) ->
     if inspect.isclass(target := getattr(scheduler, "func", scheduler)) and issubclass(target, ReduceLROnPlateau):
         raise UserError("scheduler: ReduceLROnPlateau follows a metric; choose a schedule of the number of steps")
     try:
-        build_schedule(scheduler, example, total_steps=10)
+        if (schedule := build_schedule(scheduler, example, total_steps=10)) is not None:
+            with warnings.catch_warnings(action="ignore"):  # the optimizer made no step
+                schedule.step()
     except (TypeError, ValueError) as error:
         raise UserError(f"scheduler: {first_line(error)}") from error
+    except ArithmeticError as error:
+        raise UserError(f"scheduler: its settings have no learning rate ({first_line(error)}); change them") from error
 
 
 def learning_rate(optimizer: MakeOptimizer) -> float | None:
@@ -58,11 +63,14 @@ def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradien
         gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer.
 
     Returns:
-        The optimizer. Adam and AdamW are fused, one kernel for all parameters, unless the config sets `fused`.
+        The optimizer. Adam and AdamW are fused, one kernel for all parameters, unless the config sets `fused`,
+        `foreach` or `differentiable`, of which torch takes one only.
     """
     target = getattr(optimizer, "func", optimizer)
     adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
-    fused = _settings(optimizer).get("fused", adam and "fused" in inspect.signature(target).parameters)
+    given = _settings(optimizer)
+    can_fuse = adam and "fused" in inspect.signature(target).parameters
+    fused = given.get("fused", can_fuse and not (given.get("foreach") or given.get("differentiable")))
     return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
 
 
@@ -93,9 +101,14 @@ def parameter_groups(
 
     Returns:
         The parameters, if both options are off; else groups, those with the rate `lr` first.
+
+    Raises:
+        UserError: `layer_decay` is set, but the names of an encoder's parameters do not show its layers.
     """
     if layer_decay is None and not no_weight_decay:
         return list(module.parameters())
+    if layer_decay is not None:
+        _check_layers(encoders)
     depth = _depths(encoders)
     groups: dict[tuple[int, bool], list[Parameter]] = {}
     for name, parameter in module.named_parameters():
@@ -106,6 +119,14 @@ def parameter_groups(
         rate = {} if layer_decay is None or lr is None else {"lr": lr * layer_decay**below}
         settings.append({"params": members, **rate, **({} if decays else {"weight_decay": 0.0})})
     return settings
+
+
+def _check_layers(encoders: Sequence[SentenceEncoder]) -> None:
+    for config, names in ((own.backbone.config, dict(own.backbone.named_parameters())) for own in encoders):
+        found = {int(layer[1]) for name in names if (layer := _LAYER.search(f".{name}"))}
+        if found != set(range(config.num_hidden_layers)):
+            why = f"the layers of {config.model_type} cannot be told apart"
+            raise UserError(f"module.layer_decay: {why}: set it to null")
 
 
 def _depths(encoders: Sequence[SentenceEncoder]) -> dict[int, int]:

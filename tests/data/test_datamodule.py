@@ -373,6 +373,19 @@ def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
         assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
 
 
+def test_sets_of_equal_length_have_orders_of_their_own(make_sets):
+    data = make_sets("concatenated", sets=lambda own: dict.fromkeys(("a", "b", "c"), own["plain"]))
+    orders = [[row for batch in range(3 * n, 3 * n + 3) for row in data.rows_of_batch(0, batch)[1]] for n in range(3)]
+    assert len({tuple(order) for order in orders}) == 3
+    assert all(sorted(order) == list(range(12)) for order in orders)
+
+
+@pytest.mark.parametrize("views", [None, {"shuffled": None}])
+def test_null_drops_the_views_of_a_set(make_sets, views):
+    data = make_sets(views={"shuffled": Shuffled()}, sets=lambda own: {"a": own["plain"] | {"views": views}})
+    assert data.sets["a"].views == {}
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_several_sets_are_the_same_with_workers(make_sets, workers):
     assert streams(make_sets(num_workers=workers)) == streams(make_sets())

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
@@ -74,6 +75,19 @@ def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
         assert ids[2] == tokenizer(texts[2], truncation=True, max_length=16)["input_ids"]
         assert list(dict.fromkeys(ids[3])) == list(dict.fromkeys(ids[0])) and len(ids[3]) >= len(ids[0])
         assert batch["attention_mask"][row].sum(dim=-1).tolist() == [len(view) for view in ids]
+
+
+@pytest.mark.parametrize(("template", "special"), [("$A", (0, 0)), ("$A [SEP]", (0, 1)), ("[CLS] $A [SEP]", (1, 1))])
+def test_repeated_subwords_keep_to_the_tokenizers_special_tokens_and_the_models_limit(
+    read, tokenizer, template, special
+):
+    ids = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=template, special_tokens=ids)
+    tokenizer.model_max_length = 16
+    own, _ = read(1, views={"tokens": TokenRepetition(1.0)}, limit=4)
+    assert own.rows.special == special
+    lengths = [len(view) for epoch in range(20) for _, view in own.rows[[(epoch, row) for row in range(4)]]]
+    assert max(lengths) == 16
 
 
 def test_scores_are_the_float32_of_the_text(read):

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,6 +58,13 @@ def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
     assert build_optimizer(optimizer, parameters, gradient_scaler=True).defaults["fused"] is scaled
 
 
+@pytest.mark.parametrize("option", ["foreach", "differentiable"])
+@pytest.mark.parametrize("value", [True, False])
+def test_adam_is_not_fused_with_another_implementation(option, value):
+    optimizer = build_optimizer(adamw(**{option: value}), [nn.Parameter(torch.ones(1))])
+    assert optimizer.defaults[option] is value and bool(optimizer.defaults["fused"]) is not value
+
+
 def test_an_optimizer_may_have_no_fused_implementation():
     assert "fused" not in build_optimizer(torch.optim.NAdam, [nn.Parameter(torch.ones(1))]).defaults
 
@@ -99,6 +107,7 @@ def test_without_options_all_parameters_are_one_group():
         (partial(torch.optim.SGD, lr=0.1, beta=1), None, "^optimizer: .*unexpected keyword argument 'beta'"),
         (adamw(), torch.optim.lr_scheduler.ReduceLROnPlateau, "^scheduler: ReduceLROnPlateau follows a metric"),
         (adamw(), torch.optim.lr_scheduler.StepLR, "^scheduler: .*missing 1 required positional argument: 'step_size'"),
+        (adamw(), partial(torch.optim.lr_scheduler.StepLR, step_size=0), "^scheduler: its settings have no learning"),
     ],
 )
 def test_wrong_settings_are_errors_before_training(optimizer, scheduler, message):
@@ -112,3 +121,22 @@ def test_a_layer_decay_out_of_range_is_an_error(decay, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     with pytest.raises(UserError, match=f"^module.layer_decay={decay}: it must be above 0 and at most 1, or null$"):
         SimCSEModule(encoder, ContrastiveObjective(), adamw(), layer_decay=decay)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [
+        ("albert", {"hidden_size": 8, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 8}),
+        ("xlm", {"emb_dim": 8, "n_layers": 2, "n_heads": 2}),
+        ("funnel", {"d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8, "architectures": ["FunnelModel"]}),
+    ],
+)
+def test_layers_that_cannot_be_told_apart_are_an_error_with_a_layer_decay(architecture, settings):
+    backbone = transformers.AutoModel.from_config(
+        transformers.AutoConfig.for_model(architecture, vocab_size=20, **settings)
+    )
+    encoder = SimpleNamespace(backbone=backbone)
+    assert parameter_groups(backbone, [encoder], 0.1, no_weight_decay=["bias"])
+    message = f"^module.layer_decay: the layers of {architecture} cannot be told apart: set it to null$"
+    with pytest.raises(UserError, match=message):
+        parameter_groups(backbone, [encoder], 0.1, layer_decay=0.5)

@@ -10,8 +10,9 @@ from simcse_pl.models.tokenization import Tokens
 class TokenRepetition(TokenView):
     """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
 
-    Of N subwords, 0 to max(2, rate * N) are repeated, with equal probability, but never all. The first and the last
-    token are special, and are not repeated. The view may be longer than data.max_length.
+    Of N subwords, 0 to max(2, rate * N) are repeated, with equal probability, but never all. Special tokens are
+    not repeated. The view may be longer than data.max_length, but not than model.max_length: fewer subwords of a
+    sentence are then repeated, and none of a sentence that has this length already.
 
     Args:
         rate: the largest fraction of subwords to repeat, 0.32 in the paper.
@@ -25,10 +26,14 @@ class TokenRepetition(TokenView):
 
     def make(self, own: ViewInput) -> Tokens:
         """Return the tokens in order, some of them twice."""
-        inner = len(own.tokens) - 2
+        start, end = own.special
+        inner = len(own.tokens) - start - end
         if inner < 2:
             return own.tokens
         most = min(max(2, int(self.rate * inner)), inner - 1)
+        count = own.random.randint(0, most)
+        if own.longest is not None:
+            count = min(count, max(0, own.longest - len(own.tokens)))
         times = np.ones(len(own.tokens), dtype=np.int64)
-        times[own.random.sample(range(1, inner + 1), own.random.randint(0, most))] = 2
+        times[own.random.sample(range(start, start + inner), count)] = 2
         return np.repeat(own.tokens, times)

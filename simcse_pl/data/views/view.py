@@ -17,12 +17,16 @@ class ViewInput:
         following: the next sentences of its document, at most `View.num_following`.
         random: the only source of randomness, seeded by the seed, the epoch, the row and the view.
         tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
+        special: the numbers of special tokens at the start and at the end of `tokens`.
+        longest: the number of tokens that the model reads, which a view may not exceed; None for any.
     """
 
     sentence: str
     following: tuple[str, ...]
     random: random.Random
     tokens: Tokens
+    special: tuple[int, int] = (1, 1)
+    longest: int | None = None
 
 
 class View(ABC):

@@ -1,7 +1,7 @@
 """Views that remove or repeat words (Table 1; ESimCSE), and replacing a word within its punctuation.
 
 Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). Numbers of words are rounded to
-the nearest integer. A sentence of one word stays as it is.
+the nearest integer. A sentence of one word, or of none, stays as it is.
 """
 
 import re
@@ -63,7 +63,7 @@ class Crop(_RatedView):
     def make(self, own: ViewInput) -> str:
         """Return the span."""
         words = own.sentence.split()
-        length = max(1, len(words) - round(self.rate * len(words)))
+        length = max(min(1, len(words)), len(words) - round(self.rate * len(words)))
         start = own.random.randint(0, len(words) - length)
         return " ".join(words[start : start + length])
 
@@ -104,12 +104,12 @@ class WordRepetition(_RatedView):
     def make(self, own: ViewInput) -> str:
         """Return the words in order, some of them twice."""
         words = own.sentence.split()
-        most = min(max(2, int(self.rate * len(words))), len(words) - 1)
+        most = max(0, min(max(2, int(self.rate * len(words))), len(words) - 1))
         repeated = set(own.random.sample(range(len(words)), own.random.randint(0, most)))
         return " ".join(f"{word} {word}" if i in repeated else word for i, word in enumerate(words))
 
 
 def _delete(own: ViewInput, count: int) -> str:
     words = own.sentence.split()
-    kept = own.random.sample(range(len(words)), max(1, len(words) - count))
+    kept = own.random.sample(range(len(words)), max(min(1, len(words)), len(words) - count))
     return " ".join(words[i] for i in sorted(kept))

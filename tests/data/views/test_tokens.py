@@ -37,6 +37,28 @@ def test_one_subword_stays_as_it_is():
     assert views(1, 5) == [[101, 0, 102]] * 5
 
 
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (1, 0), (0, 2)])
+def test_only_the_tokenizers_special_tokens_are_not_repeated(start, end):
+    tokens = np.arange(8)
+    given = [ViewInput("", (), random.Random(i), tokens, (start, end)) for i in range(200)]
+    repeated = {token for view in TokenRepetition()(given) for token, n in Counter(view.tolist()).items() if n == 2}
+    assert repeated == set(range(start, 8 - end))
+    only = ViewInput("", (), random.Random(0), tokens[: start + end], (start, end))
+    assert TokenRepetition()([only])[0].tolist() == list(range(start + end))
+
+
+def test_the_models_limit_ends_the_repetitions():
+    tokens = np.arange(12)
+    for longest in (12, 13, 14):
+        for seed in range(50):
+            free, view = (
+                TokenRepetition(0.5)([ViewInput("", (), random.Random(seed), tokens, longest=limit)])[0]
+                for limit in (None, longest)
+            )
+            assert len(view) == min(longest, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
+            assert len(free) > longest or free.tolist() == view.tolist()
+
+
 @pytest.mark.parametrize("rate", [0, 1.5])
 def test_a_rate_out_of_range_is_an_error(rate):
     with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):

@@ -52,6 +52,12 @@ def test_a_positive_depends_on_the_given_generator_only(view):
     assert random.getstate() == before
 
 
+@pytest.mark.parametrize("view", [Crop(0.3), WordDeletion(0.3), DeleteOneWord(), WordRepetition()])
+@pytest.mark.parametrize("sentence", ["", "one"])
+def test_a_sentence_of_no_word_or_one_stays_as_it_is(view, sentence):
+    assert positives(view, sentence, 5) == [sentence] * 5
+
+
 @pytest.mark.parametrize("view", [Crop, WordDeletion, WordRepetition])
 @pytest.mark.parametrize("rate", [0, 1.1, -0.1, float("nan")])
 def test_a_rate_out_of_range_is_an_error(view, rate):
