@@ -1,12 +1,14 @@
 """Base class of the auxiliary losses, which are added to the objective with a weight."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.validation import check_non_negative
 
 
@@ -35,12 +37,15 @@ class AuxiliaryLoss(nn.Module, ABC):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the loss for an encoder, once before training; may add parameters, or raise UserError."""
 
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless the loss is defined for rows of views with these roles, and these labels if any."""
+
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight.
 
-        SimCSEModule also calls this once in its constructor, with 2 rows of 2 views, to find the
-        parameters that get gradients.
+        SimCSEModule.prepare also calls this once per data set, with 2 rows of that set's views and labels
+        0, to find the parameters that get gradients.
 
         Args:
             encoder: the encoder given to `attach`.
