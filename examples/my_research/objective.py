@@ -25,7 +25,9 @@ class ScoreRegression(Objective):
         self.highest = highest
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have scores."""
+        """Raise UserError unless rows have a positive and a score."""
+        if Role.POSITIVE not in roles:
+            raise UserError("ScoreRegression needs a positive: name one in data.roles")
         if labels != "scores":
             raise UserError("ScoreRegression needs a score for every pair: set data.score_column")
 

@@ -1,5 +1,7 @@
 """Two auxiliary losses: one with a teacher, one on the embeddings of the step."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -8,7 +10,8 @@ from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
+from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
 
@@ -48,6 +51,11 @@ class NegativeMargin(AuxiliaryLoss):
     def __init__(self, weight: float, margin: float = 0.1) -> None:
         super().__init__(weight)
         self.margin = margin
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows have a positive and a negative."""
+        if not {Role.POSITIVE, Role.NEGATIVE} <= set(roles):
+            raise UserError("auxiliary.margin needs a positive and a negative: name them in data.roles")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows, weighted by their share of the whole batch."""

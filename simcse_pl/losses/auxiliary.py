@@ -44,8 +44,8 @@ class AuxiliaryLoss(nn.Module, ABC):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight.
 
-        SimCSEModule also calls this once in its constructor, with 2 rows of 2 views, to find the
-        parameters that get gradients.
+        SimCSEModule.prepare also calls this once per data set, with 2 rows of that set's views and labels
+        0, to find the parameters that get gradients.
 
         Args:
             encoder: the encoder given to `attach`.

@@ -33,23 +33,27 @@ def _factors(tokens: int, device: torch.device) -> Tensor:
     return torch.from_numpy(numbers).to(device)
 
 
-def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0) -> Tensor:
-    """Return which negatives of each row repeat one of the row's own sentences.
+def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0, positives: int = 1) -> Tensor:
+    """Return which negatives of each row repeat one of the row's own sentences: its anchor and positives.
 
-    The positive of another row is a duplicate if that row's anchor or positive equals this row's
-    anchor or positive. A hard negative is a duplicate if it equals this row's anchor or positive.
+    All positives of another row are duplicates if that row's anchor or one of its positives equals one of
+    this row's own sentences. A hard negative is a duplicate if it equals one of them. A row's own
+    positives never are.
 
     Args:
-        keys: [n, views], from `hash_token_ids`: anchor, positive, then any hard negatives.
+        keys: [n, views], from `hash_token_ids`: anchor, positives, then any hard negatives.
         others: [m, views], the keys of all rows of the batch; m > n if some are on other devices.
         label_offset: the index in `others` of the first row of `keys`.
+        positives: the number of positives of a row.
 
     Returns:
-        [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss`: all positives, then the
-        hard negatives row by row.
+        [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss` for each of the positives: one
+        positive of each row, then the row's other positives and hard negatives row by row.
     """
-    same = (keys[:, None, :2, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
-    positives = same[:, :, :2].any(dim=2)
-    own = torch.arange(len(keys), device=keys.device)
-    positives[own, label_offset + own] = False
-    return torch.cat([positives, same[:, :, 2:].flatten(1)], dim=1)
+    own = 1 + positives
+    same = (keys[:, None, :own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
+    repeated = same[:, :, :own].any(dim=2)
+    rows = torch.arange(len(keys), device=keys.device)
+    repeated[rows, label_offset + rows] = False
+    found = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, own:]], dim=2)
+    return torch.cat([found[:, :, :1].flatten(1), found[:, :, 1:].flatten(1)], dim=1)

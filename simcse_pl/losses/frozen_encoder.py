@@ -32,7 +32,7 @@ class FrozenEncoder(nn.Module):
         chunk_size, length_bucketing: see SimCSEModule, which sets them.
 
     Raises:
-        UserError: if it cannot be loaded.
+        UserError: if it cannot be loaded, or has a post-processing.
     """
 
     chunk_size: int | None = None
@@ -44,6 +44,8 @@ class FrozenEncoder(nn.Module):
     ) -> None:
         super().__init__()
         encoder = SentenceEncoder.from_pretrained(name, pooling, template=template).requires_grad_(False)
+        if encoder.postprocess:
+            raise UserError(f"{name}: this encoder has a post-processing: choose the encoder that it was fitted to")
         self.__dict__["encoder"] = encoder  # not a submodule, whose weights would be saved
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -128,56 +128,69 @@ class ContrastiveObjective(Objective):
         positives; those of the other rows are negatives.
         """
         self.check_rows(batch.roles, batch.label_kind)
-        (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
+        (anchor,), positives, negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
+        mask = self._mask_of_repeats(batch, [anchor, *positives, *negatives], len(positives))
+        compared = batch.embeddings, batch.gathered, batch.queue
+        if self.guide:
+            guided = self.guide.embed(batch.inputs)
+            compared = guided, batch.gather(guided), None
         losses = []
         for positive in positives:
-            others = [view for view in positives if view != positive]
-            views = [anchor, positive, *others, *batch.views(Role.NEGATIVE)]
-            losses.append(self._loss_of_one_positive(batch, views, len(others)))
+            views = [anchor, positive, *(view for view in positives if view != positive), *negatives]
+            near = mask
+            if self.false_negative_threshold is not None:
+                near = self._near(*compared, views, batch.split.label_offset)
+                near = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
+            losses.append(self._loss_of_one_positive(batch, views, near))
         return batch.split.weight * torch.stack(losses).mean()
 
-    def _loss_of_one_positive(self, batch: EmbeddedBatch, views: list[int], own_positives: int) -> Tensor:
-        """Return the loss for the views anchor, positive, `own_positives` further positives, hard negatives."""
-        offset = batch.split.label_offset
-        anchors, others = batch.embeddings[:, views[0]], select_views(batch.gathered, views[1:])
-        mask = None
+    def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], positives: int) -> Tensor | None:
+        """Return the `negative_mask` of a row's other positives and of duplicates, which all positives share."""
+        offset, mask = batch.split.label_offset, None
+        if positives > 1:
+            mask = _own_positives(batch, len(views) - 1, positives - 1)
         if self.mask_duplicates:
             keys = select_views(batch.keys, views)
-            mask = duplicate_negatives(keys, batch.gather(keys), offset)
-        if self.false_negative_threshold is not None:
-            compared = (anchors, others[:, 0], others[:, 1:], batch.queue)
-            if self.guide:
-                guided = select_views(self.guide.embed(batch.inputs), views)
-                gathered = batch.gather(guided[:, 1:])
-                compared = (guided[:, 0], gathered[:, 0], gathered[:, 1:], None)
-            near = near_negatives(*compared, threshold=self.false_negative_threshold, label_offset=offset)
-            negatives = near.shape[1] - others.shape[1]  # without the row's own positive and hard negatives
-            self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
-            mask = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
-        if own_positives:
-            own = _own_views(anchors, others, own_positives, offset)
-            mask = own if mask is None else mask | F.pad(own, (0, mask.shape[1] - own.shape[1]))
+            duplicates = duplicate_negatives(keys, batch.gather(keys), offset, positives)
+            mask = duplicates if mask is None else mask | duplicates
+        return mask
+
+    def _near(
+        self, embeddings: Tensor, gathered: Tensor, queue: Tensor | None, views: list[int], offset: int
+    ) -> Tensor:
+        """Return the `negative_mask` of probable false negatives, for the views of `_loss_of_one_positive`."""
+        assert self.false_negative_threshold is not None
+        others = select_views(gathered, views[1:])
+        compared = (embeddings[:, views[0]], others[:, 0], others[:, 1:], queue)
+        near = near_negatives(*compared, threshold=self.false_negative_threshold, label_offset=offset)
+        negatives = near.shape[1] - others.shape[1]  # without the row's own positives and hard negatives
+        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
+        return near
+
+    def _loss_of_one_positive(self, batch: EmbeddedBatch, views: list[int], mask: Tensor | None) -> Tensor:
+        """Return the loss for the views anchor, positive, further positives, hard negatives."""
+        others = select_views(batch.gathered, views[1:])
         return contrastive_loss(
-            anchors,
+            batch.embeddings[:, views[0]],
             others[:, 0],
             others[:, 1:],
             batch.queue,
             temperature=self.temperature,
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
-            label_offset=offset,
+            label_offset=batch.split.label_offset,
             negative_mask=mask,
             decoupled=self.decoupled,
         )
 
 
-def _own_views(anchors: Tensor, others: Tensor, count: int, label_offset: int) -> Tensor:
-    """Return a `negative_mask` of the first `count` hard negatives of each anchor's own row."""
-    rows, views = others.shape[:2]
-    mask = torch.zeros(len(anchors), rows, views - 1, dtype=torch.bool, device=anchors.device)
-    own = torch.arange(len(anchors), device=anchors.device)
-    mask[own, label_offset + own, :count] = True
-    return F.pad(mask.flatten(1), (rows, 0))  # after the columns of the positives
+def _own_positives(batch: EmbeddedBatch, views: int, count: int) -> Tensor:
+    """Return a `negative_mask` of `count` further positives of each own row; `views` are those but the anchor."""
+    rows = len(batch.gathered)
+    mask = torch.zeros(len(batch.embeddings), rows, views - 1, dtype=torch.bool, device=batch.embeddings.device)
+    own = torch.arange(len(mask), device=mask.device)
+    mask[own, batch.split.label_offset + own, :count] = True
+    return F.pad(mask.flatten(1), (rows, 0))  # after the columns of one positive of each row
 
 
 def check_one_anchor(roles: Sequence[Role]) -> None:

@@ -17,7 +17,7 @@ class SumOfObjectives(Objective):
     """A weighted sum of objectives on the same rows.
 
     Args:
-        objectives: the objectives by name; each name is a curve, train/NAME.
+        objectives: the objectives by name; each name is a curve, train/objective/NAME.
         weights: the weight of each objective, by name; 1 for those without one.
 
     Raises:
@@ -32,7 +32,7 @@ class SumOfObjectives(Objective):
             if name not in objectives:
                 raise UserError(f"objective.weights.{name}: choose one of {', '.join(objectives)}")
             check_non_negative(f"objective.weights.{name}", weight)
-        self.objectives = nn.ModuleDict(objectives)
+        self.objectives = nn.ModuleList(objectives.values())  # a ModuleDict rejects some names
         self.weights = {name: float((weights or {}).get(name, 1)) for name in objectives}
 
     @property
@@ -41,7 +41,7 @@ class SumOfObjectives(Objective):
         return any(part.contrasts for part in self._parts().values())
 
     def _parts(self) -> dict[str, Objective]:
-        return dict(self.objectives.items())  # type: ignore[arg-type]
+        return dict(zip(self.weights, self.objectives, strict=True))  # type: ignore[arg-type]
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare each objective."""
@@ -56,7 +56,7 @@ class SumOfObjectives(Objective):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted sum."""
         losses = {name: part(batch) for name, part in self._parts().items()}
-        self.curves = {name: loss.detach() for name, loss in losses.items()}
+        self.curves = {f"objective/{name}": loss.detach() for name, loss in losses.items()}
         for part in self._parts().values():
             self.curves |= part.curves
         return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()

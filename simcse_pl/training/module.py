@@ -206,7 +206,8 @@ class SimCSEModule(EncoderModule):
         curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
         if objective.contrasts:
             keys = select_views(embedded.keys, embedded.views(Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
-            curves["duplicates"] = duplicate_negatives(keys, keys).any(dim=1).float().mean()
+            count = len(embedded.views(Role.POSITIVE))
+            curves["duplicates"] = duplicate_negatives(keys, keys, positives=count).any(dim=1).float().mean()
         curves |= objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)

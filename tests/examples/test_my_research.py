@@ -12,7 +12,11 @@ import pytest
 import torch
 
 from examples.my_research.module import WarmUpOfTerms
+from examples.my_research.objective import ScoreRegression
+from examples.my_research.terms import NegativeMargin
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, SENTENCES
 
 EXAMPLE = "examples/my_research"
@@ -66,6 +70,17 @@ def test_the_terms_reach_their_weights_after_the_warmup(monkeypatch):
     for step, expected in ((0, 10 - 0.75 * 2), (1, 9.0), (3, 10.0), (9, 10.0)):
         monkeypatch.setattr(WarmUpOfTerms, "global_step", step)
         assert module.loss({})[0] == pytest.approx(expected)
+
+
+def test_rows_without_the_roles_that_a_loss_reads_are_errors():
+    NegativeMargin(0.1).check_rows(default_roles(3), None)
+    ScoreRegression().check_rows(default_roles(2), "scores")
+    with pytest.raises(UserError, match="^auxiliary.margin needs a positive and a negative: name them in data.roles$"):
+        NegativeMargin(0.1).check_rows(default_roles(2), None)
+    with pytest.raises(UserError, match="^ScoreRegression needs a positive: name one in data.roles$"):
+        ScoreRegression().check_rows((Role.ANCHOR, Role.NEGATIVE), "scores")
+    with pytest.raises(UserError, match="^ScoreRegression needs a score for every pair: set data.score_column$"):
+        ScoreRegression().check_rows(default_roles(2), None)
 
 
 def test_contributing_tells_the_number_of_lines():

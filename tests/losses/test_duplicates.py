@@ -3,9 +3,11 @@ import torch
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
+from simcse_pl.models.roles import Role
 from tests.conftest import embedded
 
 
@@ -28,24 +30,45 @@ def test_only_equal_sentences_have_equal_keys_whatever_their_padding(keys_of):
     assert padded[0].tolist() == keys[0].tolist()
 
 
-def by_loops(rows, others, label_offset):
+def by_loops(rows, others, label_offset, positives):
     """The definition in the docstring of duplicate_negatives."""
     found = []
     for i, row in enumerate(rows):
-        own = row[:2]
-        positives = [j != label_offset + i and bool({*other[:2]} & {*own}) for j, other in enumerate(others)]
-        found.append(positives + [negative in own for other in others for negative in other[2:]])
+        own = row[: 1 + positives]
+        repeats = [j != label_offset + i and bool({*other[: 1 + positives]} & {*own}) for j, other in enumerate(others)]
+        first, rest = repeats, []
+        for repeat, other in zip(repeats, others, strict=True):
+            rest += [repeat] * (positives - 1) + [negative in own for negative in other[1 + positives :]]
+        found.append(first + rest)
     return found
 
 
-@pytest.mark.parametrize("views", [2, 3, 4])
-def test_duplicates_are_those_of_the_definition(views):
-    others = torch.randint(0, 9, (12, views))
+@pytest.mark.parametrize(("views", "positives"), [(2, 1), (3, 1), (4, 1), (3, 2), (5, 2), (4, 3)])
+def test_duplicates_are_those_of_the_definition(views, positives):
+    others = torch.randint(0, 9 * positives, (12, views))
     for label_offset, n in ((0, 12), (3, 5), (11, 1)):
         rows = others[label_offset : label_offset + n]
-        found = duplicate_negatives(rows, others, label_offset)
-        assert found.tolist() == by_loops(rows.tolist(), others.tolist(), label_offset)
-        assert found.any() and not found.all()
+        found = duplicate_negatives(rows, others, label_offset, positives)
+        assert found.tolist() == by_loops(rows.tolist(), others.tolist(), label_offset, positives)
+        assert found.shape == (n, 12 * (views - 1)) and not found.all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[1, 2, 3], [4, 3, 5]], [[0, 1, 0, 1], [1, 0, 1, 0]]),  # a positive of one row is one of the other
+        ([[1, 2, 3], [1, 4, 5]], [[0, 1, 0, 1], [1, 0, 1, 0]]),  # the anchors are equal
+        ([[1, 2, 1], [3, 4, 3]], [[0, 0, 0, 0], [0, 0, 0, 0]]),  # a positive equals its own anchor
+    ],
+)
+def test_all_positives_of_a_row_with_an_own_sentence_are_duplicates(rows, expected):
+    keys = torch.tensor(rows)
+    assert duplicate_negatives(keys, keys, positives=2).int().tolist() == expected
+
+
+def test_without_positives_only_hard_negatives_are_duplicates():
+    keys = torch.tensor([[1, 2], [2, 2]])
+    assert duplicate_negatives(keys, keys, positives=0).tolist() == [[False, False], [True, True]]
 
 
 def test_the_objective_masks_duplicates_if_asked_to(keys_of):
@@ -59,3 +82,18 @@ def test_the_objective_masks_duplicates_if_asked_to(keys_of):
     others = [contrastive_loss(anchors[i : i + 1], positives[[i, 1]]) for i in (0, 2)]
     torch.testing.assert_close(masked, (others[0] + others[1] + of_row_1) / 3)
     assert ContrastiveObjective()(batch) == contrastive_loss(anchors, positives) != masked
+
+
+def test_the_objective_masks_duplicates_of_all_positives(keys_of):
+    """Rows 0 and 1 share a sentence, so row 2 has the only negatives of both."""
+    roles = (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)
+    embeddings = torch.randn(3, 3, 6, dtype=torch.float64)
+    inputs = ViewCollator(keys_of.tokenizer, 32)([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")])
+    masked = ContrastiveObjective(mask_duplicates=True)(EmbeddedBatch(embeddings, roles, inputs))
+    losses = []
+    for row, negatives in ((0, [2]), (1, [2]), (2, [0, 1])):
+        for positive in (1, 2):
+            keys = torch.cat([embeddings[row, positive][None], embeddings[negatives, 1:].flatten(0, 1)])
+            logits = torch.cosine_similarity(embeddings[row, :1], keys) / 0.05
+            losses.append(logits.logsumexp(dim=0) - logits[0])
+    torch.testing.assert_close(masked, torch.stack(losses).mean())

@@ -1,10 +1,14 @@
 """A frozen encoder moves with its module, and is neither trained nor saved."""
 
+import pytest
 import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 
@@ -18,3 +22,12 @@ def test_it_embeds_like_encode_and_is_neither_trained_nor_saved(make_model):
     expected = teacher.encoder.float().encode(SENTENCES)
     torch.testing.assert_close(vectors.float(), torch.stack([expected, expected], dim=1), atol=1e-5, rtol=0)
     assert not list(module.parameters()) and not module.state_dict()
+
+
+def test_an_encoder_with_a_post_processing_is_an_error(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    encoder.postprocess = Whitening().fit(torch.randn(400, encoder.dim))
+    encoder.save_pretrained(tmp_path / "saved")
+    with pytest.raises(UserError, match="saved: this encoder has a post-processing: choose the encoder that") as error:
+        FrozenEncoder(tmp_path / "saved")
+    assert "\n" not in str(error.value)

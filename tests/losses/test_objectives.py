@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss
 from simcse_pl.losses.objectives import (
     ContrastiveObjective,
@@ -118,7 +119,39 @@ def test_a_sum_adds_objectives_with_their_weights():
     both = SumOfObjectives(parts, {"dot": 0.25})
     batch = embedded(torch.randn(4, 3, 6))
     torch.testing.assert_close(both(batch), parts["cosine"](batch) + 0.25 * parts["dot"](batch))
-    assert both.contrasts and set(both.curves) == {"cosine", "dot"}
+    assert both.contrasts and set(both.curves) == {"objective/cosine", "objective/dot"}
+
+
+def test_the_names_in_a_sum_are_free_and_hide_no_curve():
+    parts = {name: ContrastiveObjective() for name in ("type", "keys", "a.b")}
+    parts["masked_negatives"] = ContrastiveObjective(false_negative_threshold=0.0)
+    both, batch = SumOfObjectives(parts), embedded(torch.randn(4, 3, 6))
+    both(batch)
+    assert set(both.curves) == {*(f"objective/{name}" for name in parts), "masked_negatives"}
+    assert both.curves["objective/masked_negatives"] == parts["masked_negatives"](batch)
+    assert both.curves["masked_negatives"] == parts["masked_negatives"].curves["masked_negatives"]
+
+
+@pytest.mark.parametrize("positives", [1, 3])
+def test_the_guide_embeds_a_batch_once_and_masks_for_each_positive(monkeypatch, positives):
+    objective = ContrastiveObjective(false_negative_threshold=0.3)
+    objective.guide = object.__new__(FrozenEncoder)
+    guided, calls = torch.randn(4, positives + 2, 3), []
+    monkeypatch.setattr(FrozenEncoder, "embed", lambda self, batch: calls.append(batch) or guided)
+    roles = (ANCHOR, *[POSITIVE] * positives, NEGATIVE)
+    embeddings = torch.randn(4, positives + 2, 6)
+    loss = objective(EmbeddedBatch(embeddings, roles, {}))
+    assert len(calls) == 1
+    cosines = torch.nn.functional.normalize(guided, dim=-1)
+    similarities = torch.nn.functional.normalize(embeddings, dim=-1)
+    losses = []
+    for row, positive in itertools.product(range(4), range(1, positives + 1)):
+        logits = [similarities[row, 0] @ similarities[row, view] / 0.05 for view in (positive, positives + 1)]
+        for other, view in itertools.product(range(4), range(1, positives + 2)):
+            if other != row and cosines[row, 0] @ cosines[other, view] <= 0.3:
+                logits.append(similarities[row, 0] @ similarities[other, view] / 0.05)
+        losses.append(torch.stack(logits).logsumexp(dim=0) - logits[0])
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
 
 
 def test_the_config_of_a_sum_takes_any_objectives():
@@ -126,7 +159,7 @@ def test_the_config_of_a_sum_takes_any_objectives():
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("train", [*parts, "+objective.weights.own=0.5", "objective.objectives.own.temperature=0.1"])
     both = instantiate(config.objective)
-    assert both.weights == {"own": 0.5, "all": 1.0} and both.objectives["own"].temperature == 0.1
+    assert both.weights == {"own": 0.5, "all": 1.0} and both.objectives[0].temperature == 0.1
 
 
 @pytest.mark.parametrize(
