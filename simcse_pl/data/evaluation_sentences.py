@@ -11,6 +11,7 @@ from simcse_pl.models.protocols import Encode
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Batch, Tokens, tokenize
 from simcse_pl.utils.distributed import rank, world_size
+from simcse_pl.utils.errors import UserError
 
 _BATCH = 256
 
@@ -38,7 +39,16 @@ class EvaluationSentences:
         return len(self.sentences)
 
     def loader(self) -> DataLoader[Tokens]:
-        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device.
+
+        Raises:
+            UserError: a device has no sentence.
+        """
+        if len(self) < world_size():
+            raise UserError(
+                f"trainer.devices: a validation or test set of {len(self)} distinct sentences is too small for "
+                f"{world_size()} devices; use fewer, or give a larger file"
+            )
         own = self.tokens[rank() :: world_size()]
         return DataLoader(own, batch_size=_BATCH, collate_fn=self._collate)  # type: ignore[arg-type]
 

@@ -1,10 +1,12 @@
 """Evaluators as data modules and commands use them: make them, and measure a split with all of them."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, first_line
 
 VALIDATION, TEST = "validation", "test"  # the names of the splits
 
@@ -28,8 +30,20 @@ def make_evaluators(makers: Mapping[str, Callable[..., Measurement]], **files: A
     Args:
         makers: functions of `validation` and `test` by name.
         files: `validation` and `test`. Those that are in the config of an evaluator come first.
+
+    Raises:
+        UserError: a maker is not a function of these arguments.
     """
-    return {name: make(**(files | getattr(make, "keywords", {}))) for name, make in makers.items()}
+    made = {}
+    for name, make in makers.items():
+        arguments = files | getattr(make, "keywords", {})
+        try:
+            inspect.signature(getattr(make, "func", make)).bind(*getattr(make, "args", ()), **arguments)
+        except (TypeError, ValueError) as error:
+            advice = "" if isinstance(make, partial) else "; its config needs `_partial_: true`"
+            raise UserError(f"evaluators.{name}: {first_line(error)}{advice}") from error
+        made[name] = make(**arguments)
+    return made
 
 
 def source_of(evaluators: Mapping[str, Measurement], split: str) -> str:

@@ -20,8 +20,9 @@ class Evaluator(ABC):
     """A measurement of an encoder on a validation set, a test set, or both.
 
     Training and `simcse evaluate` construct it with the arguments `validation` and `test`, the options data.validation
-    and data.test, and with its own options, which come first. Training does so on the first device only. `simcse
-    evaluate` has no validation set, and measures the test set.
+    and data.test, and with its own options, which come first. Training does so on the first device only, and sends
+    it to the other devices, so it must be picklable. `simcse evaluate` has no validation set, and measures the test
+    set.
     """
 
     @abstractmethod
@@ -51,12 +52,16 @@ class FileEvaluator(Evaluator, Generic[Data]):
         validation, test: a file, files by name, or None.
         header: whether the first row of a csv or tsv file has the columns' names; None guesses.
 
+    Attributes:
+        split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
+
     Raises:
         UserError: a file does not exist or is not valid.
     """
 
     def __init__(self, validation: Files = None, test: Files = None, header: bool | None = None) -> None:
         self.header = header
+        self.split = VALIDATION
         self.files = {VALIDATION: validation, TEST: test}
         self.sets = {VALIDATION: self.read_files(validation, VALIDATION), TEST: self.read_files(test, TEST)}
 
@@ -75,6 +80,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         return {str(name): self._read(file, split) for name, file in files.items()}
 
     def _read(self, file: str, split: str) -> Data:
+        self.split = split
         try:
             return self.read(file)
         except UserError as error:
@@ -82,7 +88,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     @abstractmethod
     def read(self, file: str) -> Data:
-        """Read a file."""
+        """Read a file of `self.split`."""
 
     @abstractmethod
     def sentences_of(self, data: Data) -> Sequence[str]:

@@ -22,11 +22,24 @@ from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
 
-class ScoredPairs(FileEvaluator[list[ScoredPair]]):
+class _Pairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with a number."""
+
+    def rows(self, file: str) -> list[tuple[str, str, str, float]]:
+        """Return the place, the sentences and the number of each row of a file."""
+        return read_scored(file, self.header, self.split)
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+
+class ScoredPairs(_Pairs):
     """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
 
     The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
     section 2 of the paper. Positives of the alignment have more than 80 % of the file's highest score, as in the paper.
+    If no score is above 0, there are none, and the alignment is NaN.
 
     Args:
         validation: a file, files by name, or sources of STS-B (see stsb_sources and sts_sets.load_stsb), whose dev
@@ -67,14 +80,10 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        pairs = [ScoredPair(first, second, score) for _, first, second, score in read_scored(file, self.header)]
+        pairs = [ScoredPair(first, second, score) for _, first, second, score in self.rows(file)]
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file}: all scores are {pairs[0].score:g}; pairs with different scores are needed")
         return pairs
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
@@ -88,7 +97,7 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         }
 
 
-class BinaryPairs(FileEvaluator[list[ScoredPair]]):
+class BinaryPairs(_Pairs):
     """Pairs of sentences with the label 1 (a pair, such as a paraphrase) or 0.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
@@ -105,17 +114,13 @@ class BinaryPairs(FileEvaluator[list[ScoredPair]]):
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a label from each row."""
         pairs = []
-        for place, first, second, label in read_scored(file, self.header):
+        for place, first, second, label in self.rows(file):
             if label not in (0, 1):
                 raise UserError(f"{file}, {place}: the label is {label:g}; it must be 0 or 1")
             pairs.append(ScoredPair(first, second, label))
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file}: all labels are {pairs[0].score:g}; pairs with 0 and with 1 are needed")
         return pairs
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
@@ -131,7 +136,7 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
     """Queries and their positives among all positives of a file, ranked by cosine.
 
     The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
-    rank of the nearest positive; and `ndcg@k` for the largest k. A query's own sentence is not ranked.
+    rank of the nearest positive; and `ndcg@k` for the largest k. A query's own sentence is no positive and not ranked.
 
     Args:
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
@@ -140,7 +145,7 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         header: see FileEvaluator.
 
     Raises:
-        UserError: a file cannot be read, or a k is below 1.
+        UserError: a file cannot be read, a row has no query or no positive, or a k is below 1.
     """
 
     def __init__(
@@ -158,10 +163,12 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
     def read(self, file: str) -> dict[str, list[str]]:
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
-        for place, cells in read_cells(file, 2, self.header):
-            query, *found = (cell for cell in cells if cell)
+        for place, (query, *cells) in read_cells(file, 2, self.header, self.split, more=True):
+            if not query:
+                raise UserError(f"{file}, {place}: the query is empty")
+            found = [cell for cell in cells if cell not in ("", query)]
             if not found:
-                raise UserError(f"{file}, {place}: the query has no positive")
+                raise UserError(f"{file}, {place}: the query has no positive" + " but itself" * (query in cells))
             positives.setdefault(query, []).extend(found)
         return {query: list(dict.fromkeys(found)) for query, found in positives.items()}
 

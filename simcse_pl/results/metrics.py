@@ -22,6 +22,11 @@ def decimals(metric: str) -> int:
     return 2 if factor(metric) == 100 else 3
 
 
+def lower_is_better(metric: str) -> bool:
+    """Return whether low values of a metric are known to be better."""
+    return _kind(metric) in _LOWER
+
+
 def heading(metric: str, direction: bool = False) -> str:
     """Return the name for a heading.
 
@@ -31,7 +36,7 @@ def heading(metric: str, direction: bool = False) -> str:
     """
     data, slash, name = metric.rpartition("/")
     kind = _kind(metric)
-    arrow = " ↓" if kind in _LOWER else " ↑" if kind in _SHARES else ""
+    arrow = " ↓" if lower_is_better(metric) else " ↑" if kind in _SHARES else ""
     return f"{data}{slash}{_HEADINGS.get(name, name)}{arrow * direction}"
 
 

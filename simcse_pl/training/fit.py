@@ -18,6 +18,7 @@ from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.evaluation_results import SuiteResults
+from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.encoder_module import EncoderModule
@@ -120,6 +121,8 @@ def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
         )
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    if best.mode == "max" and lower_is_better(best.monitor or ""):
+        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
     return best
 
 

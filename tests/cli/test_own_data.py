@@ -165,6 +165,8 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
             ["+evaluators.again={_target_: simcse_pl.evaluation.evaluators.Retrieval, _partial_: true}"],
             "evaluators.again: another evaluator has a metric mrr too; rename one",
         ),
+        (["evaluators.retrieval._partial_=false"], "evaluators.retrieval: missing a required argument: 'encode'; its "),
+        (["monitor=val/de/uniformity"], "monitor=val/de/uniformity: lower is better; set callbacks.best.mode=min"),
     ],
 )
 def test_mistakes_about_metrics_are_found_before_training(options, message, train, given, write):

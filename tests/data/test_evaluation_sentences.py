@@ -6,6 +6,7 @@ import torch
 from simcse_pl.data import evaluation_sentences
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 
@@ -25,3 +26,13 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_mo
     encode = sentences.encode(torch.cat(vectors))
     wanted = [SENTENCES[5], SENTENCES[0], SENTENCES[5]]
     assert encode(wanted).flatten().tolist() == [sum(tokenizer(sentence)["input_ids"]) for sentence in wanted]
+
+
+def test_more_devices_than_sentences_are_an_error(make_model, monkeypatch):
+    tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+    sentences = EvaluationSentences(["a", "b", "a"], tokenizer)
+    monkeypatch.setattr(evaluation_sentences, "world_size", lambda: 3)
+    for number in range(3):
+        monkeypatch.setattr(evaluation_sentences, "rank", lambda number=number: number)
+        with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
+            sentences.loader()

@@ -1,12 +1,15 @@
 """Evaluators on files: their metrics against loops, and their errors."""
 
+import json
 import math
 
+import datasets
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
+from simcse_pl.data.readers import row_reader
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.evaluators import BinaryPairs, Retrieval, ScoredPairs
 from simcse_pl.utils.errors import UserError
@@ -59,6 +62,12 @@ def test_scored_pairs_have_the_papers_metrics(write):
 def test_a_score_scale_of_ones_own_changes_only_what_a_positive_is(write):
     tenths = ScoredPairs(write(*[(a, b, score / 5) for a, b, score in SCORED]))(encode, VALIDATION)
     assert tenths == ScoredPairs(write(*SCORED))(encode, VALIDATION)
+
+
+def test_without_a_score_above_0_only_the_alignment_is_nan(write):
+    shifted = ScoredPairs(write(*[(a, b, score - 5) for a, b, score in SCORED]))(encode, VALIDATION)
+    expected = ScoredPairs(write(*SCORED))(encode, VALIDATION)
+    assert shifted == pytest.approx(expected | {"alignment": math.nan}, nan_ok=True)
 
 
 @pytest.mark.parametrize("validation", ["sample", ["sample"]])
@@ -116,6 +125,47 @@ def test_retrieval_equals_loops_over_ranks(write):
     assert metrics["mrr"] == pytest.approx(np.mean(mrr)) and metrics["ndcg@3"] == pytest.approx(np.mean(ndcg))
 
 
+def test_a_query_is_not_its_own_positive(write):
+    rows = [("a b", "a b", "c d"), ("e", "a b"), ("f", "c d", "")]
+    with_itself, without = write(*rows), write(("a b", "c d"), *rows[1:], name="without.tsv")
+    assert Retrieval(with_itself)(encode, VALIDATION) == Retrieval(without)(encode, VALIDATION)
+
+
+def test_each_split_of_a_dataset_of_the_hub_is_read(monkeypatch):
+    splits = {name: datasets.Dataset.from_dict({"a": [name, "x"], "b": ["y", "z"]}) for name in (VALIDATION, TEST)}
+    monkeypatch.setattr(row_reader.hub, "unavailable", lambda *repository: None)
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: splits[split])
+    evaluator = Retrieval("hf://datasets/owner/name", "hf://datasets/owner/name")
+    for split in (VALIDATION, TEST):
+        assert evaluator.sets[split][""] == {split: ["y"], "x": ["z"]}
+
+
+def test_cells_of_other_columns_may_hold_anything(tmp_path):
+    rows = [{"a": "x", "b": "y", "score": 1, "id": [7]}, {"a": "u", "b": "v", "score": "0.5", "id": None}]
+    file = tmp_path / "dev.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (pairs,) = ScoredPairs(str(file)).sets[VALIDATION].values()
+    assert [pair.score for pair in pairs] == [1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        (ScoredPairs, {"a": "x", "b": None, "c": 1}, "line 2: a sentence is empty"),
+        (ScoredPairs, {"a": "x", "b": 5, "c": 1}, "line 2: column b holds no text but 5"),
+        (ScoredPairs, {"a": "x", "b": "y", "c": None}, "line 2: the score is '', not a number"),
+        (Retrieval, {"a": "x", "b": None, "c": None}, "line 2: the query has no positive"),
+        (Retrieval, {"a": "x", "b": ["p"], "c": "q"}, r"line 2: column b holds no text but \['p'\]"),
+        (Retrieval, {"a": "x", "b": "p", "c": 2}, "line 2: column c holds no text but 2"),
+    ],
+)
+def test_cells_that_are_not_text_are_errors(kind, row, message, tmp_path):
+    first = {"a": "a", "b": "b", "c": 2 if kind is ScoredPairs else "c"}
+    (tmp_path / "dev.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(row)}\n")
+    with pytest.raises(UserError, match=f"dev.jsonl, {message}$"):
+        kind(str(tmp_path / "dev.jsonl"))
+
+
 @pytest.mark.parametrize("header", [None, True, False])
 def test_a_first_row_of_names_is_a_header(write, header):
     named = write(("sentence1", "sentence2", "score"), *SCORED)
@@ -145,7 +195,9 @@ BAD = {
         [("a.", "b.", 1), ("c", "d", 1)],
         "all labels are 1; pairs with 0 and with 1 are needed",
     ),
-    "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive"),
+    "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive$"),
+    "no query": (Retrieval, [("a b.", "c d.", "e"), ("", "p 1", "p 2")], "line 2: the query is empty"),
+    "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: the query has no positive but itself"),
 }
 
 
@@ -169,6 +221,12 @@ def test_bad_files_are_errors_in_one_line(case, write):
 def test_bad_values_are_errors(arguments, message):
     with pytest.raises(UserError, match=message):
         ScoredPairs(**arguments)
+
+
+def test_a_csv_row_of_empty_cells_is_an_error(tmp_path):
+    (tmp_path / "dev.csv").write_text("a b.,c d.\n,\n")
+    with pytest.raises(UserError, match="dev.csv, line 2: the query is empty$"):
+        Retrieval(str(tmp_path / "dev.csv"))
 
 
 def test_a_k_below_1_is_an_error():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.results.metrics import decimals, factor, heading, scale_note, score_name
+from simcse_pl.results.metrics import decimals, factor, heading, lower_is_better, scale_note, score_name
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,11 @@ from simcse_pl.results.metrics import decimals, factor, heading, scale_note, sco
 )
 def test_correlations_and_shares_are_shown_times_100(metric, named, shown, digits):
     assert (heading(metric, direction=True), factor(metric), decimals(metric)) == (named, shown, digits)
+
+
+def test_alignment_and_uniformity_are_better_when_low():
+    assert lower_is_better("val/uniformity") and lower_is_better("val/de/alignment")
+    assert not lower_is_better("val/spearman") and not lower_is_better("uniformity/distance")
 
 
 def test_the_score_is_named_with_its_scale_and_direction():

@@ -3,7 +3,7 @@
 import logging
 import math
 
-from simcse_pl.data.readers.formats import looks_like_a_name
+from simcse_pl.data.readers.formats import looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 _NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 
 
-def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, float]]:
-    """Return the place, two sentences and the number of each row of a file.
+def read_scored(file: str, header: bool | None, split: str) -> list[tuple[str, str, str, float]]:
+    """Return the place, two sentences and the number of each row of a file; the arguments are those of read_cells.
 
     Raises:
         UserError: the file cannot be read, or a row has no such content.
     """
     rows = []
-    for place, (first, second, number, *_) in read_cells(file, 3, header):
+    for place, (first, second, number) in read_cells(file, 2, header, split, score=True):
         try:
             score = float(number)
         except ValueError:
@@ -33,18 +33,24 @@ def read_scored(file: str, header: bool | None) -> list[tuple[str, str, str, flo
     return rows
 
 
-def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each row of a csv, tsv, jsonl or parquet file, as text.
+def read_cells(
+    file: str, sentences: int, header: bool | None, split: str, score: bool = False, more: bool = False
+) -> list[tuple[str, list[str]]]:
+    """Return the place and the first cells of each row of a csv, tsv, jsonl or parquet file, as text; null is ''.
 
     Args:
         file: the file, or a dataset of the hub.
-        at_least: the number of columns that are needed.
+        sentences: the number of columns of sentences.
         header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
+        split: the split of a dataset of the hub.
+        score: whether a column of numbers follows.
+        more: whether all further columns have sentences too.
 
     Raises:
-        UserError: the file does not exist, is damaged, or has no rows or too few columns.
+        UserError: the file does not exist, is damaged, or has no rows or too few columns, or a sentence is not text.
     """
-    table = open_source(file, bool(header), split="test")
+    table = open_source(file, bool(header), split)
+    at_least = sentences + score
     if table.width < at_least:
         raise UserError(f"{file}: its rows have {table.width} columns, and {at_least} are needed")
     rows = []
@@ -53,8 +59,12 @@ def read_cells(file: str, at_least: int, header: bool | None) -> list[tuple[str,
             raise UserError(f"{file}, {place}: {cells.problem}")
         if len(cells) < at_least:
             raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
-        rows.append((place, [str(cell).strip() for cell in cells]))
-    if header is None and table.header is None and rows and _is_header(rows[0][1], at_least == 3):
+        own = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
+        for i, cell in enumerate(own):
+            if not (score and i == sentences) and (problem := text_problem(cell)):
+                raise UserError(f"{file}, {place}: column {table.name(i)} {problem}")
+        rows.append((place, [str(cell).strip() for cell in own]))
+    if header is None and table.header is None and rows and _is_header(rows[0][1], score):
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
