@@ -165,6 +165,9 @@ FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
     "domain.txt": "".join(f"The court adjourned case {i}.\nThe appeal of case {i} failed.\n" for i in range(40)),
     "scored_pairs.tsv": "".join(f"A man has {i} dogs.\t{i} dogs are his.\t4.2\n" for i in range(40)),
+    "rows.csv": "question,answer,other_answer\n"
+    + "".join(f"Where is {i}?,It is here.,Look at {i}.\n" for i in range(40)),
+    "pairs.csv": "a,b,label,score\n" + "".join(f"{i} dogs run.,Dogs run.,{'xyz'[i % 3]},{i % 6}\n" for i in range(40)),
     "my_dev.tsv": "Where is it?\tWhen does it come?\t4\nWhere is it?\tThanks!\t0\nIt is late.\tIt is not here.\t5\n",
     "my_test.tsv": "My parcel is late.\tWhere is my parcel?\t5\nThanks!\tWhere is my parcel?\t1\n",
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
