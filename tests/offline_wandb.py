@@ -20,6 +20,8 @@ def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:
             position += left
             continue
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        if position + 7 + length > len(data):  # W&B's process is still writing it
+            return
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (1, 4):  # a whole record, or its last part
