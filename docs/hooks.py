@@ -27,16 +27,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make the repository's links work in the site.
 
-    A linked file that is not a page is copied to the site. A link to a folder becomes the folder's name.
+    A linked file that is not a page is copied to the site. A link to a folder, or to Markdown that is not a page, becomes
+    its name.
     """
 
     def in_site(link: re.Match[str]) -> str:
         text, target = link.groups()
         target = target.removeprefix("../").removeprefix("docs/")
         path = ROOT / target
-        if path.is_dir():
+        is_in_site = bool(files.get_file_from_path(target))
+        if path.is_dir() or (path.suffix == ".md" and not is_in_site):
             return f"`{target}`"
-        if path.is_file() and not files.get_file_from_path(target):
+        if path.is_file() and not is_in_site:
             files.append(File.generated(config, target, abs_src_path=str(path)))
         return f"[{text}]({target})"
 
