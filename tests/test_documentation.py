@@ -211,7 +211,7 @@ def test_recipes_run(in_folder, run_command, tmp_path, monkeypatch):
                 run_command("-m", "simcse_pl", *in_folder(shlex.split(line, comments=True)[1:]))
                 ran += 1
     assert ran >= 15
-    text = section("Use what was trained")
+    text = section("Use a trained encoder")
     snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", text, flags=re.MULTILINE))
     monkeypatch.chdir(tmp_path)
     names = {}
