@@ -102,7 +102,10 @@ def main() -> None:
             source = write_lines(Path(folder) / f"{lines}.txt", lines)
             row = run_json("-m", "benchmarks.data", "--one", way, source, Path(folder) / f"{way}-{lines}")
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
-    note = f"memory gained after {BATCHES} batches of {BATCH_SIZE} rows"
+    note = (
+        f"cold: with an empty cache; memory: gained by the process after {BATCHES} batches of {BATCH_SIZE} rows, its own "
+        "and with the pages of mapped files, which the system can reclaim"
+    )
     save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
 
 
