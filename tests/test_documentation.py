@@ -37,7 +37,9 @@ def lines_of(page):
     whole = [
         line
         for line in inline
-        if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia)?$", line)
+        if not re.search(
+            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia)?$", line
+        )
     ]
     return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
 
