@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
             about = (repository, arguments.license, arguments.language)
             write_card(new, folder.absolute().name, encoder, training, measured, *about)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # it did not exist or was empty
+        shutil.rmtree(folder, ignore_errors=True)  # before, it did not exist or was empty
         raise
     print(folder)
     if repository:

@@ -67,7 +67,7 @@ def train_and_test(
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
-        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+        raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     assert best.monitor is not None
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     first = trainer.is_global_zero  # other machines may not have the file

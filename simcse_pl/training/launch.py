@@ -1,4 +1,4 @@
-"""Starting processes: jobs of a sweep, and ranks under torchrun and SLURM."""
+"""Start jobs of a sweep in processes of their own, and prepare ranks that torchrun or SLURM starts."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, Stopped
 
-STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id: a child that starts slowly may have lost its parent
+STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id, because the parent may end before the child reads it
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 _NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
-_SIGNALS_TO_A_JOB = {  # which writes a checkpoint first: after so many seconds, this signal
+_SIGNALS_TO_A_JOB = {  # by the received signal: (seconds to wait for the job, the signal to send it then)
     signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],  # a terminal has sent the first Ctrl-C itself
     signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
 }
