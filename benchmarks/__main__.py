@@ -27,7 +27,7 @@ Measured by `python -m benchmarks` on {machine}.
 - `times the first` is the rate divided by that of the first row: the median over rounds, and the
   `lowest` and `highest` round.
 - GFLOP/s counts the operations that the sentences need, without padding.
-- `views apart` encodes each view in a pass of its own, and `one pass` all views together.
+- `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl, padded` is without `module.length_bucketing`, and `torch's dropout` without the faster
   dropout for CPUs.
 

@@ -97,7 +97,8 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     encoder.normalize |= arguments.normalize
     if arguments.postprocess:
         if encoder.postprocess:
-            raise UserError(f"--postprocess: {arguments.encoder} already has one ({encoder.postprocess.name})")
+            given = f"{arguments.encoder} already has a post-processing ({encoder.postprocess.name})"
+            raise UserError(f"--postprocess: {given}")
         encoder.postprocess = load_postprocess(arguments.postprocess)
         encoder.encode([])  # raises an error if it was fitted on vectors of another width
     return encoder

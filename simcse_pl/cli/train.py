@@ -127,8 +127,8 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     """Decide whether this process trains a job, and from which checkpoint.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
-    with several ranks runs in a process of its own, because a second job in this process would find the ranks of the
-    first.
+    with several ranks runs in a separate process, because a second job in this process would find the process group of
+    the first.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     if resume_option(config.resume) == "auto" and (finished := finished_job(folder, job["overrides"])):

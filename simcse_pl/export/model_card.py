@@ -50,7 +50,7 @@ class TrainedBy:
 
 
 def read_training(encoder: str) -> TrainedBy | None:
-    """Read the training run that an encoder or checkpoint is in the folder of; None if there is no such run.
+    """Read the training run whose folder contains an encoder or a checkpoint; None if there is none.
 
     Raises:
         UserError: a file of the run is damaged.

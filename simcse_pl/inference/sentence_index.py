@@ -129,7 +129,7 @@ class SentenceIndex:
     def _search_cells(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return the same, found by FAISS. Positions are -1 if the searched cells have fewer than `count` sentences."""
         if self._faiss is None:
-            import faiss  # here, because it brings an OpenMP of its own
+            import faiss  # here, because it loads a second OpenMP library
 
             (n, dim), (cells, searched) = self.vectors.shape, self.cells or (1, 1)
             self._faiss = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, min(cells, n), faiss.METRIC_INNER_PRODUCT)

@@ -154,7 +154,7 @@ class SimCSE:
             for side in (queries, keys)
         )
         if one.shape[-1] != other.shape[-1]:
-            raise UserError(f"similarity: vectors of {one.shape[-1]} and of {other.shape[-1]} dimensions")
+            raise UserError(f"similarity: the vectors have {one.shape[-1]} and {other.shape[-1]} dimensions")
         similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
@@ -186,7 +186,7 @@ class SimCSE:
         """
         fast = faiss_fast and use_faiss is not False
         if fast and importlib.util.find_spec("faiss") is None:
-            log.warning("faiss_fast=True needs FAISS, so search is exact: pip install faiss-cpu")
+            log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
             fast = False
         sentences = _sentences(sentences_or_file_path, column)
         encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)

@@ -223,7 +223,7 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     """Read a results file of evaluate.py or its folder, or the folder of a training run.
 
     Raises:
-        UserError: there is no such file or folder, or it is damaged.
+        UserError: the file or folder does not exist or is damaged.
     """
     path = Path(path)
     if (path / CURVES_FILE).is_file():

@@ -23,7 +23,7 @@ def with_row(config: DictConfig) -> DictConfig:
     """Return the config with the options of the job's row, or unchanged if it has no rows.
 
     Raises:
-        UserError: there is no such row, the row has an option without a value, or an option does not exist.
+        UserError: the row does not exist, has an option without a value, or sets an option that does not exist.
     """
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):

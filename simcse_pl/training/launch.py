@@ -1,4 +1,4 @@
-"""Start jobs of a sweep in processes of their own, and prepare ranks that torchrun or SLURM starts."""
+"""Start jobs of a sweep in separate processes, and prepare ranks that torchrun or SLURM starts."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def submitits_signal() -> signal.Signals | None:
 
 
 def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run `python -m module arguments` in a process of its own, and wait for it.
+    """Run `python -m module arguments` in a new process, and wait for it.
 
     A job on several devices leaves a process group and environment variables behind, which a second
     job in the same process would find. On SIGINT, SIGTERM and submitit's signal this function lets the

@@ -91,7 +91,7 @@ def parameter_groups(
     layer_decay: float | None = None,
     no_weight_decay: Sequence[str] = (),
 ) -> list[Any]:
-    """Return the parameters of a module, in groups with settings of their own.
+    """Return the parameters of a module, in groups with different settings.
 
     Args:
         module: its parameters are grouped.

@@ -34,7 +34,7 @@ class MaskedLanguageModel(View):
         role: see View.
 
     Raises:
-        UserError: the rate is out of range, or the model does not exist or has no such head, mask token or whole words.
+        UserError: the rate is out of range, or the model does not exist or lacks a head, a mask token or whole words.
     """
 
     def __init__(self, name: str, rate: float = 0.15, role: str = "positive") -> None:

@@ -143,7 +143,7 @@ def _legible_together(*parts: Sequence[Series]) -> bool:
 
 
 def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str, score: str) -> Figure:
-    """Draw panels below each other, with names in a part of their own to the right of the numbers."""
+    """Draw panels below each other. Names are in separate axes to the right of the numbers."""
     found = [(value, number) for value in values if (number := as_number(value)) is not None]
     numbers = dict(sorted(found, key=lambda item: item[1]))
     names = {value: float(place) for place, value in enumerate(v for v in values if v not in numbers)}

@@ -162,7 +162,7 @@ def is_sweep(path: str | Path) -> bool:
 
 
 def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """Read Hydra's multirun folders; jobs with the same table and size are one sweep, whatever their folder.
+    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.
