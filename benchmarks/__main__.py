@@ -21,9 +21,17 @@ _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
 Measured by `python -m benchmarks` on {machine}.
-Each table is below the command that produces it. The methods of a table take turns in one process.
-`times the first` is the median over rounds of the ratio within a round, because machines are noisy.
-GFLOP/s counts the operations that the sentences need, without padding.
+
+- The rows of a table are measured in turn, for several rounds, because the load of a machine varies.
+  A rate is the median over rounds.
+- `times the first` is the rate divided by that of the first row: the median over rounds, and the
+  `lowest` and `highest` round.
+- GFLOP/s counts the operations that the sentences need, without padding.
+- `views apart` encodes each view in a separate pass, and `one pass` all views together.
+- `simcse_pl, padded` is without `module.length_bucketing`, and `torch's dropout` without the faster
+  dropout for CPUs.
+
+Each table is below the command that produces it. Nothing has been measured on a GPU.
 """
 
 

@@ -1,4 +1,4 @@
-"""What several benchmarks share: options, sentences, processes of their own, and counts of operations."""
+"""What several benchmarks share: options, sentences, separate processes, and counts of operations."""
 
 import argparse
 import json
@@ -43,7 +43,7 @@ def write_lines(path: Path, lines: int) -> Path:
 
 
 def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:
-    """Run Python in a process of its own, and return the last JSON object that it prints on a line."""
+    """Run Python in a new process, and return the last JSON object that it prints on a line."""
     command = [sys.executable, "-W", "ignore", *map(str, arguments)]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | dict(environment or {})

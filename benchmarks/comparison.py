@@ -72,7 +72,7 @@ def comparison(
             row["GFLOP/s"] = operations / median(own) / 1e9
         rows.append(row)
     machine = f"{torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}"
-    note = f"medians of {len(first)} rounds; ratios are within a round, with the lowest and the highest; {machine}"
+    note = f"{len(first)} round{'s' * (len(first) > 1)}; {machine}"
     return Table(name, title, pd.DataFrame(rows), notes=[*notes, note])
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.data
 
 The lines are sentences of the packaged Wikipedia sample, repeated, with a number before each. Each row of the table is
-a process of its own, with an empty cache (cold) and once more (warm). `datasets.map` is the way of the released code:
+a separate process, with an empty cache (cold) and once more (warm). `datasets.map` is the way of the released code:
 it tokenizes every view of every row once, with attention masks and token types, into a cache of Arrow files. Seconds
 are from the file to the first batch, without imports. Memory is what the process has gained after 200 batches: its
 own, and with the pages of mapped files, which the system can reclaim.
@@ -102,7 +102,10 @@ def main() -> None:
             source = write_lines(Path(folder) / f"{lines}.txt", lines)
             row = run_json("-m", "benchmarks.data", "--one", way, source, Path(folder) / f"{way}-{lines}")
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
-    note = f"memory gained after {BATCHES} batches of {BATCH_SIZE} rows"
+    note = (
+        f"cold: with an empty cache; memory: gained by the process after {BATCHES} batches of {BATCH_SIZE} rows, "
+        "its own and with the pages of mapped files, which the system can reclaim"
+    )
     save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.memory
 
 The packaged encoder (6 layers) trains on sentences of the packaged Wikipedia sample, unsupervised. Each row of the
-table is a process of its own that takes two steps of AdamW; the second is timed. Memory is the peak resident size, and
+table is a separate process that takes two steps of AdamW; the second is timed. Memory is the peak resident size, and
 the same without what was resident before the first step (weights, libraries). Tensors above 1 MB are mapped separately
 (MALLOC_MMAP_THRESHOLD_), so that gaps in glibc's heap do not count; `--heap` leaves them on the heap, which is faster.
 """

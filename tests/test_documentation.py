@@ -37,7 +37,9 @@ def lines_of(page):
     whole = [
         line
         for line in inline
-        if not re.search(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|\w+\.py)$|^simcse \w+( nli| wikipedia)?$", line)
+        if not re.search(
+            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia)?$", line
+        )
     ]
     return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
 
@@ -211,7 +213,7 @@ def test_recipes_run(in_folder, run_command, tmp_path, monkeypatch):
                 run_command("-m", "simcse_pl", *in_folder(shlex.split(line, comments=True)[1:]))
                 ran += 1
     assert ran >= 15
-    text = section("Use what was trained")
+    text = section("Use a trained encoder")
     snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", text, flags=re.MULTILINE))
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -1,1 +1,1 @@
-"""A research idea outside simcse_pl; see README.md."""
+"""A research project outside simcse_pl; see README.md."""

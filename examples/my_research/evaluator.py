@@ -1,4 +1,4 @@
-"""An own evaluator: how often the translation of a sentence is its nearest neighbour."""
+"""A custom evaluator: how often the second sentence of a pair is the nearest neighbour of the first."""
 
 from simcse_pl.data.readers.evaluation_files import read_cells
 from simcse_pl.evaluation.encoding import encode_columns

@@ -1,4 +1,4 @@
-"""A loss on float labels: the cosine of a pair should be its similarity score."""
+"""A loss on similarity scores: the cosine of a pair should equal its score."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from simcse_pl.utils.errors import UserError
 
 
 class ScoreRegression(Objective):
-    """The Huber loss of the cosines of anchors and positives, and their scores.
+    """The Huber loss between the cosine of anchor and positive and their score.
 
     Args:
         highest: the highest score in the data; scores are divided by it.

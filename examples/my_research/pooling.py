@@ -1,4 +1,4 @@
-"""An own pooling that reads the token ids: the [MASK] of a template and [CLS], averaged."""
+"""A custom pooling that reads the token ids: the mean of [CLS] and the [MASK] of a template."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Two auxiliary losses: one with a teacher, one on the embeddings of the step."""
+"""Two auxiliary losses: one with a teacher encoder, and one on the embeddings of the batch."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ from simcse_pl.utils.tensors import unit_vectors
 
 
 class TeacherSimilarities(AuxiliaryLoss):
-    """The squared difference between the cosines of the anchors with each other, and a teacher's cosines.
+    """The mean squared difference between the anchors' cosines with each other and those of a teacher encoder.
 
     Args:
         weight: 0 or more.
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
-        pooling, template: of the teacher. It reads the tokens of the trained encoder, with the same template.
+        pooling, template: those of the teacher. The template must be that of the trained encoder.
     """
 
     name = "teacher"

@@ -101,7 +101,7 @@ def sentences_for_fit(config: DictConfig) -> list[str] | None:
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:
-    """Return what is measured and how: results.json without the scores."""
+    """Return the part of results.json that says what is measured and how, without the scores."""
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
     options = ("pooling", "template", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")

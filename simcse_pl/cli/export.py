@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
             about = (repository, arguments.license, arguments.language)
             write_card(new, folder.absolute().name, encoder, training, measured, *about)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # it did not exist or was empty
+        shutil.rmtree(folder, ignore_errors=True)  # before, it did not exist or was empty
         raise
     print(folder)
     if repository:
@@ -97,7 +97,8 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     encoder.normalize |= arguments.normalize
     if arguments.postprocess:
         if encoder.postprocess:
-            raise UserError(f"--postprocess: {arguments.encoder} already has one ({encoder.postprocess.name})")
+            given = f"{arguments.encoder} already has a post-processing ({encoder.postprocess.name})"
+            raise UserError(f"--postprocess: {given}")
         encoder.postprocess = load_postprocess(arguments.postprocess)
         encoder.encode([])  # raises an error if it was fitted on vectors of another width
     return encoder

@@ -64,7 +64,7 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
 
 
 def table_without_path(folder: Path, label: str, number: int) -> list[Table]:
-    """Return the scores of a run whose evaluators measure no alignment and uniformity, so that it has no path.
+    """Return the table of scores of a run without alignment and uniformity, which no figure shows as a path.
 
     Args:
         folder: the run's folder.

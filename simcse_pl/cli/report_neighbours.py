@@ -25,7 +25,7 @@ _MODEL = "simcse_pl.models.encoder.SentenceEncoder.from_pretrained"
 
 
 def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
-    """Return neighbours before and after the run with the best score on dev, among runs with a saved encoder.
+    """Return neighbours before and after training, for the best run on dev among those with a saved encoder.
 
     Args:
         runs: the runs of the page.

@@ -1,7 +1,7 @@
 """Serve a local web page and a JSON endpoint to search sentences with one encoder, or with two side by side.
 
-Two encoders share the options. Only --pooling can differ: give two names with a comma between them, such as mean,cls.
-An empty name stands for the pooling that was saved with the encoder.
+All options apply to both encoders, except --pooling and --sentences: --pooling takes two names with a comma between
+them, such as mean,cls, and an empty name means the saved pooling; --sentences can be given twice.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
             load_or_build_index(encoders[-1], source, arguments.column)
         host, port = listener.getsockname()[:2]
         print(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", flush=True)
-        # On this machine only: a page of another site, whose name resolves to this machine, gets no answer.
+        # On this machine only: reject requests of web sites whose host name resolves to this machine.
         hosts = [host, "localhost"] if host.startswith("127.") else ["*"]
         about = list(map(describe, encoders))
         app = build_app(encoders, about, arguments.max_queries, arguments.max_characters, hosts)

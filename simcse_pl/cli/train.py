@@ -45,7 +45,7 @@ log = logging.getLogger("simcse_pl.train")
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
 @report_errors(TrainOptions)
 def train(config: DictConfig) -> float:
-    """Train, test and save the best checkpoint; return its score, the metric that chose it."""
+    """Train, then test and save the best checkpoint. Return its score, the metric that chose it."""
     config = with_row(config)
     folder = Path(config.run_dir)
     job = describe_job(config, HydraConfig.get())
@@ -108,11 +108,11 @@ def train(config: DictConfig) -> float:
 
 @dataclass(frozen=True)
 class JobStart:
-    """How a job starts.
+    """Whether and how this process trains a job.
 
     Args:
         config: the config, with the values that an Optuna search proposes.
-        score: the score of a job that needs no training here; None if this process trains it.
+        score: the score of a job that has already been trained; None if this process trains it.
         checkpoint: the checkpoint to resume from; None to start from the beginning.
         search: the trial of an Optuna search, if the config has one.
     """
@@ -127,8 +127,8 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
     """Decide whether this process trains a job, and from which checkpoint.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
-    with several ranks runs in a process of its own, because a second job in this process would find the ranks of the
-    first.
+    with several ranks runs in a separate process, because a second job in this process would find the process group of
+    the first.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     if resume_option(config.resume) == "auto" and (finished := finished_job(folder, job["overrides"])):
@@ -147,7 +147,7 @@ def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
-    """Return the LightningModule that trains an encoder. Its class needs arguments only for what the config has."""
+    """Return the LightningModule that trains an encoder. Its class needs to accept only the parts that are set."""
     make = instantiate(config.module)
     arguments = {
         "encoder": encoder,

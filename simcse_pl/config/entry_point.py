@@ -87,7 +87,7 @@ def _check_flags() -> None:
 
 
 def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
-    """Return an error of Hydra, or of a class that it builds, as a UserError."""
+    """Return an error of Hydra, or of a class that Hydra instantiates, as a UserError."""
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return error
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]

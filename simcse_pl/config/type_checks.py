@@ -14,6 +14,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.results.evaluation_results import Aggregation
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
+from simcse_pl.utils.validation import expected_types
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -108,13 +109,12 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
         except PydanticUserError:  # the annotation is a class, which cannot be checked
             continue
         except ValidationError as error:
-            needed = dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors())
             option = f"{_option_name(written, [*place, name])}={values[name]}"
-            raise UserError(f"{option}: it must be {' or '.join(needed)}") from error
+            raise UserError(f"{option}: it must be {expected_types(error.errors())}") from error
 
 
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of the arguments; `**kwargs` belong to the class that is returned."""
+    """Return the annotations of the arguments. `**kwargs` are arguments of the returned class."""
     if inspect.isclass(taker):
         return typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)

@@ -17,8 +17,8 @@ LabeledRow = tuple[tuple[Sentence, ...], int | float]  # the sentences, and the 
 class ViewCollator:
     """Collates rows into one padded batch of views.
 
-    A row of one sentence is its own second view, as in unsupervised SimCSE: the encoder's dropout makes them differ.
-    The views of longer rows are their sentences, in order, whatever their roles.
+    A row of one sentence gives two equal views, whose embeddings differ by the encoder's dropout (unsupervised SimCSE).
+    The views of a longer row are its sentences, in order.
 
     Args:
         tokenizer: the encoder's tokenizer.

@@ -21,6 +21,7 @@ from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import is_first_process, rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.validation import expected_types
 
 _OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
 _OPTIONS["views"] = Mapping[str, View | None] | None  # null drops a view, or all
@@ -34,13 +35,13 @@ class SentenceDataModule(LightningDataModule):
         train, columns, on_invalid_row, header, split, label_column, score_column, roles, limit, views, batch_size: the
             training set (see TrainingSet). `views` may also be a single view.
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
-            value above. Each batch is of one set, and has its name as `dataset`.
-        sampling: how batches are drawn from several sets (see MixedBatchSampler).
+            value above. Each batch comes from one set; `dataset` in the batch is its name.
+        sampling: the order of the batches of several sets (see MixedBatchSampler).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
-        seed: seeds the draw of rows and, in each epoch, their order and the views.
+        seed: seeds the choice of rows (`limit`) and, in each epoch, their order and the views.
         templates: the encoder's; None for none.
 
     Raises:
@@ -109,7 +110,7 @@ class SentenceDataModule(LightningDataModule):
             self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)
         if self.trainer is not None:
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
-        if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them with the trainer
+        if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them by the broadcast
             for split in (VALIDATION, TEST):
                 sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
                 self.sentences[split] = EvaluationSentences(sentences, self.tokenizer, self.templates)
@@ -162,7 +163,7 @@ class SentenceDataModule(LightningDataModule):
 
     @property
     def row_kinds(self) -> dict[str, RowKind]:
-        """What the rows of each training set have, after `setup`."""
+        """The roles of the views and the kind of the labels of each training set, after `setup`."""
         return {name: RowKind(own.view_roles, own.labels) for name, own in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
@@ -203,8 +204,7 @@ def _check_type(option: str, hint: Any, value: Any) -> None:
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
         adapter.validate_python(value, strict=True)
     except ValidationError as error:
-        needed = dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors())
-        raise UserError(f"{option}={value}: it must be {' or '.join(needed)}") from error
+        raise UserError(f"{option}={value}: it must be {expected_types(error.errors())}") from error
 
 
 def _with_views(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The training dataset: the selected rows, and the views that are made of them."""
+"""The training dataset: the selected rows, and the views that are made from them."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ RowKey = tuple[int, int]  # the epoch, and the position among the selected rows
 
 
 class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
-    """Rows to train on: the tokens of their sentences, then the views that are made of their anchors.
+    """Rows to train on: the tokens of their sentences, then the views that are made from their anchors.
 
     Each view's random generator is seeded by (seed, epoch, row), and further views also by their position. Keys contain
     the epoch because worker processes may live for several epochs.
@@ -33,9 +33,9 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         scores: whether labels are scores.
         documents: the name of each row's document, if a view needs the next sentences. The last row of each document
             is then left out.
-        limit: the number of rows to train on, drawn at random and kept in order; None for all.
-        seed: seeds the draw and the views.
-        longest: the number of tokens that the model reads; None for any.
+        limit: the number of rows to train on, chosen at random and kept in order; None for all.
+        seed: seeds this choice and the views.
+        longest: the maximum number of tokens that the model reads; None for no maximum.
         special: the numbers of special tokens at the start and at the end of a sentence's tokens.
 
     Raises:
@@ -101,9 +101,9 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         return float(self.labels[place]) if self.scores else self._numbers[self.labels[place]]
 
     def _checked(self, view: View, made: Sentence) -> Sentence:
-        """Return a view; text is truncated later, but tokens end with a special one."""
+        """Return a view; raise UserError if it has too many tokens. Text is truncated later, token ids are not."""
         if self.longest is not None and not isinstance(made, str) and len(made) > self.longest:
-            long = f"{type(view).__name__} makes {len(made)} tokens of a sentence"
+            long = f"{type(view).__name__} made a view of {len(made)} tokens"
             raise UserError(f"data.views: {long}, but this model reads {self.longest}: lower data.max_length")
         return made
 
@@ -119,9 +119,9 @@ def _followed(documents: Sequence[str]) -> Sequence[int]:
     """Return the rows that have a next sentence in their document."""
     followed = array("q", (i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after))
     if not followed:
-        raise UserError("data.train: no sentence has a next one in its document, which this view needs")
+        raise UserError("data.train: this view needs the next sentence, and no document has two sentences")
     if documents[0] == documents[-1]:
-        log.warning("train: no blank line separates documents, so each line is taken as the next of the one before")
+        log.warning("train: the file has no blank lines between documents, so all its lines are one document")
     left_out = len(documents) - len(followed)
-    log.info("train: %d of %d sentences are left out, the last of their documents", left_out, len(documents))
+    log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(documents))
     return followed

@@ -59,7 +59,7 @@ class EvaluationSentences:
         """Return a function from sentences to their vectors.
 
         Args:
-            vectors: those of the loaders of all devices, one device after the other, [n, dim].
+            vectors: the vectors of the sentences of `loader`, of all devices in order, [n, dim].
         """
         ranks = world_size()
         order = [place for device in range(ranks) for place in range(device, len(self), ranks)]

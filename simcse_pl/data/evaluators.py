@@ -28,11 +28,11 @@ def make_evaluators(makers: Mapping[str, Callable[..., Measurement]], **files: A
     """Return the evaluators of a run by name.
 
     Args:
-        makers: functions of `validation` and `test` by name.
-        files: `validation` and `test`. Those that are in the config of an evaluator come first.
+        makers: by name, functions of `validation` and `test` that return evaluators.
+        files: `validation` and `test`. Files in the config of an evaluator replace them.
 
     Raises:
-        UserError: a maker is not a function of these arguments.
+        UserError: a maker does not accept these arguments.
     """
     made = {}
     for name, make in makers.items():

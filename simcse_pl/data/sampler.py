@@ -21,14 +21,14 @@ class ContrastiveBatches:
     """This rank's part of each contrastive batch of a data set, shuffled by the seed and the epoch.
 
     The batches do not depend on the number of ranks. Each rank takes a contiguous part of a batch, in rank order; the
-    sizes differ by one at most. Only the last batch of an epoch may be smaller. If it has fewer rows than there are
-    ranks, its rows join the batch before it.
+    sizes of the parts differ by at most one. Only the last batch of an epoch may be smaller. If it has fewer rows than
+    there are ranks, its rows join the batch before it.
 
     Args:
         rows: the number of rows.
         batch_size: the rows of a batch, over all ranks together.
-        ranks, rank: the number of ranks, and which of them this is.
-        seed: of the order.
+        ranks, rank: the number of ranks, and the rank of this process.
+        seed: seed of the order.
 
     Raises:
         UserError: there are more ranks than rows, or than rows in a batch.
@@ -68,10 +68,9 @@ class MixedBatchSampler(Sampler[BatchKey]):
 
     Args:
         sets: the batches of each data set.
-        sampling: `proportional`: a set is drawn at random, with a probability proportional to its batches that are
-            left. `round_robin`: one batch of each set in turn; the epoch ends with the smallest set. `concatenated`:
-            one set after the other.
-        seed: of the order of the sets.
+        sampling: `proportional`: all batches of all sets, in random order. `round_robin`: one batch of each set in
+            turn, until the set with the fewest batches ends. `concatenated`: one set after the other.
+        seed: seed of the order of the sets.
 
     Attributes:
         epoch: the epoch that is drawn next; Lightning sets it.
@@ -94,7 +93,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self._resumed = (epoch, batch)
 
     def _names(self, epoch: int) -> list[str]:
-        """Return the set of each batch of an epoch: the same for any number of ranks, less the batches that join."""
+        """Return the set of each batch of an epoch, without last batches whose rows join the batch before."""
         counts = {name: own.batches_of_one_rank for name, own in self.sets.items()}
         if self.sampling == "round_robin":
             names = list(counts) * min(counts.values())
@@ -136,8 +135,8 @@ class _Batches(Dataset[dict[str, Any]]):
 class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
     """A DataLoader of contrastive batches.
 
-    An epoch starts at its first batch, not with its iterator. Lightning makes the first iterator before it sets the
-    epoch of a resumed run, and workers draw keys as soon as an iterator exists.
+    The loader's iterator reads from the sampler only when its first batch is requested. Lightning creates the first
+    iterator before it sets the epoch of a resumed run, and workers would draw keys as soon as the iterator exists.
 
     Args:
         make: from the rows of a batch to the batch, for each data set.
@@ -170,7 +169,7 @@ def _as_it_is(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ignore_sigterm(worker: int) -> None:
-    """Ignore the signal that a whole process group gets: the trainer needs its workers until it has stopped."""
+    """Ignore SIGTERM, which the whole process group receives: the trainer needs its workers until it has stopped."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 

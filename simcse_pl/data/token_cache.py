@@ -1,7 +1,7 @@
 """The rows of a source and their tokens, read and tokenized once, then mapped from a file in the user's cache.
 
-Memory does not grow with the number of rows. A second start only computes checksums. `datasets.map` takes 2.3 times as
-long (benchmarks/data.py).
+Memory hardly grows with the number of rows. A second start only computes checksums. `datasets.map` takes 2.3 times as
+long for a million lines (benchmarks/data.py).
 """
 
 import hashlib
@@ -117,15 +117,15 @@ class TokenCache:
 
 
 def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
-    """Open the rows that `read` gives from the user's cache; read and tokenize them if they are not there or damaged.
+    """Open rows from the user's cache; read and tokenize them first if they are not in the cache, or damaged.
 
-    Of several processes that start together, one writes the rows and the others wait.
+    If several processes start together, one writes the rows and the others wait.
 
     Args:
-        read: takes a function to call with warnings, and returns the rows; called only if they are not in the cache.
-        key: all that determines the rows, with the fingerprint of their source.
-        tokenizer: of the sentences.
-        max_length: the number of tokens kept of a sentence, special tokens included.
+        read: takes a function to call with warnings, and returns the rows. It is called only if the cache lacks them.
+        key: everything that determines the rows, including the fingerprint of their source.
+        tokenizer: tokenizes the sentences.
+        max_length: the maximum number of tokens of a sentence, special tokens included.
 
     Raises:
         UserError: from `read`.
@@ -152,7 +152,7 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
 
 
 def _intact(folder: Path) -> CacheManifest | None:
-    """Return the manifest if the rows are as they were written; None if they do not exist or are damaged."""
+    """Return the manifest if the rows have its checksum; None if they do not exist or are damaged."""
     if not (folder / _MANIFEST).exists():
         return None
     try:
@@ -193,7 +193,7 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
 
 
 def _fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a string that changes with the tokens that a tokenizer gives."""
+    """Return a string that changes if the tokenizer can give other tokens."""
     if tokenizer.is_fast:
         settings = json.loads(tokenizer.backend_tokenizer.to_str())
         settings.pop("truncation"), settings.pop("padding")  # of its last call

@@ -1,4 +1,4 @@
-"""A training set: where its rows come from, what the views of a row are, and its batches."""
+"""A training set: its source, the views of its rows, and its batches."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ _LABELS_SHOWN = 10
 
 @dataclass
 class TrainingSet:
-    """Rows of sentences to train on, and the views that are made of them.
+    """Rows of sentences to train on, and the views that are made from them.
 
     Args:
         train: the data (see row_reader.iterate_rows).
@@ -33,9 +33,9 @@ class TrainingSet:
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
-        limit: the number of rows to train on, drawn at random and kept in order; None for all.
-        views: the views to add to each row, by name. A row of one sentence without any is its own positive. `Dropout`
-            alone is added to rows without a positive only.
+        limit: the number of rows to train on, chosen at random and kept in order; None for all.
+        views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
+            `Dropout` is the only view, it is added only to rows without a positive.
         batch_size: the rows of a contrastive batch, over all devices together.
         name: its name in data.sets; None if there is one set only.
 
@@ -87,7 +87,7 @@ class TrainingSet:
 
     @property
     def labels(self) -> LabelKind | None:
-        """What labels are; None if there are none."""
+        """The kind of the labels; None without labels."""
         if self.score_column is not None:
             return "scores"
         return None if self.label_column is None else "classes"
@@ -105,9 +105,9 @@ class TrainingSet:
         Args:
             tokenizer: the encoder's tokenizer.
             max_length: the number of tokens read of a sentence, special tokens included.
-            seed: seeds the draw of rows and the views.
-            evaluated: the sentences of each split that the encoder is evaluated on, to warn about.
-            templates: the encoder's, one per view.
+            seed: seeds the choice of rows (`limit`) and the views.
+            evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
+            templates: the encoder's templates.
         """
         how = (self.columns, self.on_invalid_row, self.header, self.split, self.label_column, self.score_column)
         documents = any(view.num_following for view in self.views.values())

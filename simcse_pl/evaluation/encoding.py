@@ -1,4 +1,4 @@
-"""Ways to call an `encode` function: by column, with a cache, and followed by a post-processing."""
+"""Functions around `encode`: by column, with a cache, and followed by a post-processing."""
 
 import logging
 import random

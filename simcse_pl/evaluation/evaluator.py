@@ -1,4 +1,4 @@
-"""The base classes of evaluators, which the project's and a user's own extend."""
+"""Base classes of the project's evaluators and of your own."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,14 @@ Files = str | Sequence[str] | Mapping[str, str] | None
 class Evaluator(ABC):
     """A measurement of an encoder on a validation set, a test set, or both.
 
-    Training and `simcse evaluate` construct it with the arguments `validation` and `test`, the options data.validation
-    and data.test, and with its own options, which come first. Training does so on the first device only, and sends
-    it to the other devices, so it must be picklable. `simcse evaluate` has no validation set, and measures the test
-    set.
+    Its constructor takes `validation` and `test` (the options data.validation and data.test), and the options of its
+    config, which have priority. Training constructs it on the first device and sends it to the others, so it must be
+    picklable. `simcse evaluate` measures the test set; its `validation` is None.
     """
 
     @abstractmethod
     def sentences(self, split: str) -> Sequence[str]:
-        """Return the sentences that a split needs, `validation` or `test`; none if there is nothing to measure."""
+        """Return the sentences of a split, `validation` or `test`; none if there is nothing to measure on it."""
 
     def name(self, split: str) -> str:
         """Return the name of the data of a split, for tables."""

@@ -42,9 +42,9 @@ class ScoredPairs(_Pairs):
     If no score is above 0, there are none, and the alignment is NaN.
 
     Args:
-        validation: a file, files by name, or sources of STS-B (see stsb_sources and sts_sets.load_stsb), whose dev
-            split is then the validation set.
-        test: a file or files by name. None takes STS-B's test split if `validation` is STS-B, and no test set else.
+        validation: a file, files by name, or sources of STS-B, whose dev split is the validation set (see stsb_sources
+            and sts_sets.load_stsb).
+        test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
         header: see FileEvaluator.
 
@@ -98,7 +98,7 @@ class ScoredPairs(_Pairs):
 
 
 class BinaryPairs(_Pairs):
-    """Pairs of sentences with the label 1 (a pair, such as a paraphrase) or 0.
+    """Pairs of sentences with the label 1 (such as paraphrases) or 0.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
     best for the same pairs.
@@ -136,7 +136,8 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
     """Queries and their positives among all positives of a file, ranked by cosine.
 
     The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
-    rank of the nearest positive; and `ndcg@k` for the largest k. A query's own sentence is no positive and not ranked.
+    rank of the nearest positive; and `ndcg@k` for the largest k. A sentence that equals its query is neither a positive
+    nor ranked.
 
     Args:
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the

@@ -1,7 +1,7 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), and measures of isotropy.
 
-All functions except `effective_rank`, `isoscore` and `best_accuracy` take embeddings of any length.
-Where a measure is undefined, for example for too few rows, it is NaN.
+All functions except `effective_rank`, `isoscore` and `best_accuracy` take embeddings of any norm.
+A measure that is undefined, for example for too few rows, is NaN.
 """
 
 from dataclasses import dataclass

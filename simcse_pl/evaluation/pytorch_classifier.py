@@ -13,7 +13,7 @@ _SEED = 1111
 _BATCH_SIZE = 64
 _EPOCHS_PER_ROUND = 4
 _ROUNDS = 51  # SentEval begins rounds up to and including epoch 200
-_PATIENCE = 5  # rounds without improvement, not necessarily consecutive, before the one that ends training
+_PATIENCE = 5  # rounds without improvement, not necessarily consecutive; the next such round ends training
 _HELD_OUT = 0.05
 
 
@@ -58,7 +58,7 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
 
 
 def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Tensor:
-    """Do the same for problems with the same number of rows."""
+    """Train and predict as `fit_predict` does, for problems with the same number of rows."""
     random = np.random.RandomState(_SEED)
     rows = torch.from_numpy(np.stack([problem.rows for problem in problems])).to(x.device)
     held_out: Sequence[Tensor] = [torch.from_numpy(own.stop_by) for own in problems if own.stop_by is not None]

@@ -21,12 +21,12 @@ _PATIENCE = 4  # rounds without improvement on dev, not necessarily consecutive
 
 
 def evaluate_with_regressor(encode: Encode, splits: dict[str, StsTask], seed: int = 1111) -> Correlation:
-    """Train a regressor on the split `train`, stop by `dev`, and return the correlations of its scores on `test`.
+    """Train a regressor on `train`, with early stopping on `dev`, and return the correlations of its scores on `test`.
 
     The regressor is a softmax over the scores 1 to 5 with the features |u - v| and u * v. As in SentEval, Adam
-    minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and training stops by
-    Pearson's correlation on dev. `encode` is called once, with the distinct sentences. `seed` is that of the weights
-    and of the order of batches.
+    minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and Pearson's correlation on
+    dev stops training early. `encode` is called once, with the distinct sentences. `seed` seeds the weights and the
+    order of the batches.
     """
     sides = [[getattr(pair, side) for pair in task.pairs] for task in splits.values() for side in ("first", "second")]
     vectors = [own.float() for own in encode_columns(encode, *sides)]

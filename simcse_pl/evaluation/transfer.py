@@ -77,7 +77,7 @@ def evaluate_transfer(
     targets = torch.from_numpy(labels).to(device)
 
     # All fits of all rounds with the whole grid are one batched problem; then one final fit per round.
-    # The PyTorch classifier stops early by the rows that are scored, and in the final fit by those of `dev`.
+    # Early stopping of the PyTorch classifier uses the rows that are scored; in the final fit, those of `dev`.
     fits = [fit for choice in choices for fit in choice]
     predicted = fit_predict(features, targets, [Problem(train, test, grid) for train, test in fits])
     accuracy = _accuracies(predicted, labels, fits)

@@ -50,7 +50,7 @@ class TrainedBy:
 
 
 def read_training(encoder: str) -> TrainedBy | None:
-    """Read the training run of an encoder in its folder, or of one of its checkpoints; None for any other encoder.
+    """Read the training run whose folder contains an encoder or a checkpoint; None if there is none.
 
     Raises:
         UserError: a file of the run is damaged.
@@ -90,13 +90,13 @@ def write_card(
     """Write README.md and its figures.
 
     Args:
-        folder: of the exported encoder.
-        name: of the encoder.
+        folder: the folder of the exported encoder.
+        name: the name of the encoder.
         encoder: the exported encoder.
         run: the run that trained it.
         results: its evaluation results; the card compares them with the paper's if they name a row.
         repository: name on the hub, for the examples; None for `name`.
-        license, language: for the hub.
+        license, language: metadata for the hub.
 
     Raises:
         UserError: two results have the same label, or one names a row that the paper does not have.

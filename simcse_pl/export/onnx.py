@@ -39,7 +39,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     Args:
         encoder: on the CPU.
         folder: receives sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
-        sentences: for the comparison of the graph's vectors with the encoder's.
+        sentences: sentences on which the vectors of graph and encoder are compared.
         int8: also write a graph with 8-bit weights.
 
     Returns:
@@ -95,7 +95,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
 
 
 class _Graph(nn.Module):
-    """The tokenizer's outputs to the vectors of `encode`."""
+    """Maps the tokenizer's outputs to the vectors of `encode`."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()

@@ -32,8 +32,8 @@ class SentenceIndex:
         encode: returns vectors [n, dim] of n sentences. It encodes the queries.
         sentences: distinct sentences.
         vectors: [n, dim] float32 on the CPU, of length 1; row i is the vector of sentence i.
-        cells: (number of cells, cells searched) to let FAISS cluster the vectors and search only
-            the cells nearest to a query, which is faster and may miss neighbours. None for exact
+        cells: (number of cells, cells searched). FAISS clusters the vectors into cells and searches
+            only the cells nearest to a query, which is faster and may miss neighbours. None for exact
             search, which does not need FAISS.
 
     Examples:
@@ -127,9 +127,9 @@ class SentenceIndex:
         return torch.cat(similarities), torch.cat(places)
 
     def _search_cells(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the same with FAISS; a position of -1 means that the cells hold fewer sentences."""
+        """Return the same, found by FAISS. Positions are -1 if the searched cells have fewer than `count` sentences."""
         if self._faiss is None:
-            import faiss  # here, because it brings an OpenMP of its own
+            import faiss  # here, because it loads a second OpenMP library
 
             (n, dim), (cells, searched) = self.vectors.shape, self.cells or (1, 1)
             self._faiss = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, min(cells, n), faiss.METRIC_INNER_PRODUCT)
@@ -158,7 +158,7 @@ class SentenceIndex:
 
         Args:
             folder: created if it does not exist; an index in it is replaced.
-            settings: of the encoder, for `load` to compare.
+            settings: settings of the encoder, which `load` compares.
         """
         saved = {"encoder": settings or {}, "sentences": self.sentences}
         content = json.dumps(saved, ensure_ascii=False, indent=1)
@@ -174,7 +174,7 @@ class SentenceIndex:
             folder: the folder that was passed to `save`.
             encode: the encoder that built the index. It encodes the first and the longest sentence
                 again, to check this.
-            settings: of this encoder; all but its name must equal those saved.
+            settings: settings of this encoder; all except its name must equal the saved ones.
 
         Raises:
             UserError: a file is missing or damaged, or the encoder or its settings differ.

@@ -34,18 +34,18 @@ _MANY = 1000  # sentences: more than these get a progress bar
 class SimCSE:
     """An encoder and an index of sentences to search with it.
 
-    Code written for the released tool (`from simcse import SimCSE`) runs with it unchanged. Three things differ: an
-    encoder's own length limit is the default instead of 128 tokens, a sentence that repeats is indexed once, and a
-    checkpoint that is not one of the paper's needs `pooler` or `pooling`.
+    Code written for the released tool (`from simcse import SimCSE`) runs with this class after a change of the import.
+    Three things differ: the default length limit is the encoder's own instead of 128 tokens, a repeated sentence is
+    indexed once, and a checkpoint that is not one of the paper's needs `pooler` or `pooling`.
 
     Args:
         model_name_or_path: the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a
             hub name (such as those of the paper's checkpoints), or word vectors; see load.load_encoder.
         device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
-        num_cells, num_cells_in_search: of `faiss_fast`; see `build_index`.
+        num_cells, num_cells_in_search: settings of `faiss_fast` in `build_index`.
         pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
             unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
-        pooling: of a checkpoint that does not record it; see pooling.py.
+        pooling: the pooling, for a checkpoint that does not record it; see pooling.py.
         max_length: maximum number of tokens per sentence; None for the encoder's own limit.
         batch_size: sentences encoded at once; see SentenceEncoder.encode.
         bf16: compute in bfloat16, which is faster on hardware that supports it.
@@ -87,7 +87,7 @@ class SimCSE:
                 else load_encoder(self.name, pooling, max_length=max_length)
             )
         except UserError as error:
-            raise error.with_traceback(None) from None  # the message says it all
+            raise error.with_traceback(None) from None  # the message suffices
         self.cells = (num_cells, num_cells_in_search)
         self.batch_size = batch_size
         self.bf16 = bf16
@@ -111,11 +111,11 @@ class SimCSE:
 
         Args:
             sentence: one or a list.
-            device: for this call; None for the constructor's, here and below.
+            device: the device of this call; None for that of the constructor.
             return_numpy: return an array instead of a tensor.
             normalize_to_unit: scale every vector to length 1.
             keepdim: return [1, dim] for one sentence.
-            batch_size, max_length: for this call; None for the constructor's. Word vectors ignore `max_length`.
+            batch_size, max_length: for this call; None for those of the constructor. Word vectors ignore `max_length`.
             progress: show a progress bar on standard error.
 
         Returns:
@@ -142,7 +142,7 @@ class SimCSE:
             device: for this call.
 
         Returns:
-            [queries, keys]; [keys] for one query that is not in a list; a number for one such query and one such key.
+            [queries, keys]. If the query is a single sentence or vector, [keys]; if the key is too, a number.
 
         Raises:
             UserError: an item is not a string, or the vectors have different widths.
@@ -154,7 +154,7 @@ class SimCSE:
             for side in (queries, keys)
         )
         if one.shape[-1] != other.shape[-1]:
-            raise UserError(f"similarity: vectors of {one.shape[-1]} and of {other.shape[-1]} dimensions")
+            raise UserError(f"similarity: the vectors have {one.shape[-1]} and {other.shape[-1]} dimensions")
         similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
@@ -173,20 +173,20 @@ class SimCSE:
         """Index sentences in place of those indexed before.
 
         Args:
-            sentences_or_file_path: a list, or a file: a sentence a line, or one column of a csv, tsv, jsonl or parquet
-                file.
-            use_faiss: false to search exactly in spite of `faiss_fast`; exact search does not need FAISS.
+            sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, jsonl or
+                parquet file.
+            use_faiss: False overrides `faiss_fast`: search is exact and does not need FAISS.
             faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
             device, batch_size: for this call.
-            column: of a file with several: its name, or its position from 0.
+            column: name or position (from 0) of the column, for a file with several columns.
 
         Raises:
             UserError: the file or column does not exist, or there are no sentences.
         """
         fast = faiss_fast and use_faiss is not False
         if fast and importlib.util.find_spec("faiss") is None:
-            log.warning("faiss_fast=True needs FAISS, so search is exact: pip install faiss-cpu")
+            log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
             fast = False
         sentences = _sentences(sentences_or_file_path, column)
         encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)

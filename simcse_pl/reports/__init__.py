@@ -1,1 +1,1 @@
-"""Tables and figures of results, and their forms; nothing else in simcse_pl draws, or lays out a table."""
+"""Tables and figures of results, and the HTML page. It reads results and never loads a model."""

@@ -54,7 +54,8 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
 def check_labels(labels: Sequence[str] | None, folders: Sequence[str]) -> None:
     """Raise UserError unless there is one label per folder, or none at all."""
     if labels is not None and len(labels) != len(folders):
-        raise UserError(f"--labels: {len(labels)} for {len(folders)} folders; give one per folder, in the same order")
+        given = f"{len(labels)} labels for {len(folders)} folders"
+        raise UserError(f"--labels: {given}; give one per folder, in the same order")
 
 
 def encoder_figures(

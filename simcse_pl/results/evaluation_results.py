@@ -194,7 +194,7 @@ def as_result(report: Any, source: str | Path) -> Result:
         UserError: a required value is missing, or a value has the wrong type.
     """
     if isinstance(report, dict) and "best_step" in report:
-        raise UserError(f"{source} is of a training run: give the run's folder, which has its {CURVES_FILE}")
+        raise UserError(f"{source} belongs to a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
 
 
@@ -223,7 +223,7 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     """Read a results file of evaluate.py or its folder, or the folder of a training run.
 
     Raises:
-        UserError: there is no such file or folder, or it is damaged.
+        UserError: the file or folder does not exist or is damaged.
     """
     path = Path(path)
     if (path / CURVES_FILE).is_file():

@@ -16,13 +16,13 @@ _TRIAL = "SIMCSE_PL_TRIAL"
 
 
 class OptunaTrial:
-    """One trial of a study, which proposes values for options based on the scores of earlier trials.
+    """One trial of an Optuna study. The study proposes values for options, based on the scores of earlier trials.
 
     Args:
         folder: folder of the sweep, where the study is kept. Several jobs can use it at once.
         space: ranges by option, nested like the config: `{low, high}`, with `log` for a logarithmic scale, or
             `{choices}`.
-        trial: number of the job. An interrupted job abandons its trial and starts a new one.
+        trial: number of the job. When an interrupted job starts again, its trial fails and a new one starts.
         seed: seed of the sampler. The same seed gives the same trials if jobs run one at a time.
         startup: number of first trials that are drawn at random and not pruned.
         mode: `max` if higher scores are better, or `min`.

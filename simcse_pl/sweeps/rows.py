@@ -20,10 +20,10 @@ from simcse_pl.utils.errors import UserError
 
 
 def with_row(config: DictConfig) -> DictConfig:
-    """Return the config with the options of the job's row; the config itself if it has no rows.
+    """Return the config with the options of the job's row, or unchanged if it has no rows.
 
     Raises:
-        UserError: there is no such row, the row has an option without a value, or an option does not exist.
+        UserError: the row does not exist, has an option without a value, or sets an option that does not exist.
     """
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):
@@ -60,7 +60,7 @@ def with_values(config: DictConfig, values: Any, place: str) -> DictConfig:
 def _set(node: DictConfig, values: Any, place: str) -> None:
     for name, value in values.items():
         if name not in node:
-            raise UserError(f"{place}.{name}: there is no such option")
+            raise UserError(f"{place}.{name}: this option does not exist")
         if isinstance(value, Mapping) and "_target_" not in value and OmegaConf.is_dict(node[name]):
             _set(node[name], value, f"{place}.{name}")
         else:

@@ -44,9 +44,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 class CurvesLogger(CSVLogger):
-    """Lightning's CSV logger, but it continues an existing file, replaces it atomically, and saves each validation.
+    """Lightning's CSV logger, which continues an existing file, replaces it atomically, and saves each validation.
 
-    Because a checkpoint is written after a validation, the file has all points that a checkpoint knows.
+    A checkpoint is written after a validation, so the file has all points up to the checkpoint.
     """
 
     @property

@@ -134,7 +134,7 @@ def log_evaluation(
     """Log an evaluation to the W&B run that trained the encoder, or to a new run.
 
     Args:
-        result: the scores. A training run has trained the encoder if it is in the folder of that run.
+        result: the scores. A run has trained the encoder if the encoder is in the folder of the run.
         tables: the printed tables.
         folder: folder of the evaluation.
         mode, run: see `wandb_runs.start_run`; mode None logs nothing.
@@ -152,7 +152,7 @@ def log_evaluation(
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    # A plot of a single point says little.
+    # The figure would have a single point.
     images = {name: figure for name, figure in figures.items() if name != "alignment_uniformity"}
     run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
     postprocess = result.settings.get("postprocess")

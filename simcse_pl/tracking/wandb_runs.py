@@ -114,7 +114,7 @@ def where_to_look(run: wandb.Run) -> str:
 
 @contextmanager
 def closing_run() -> Iterator[None]:
-    """Finish the W&B run at the end of the block: as failed after an exception, as preempted after `Stopped`."""
+    """Finish the W&B run at the end of the block; it is failed after an exception, and preempted after `Stopped`."""
     try:
         yield
     except BaseException as error:

@@ -67,7 +67,7 @@ class BestCheckpoint(ModelCheckpoint):
         return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state; in another folder only Lightning's part, which has no best checkpoint there."""
+        """Restore the state. Lightning restores the best checkpoint only in the folder that it was saved in."""
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
@@ -77,7 +77,7 @@ class LastCheckpoint(ModelCheckpoint):
     """Write last.ckpt at every n-th validation and at the last one.
 
     Args:
-        every_n_validations: 1 or more. A killed run repeats the steps after its last checkpoint.
+        every_n_validations: n, at least 1. A killed run repeats the steps after its last checkpoint.
         options: options of Lightning's ModelCheckpoint.
     """
 
@@ -103,7 +103,7 @@ class WarnOnShare(Callback):
         curve: the curve's name.
         warning: the text that follows the percentage.
         above: the limit.
-        unless: an option of objectives which, if set in all of them, disables the warning.
+        unless: an option of objectives. If all objectives that have it set it, there is no warning.
     """
 
     def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
@@ -148,7 +148,7 @@ class GeometryCurves(Callback):
 
     geometry/gram_sum is the paper's Sum(WW^T). It bounds geometry/largest_eigenvalue if all cosines are
     0 or more. geometry/nonnegative_cosines is the share of such cosines. geometry/trace is the number of
-    embeddings. Above 20,000 sentences they are left out, because the time is quadratic in their number.
+    embeddings. They are not logged for more than 20,000 sentences: the time is quadratic in their number.
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -19,7 +19,7 @@ from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"
 _ATTENTION_OPTIONS = ("position_bias", "cache", "softcap")
-_MOST_THREADS = 12  # with so many, torch's parallel generator is as fast as this serial one
+_MOST_THREADS = 12  # from here on, torch's parallel generator is as fast as this serial one
 
 
 def use_fast_dropout(backbone: PreTrainedModel) -> None:

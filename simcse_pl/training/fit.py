@@ -62,12 +62,12 @@ def train_and_test(
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
             names = ", ".join(name for name in validated if name.startswith("val/"))
-            raise UserError(f"monitor={best.monitor}: no evaluator has it; choose one of {names}")
+            raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
         record.before = {**validated, **_test(trainer, module, data)}
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
-        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+        raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     assert best.monitor is not None
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     first = trainer.is_global_zero  # other machines may not have the file
@@ -157,7 +157,7 @@ def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) 
 
 def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
     if math.isnan(best[monitor]) and is_first_process():
-        log.warning("%s was NaN at every validation: it has not chosen the saved checkpoint", monitor)
+        log.warning("%s was NaN at every validation, so it did not choose the saved checkpoint", monitor)
     if monitor not in before:
         return  # the run continues one with other evaluators
     worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]

@@ -1,4 +1,4 @@
-"""Freezing parameters of any architecture: a backward pass shows which ones an output needs."""
+"""Freeze parameters of any architecture. A backward pass shows which parameters an output depends on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
 
 
 def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
-    """Freeze the parameters of a module that a loss does not depend on: DDP waits for all gradients."""
+    """Freeze the parameters of a module that a loss does not depend on; DDP would wait for their gradients."""
     for parameter, used in _uses(module, loss):
         parameter.requires_grad_(used)
 

@@ -1,4 +1,4 @@
-"""Starting processes: jobs of a sweep, and ranks under torchrun and SLURM."""
+"""Start jobs of a sweep in separate processes, and prepare ranks that torchrun or SLURM starts."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, Stopped
 
-STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id: a child that starts slowly may have lost its parent
+STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id, because the parent may end before the child reads it
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 _NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
-_SIGNALS_TO_A_JOB = {  # which writes a checkpoint first: after so many seconds, this signal
+_SIGNALS_TO_A_JOB = {  # by the received signal: (seconds to wait for the job, the signal to send it then)
     signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],  # a terminal has sent the first Ctrl-C itself
     signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
 }
@@ -56,7 +56,7 @@ def submitits_signal() -> signal.Signals | None:
 
 
 def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run `python -m module arguments` in a process of its own, and wait for it.
+    """Run `python -m module arguments` in a new process, and wait for it.
 
     A job on several devices leaves a process group and environment variables behind, which a second
     job in the same process would find. On SIGINT, SIGTERM and submitit's signal this function lets the

@@ -93,7 +93,7 @@ class SimCSEModule(EncoderModule):
             raise UserError("objective.guide: the queue does not store the guide's embeddings: set queue=null")
         self.positive_encoder = positive_encoder
         if any(trained.postprocess for trained in self.encoders()):
-            raise UserError("this encoder has a post-processing, which was fitted to its present weights")
+            raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
         AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
         for trained in self.encoders():
             if gradient_checkpointing:
@@ -111,7 +111,7 @@ class SimCSEModule(EncoderModule):
         self.auxiliary = nn.ModuleList(loss for loss in auxiliary if loss.weight)
         names = [str(loss.name) for loss in self.auxiliary]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"auxiliary: two losses have the name {twice[0]}, so their curves are one: rename one")
+            raise UserError(f"auxiliary: two losses have the name {twice[0]}: rename one")
         for part in [*every, *self.auxiliary]:
             part.attach(encoder)
             for user in part.modules():

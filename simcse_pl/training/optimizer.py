@@ -25,7 +25,7 @@ _LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
 
 def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) -> None:
-    """Build an optimizer and its schedule for one parameter, so that wrong settings are found before training.
+    """Build an optimizer and its schedule for one parameter, to find invalid settings before training.
 
     Raises:
         UserError: if a value is out of range, or the schedule needs more than an optimizer and a number of steps.
@@ -38,7 +38,7 @@ def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) ->
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"optimizer: {first_line(error)}") from error
     if inspect.isclass(target := getattr(scheduler, "func", scheduler)) and issubclass(target, ReduceLROnPlateau):
-        raise UserError("scheduler: ReduceLROnPlateau follows a metric; choose a schedule of the number of steps")
+        raise UserError("scheduler: ReduceLROnPlateau depends on a metric; choose a schedule that depends on the step")
     try:
         if (schedule := build_schedule(scheduler, example, total_steps=10)) is not None:
             with warnings.catch_warnings(action="ignore"):  # the optimizer made no step
@@ -46,7 +46,9 @@ def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) ->
     except (TypeError, ValueError) as error:
         raise UserError(f"scheduler: {first_line(error)}") from error
     except ArithmeticError as error:
-        raise UserError(f"scheduler: its settings have no learning rate ({first_line(error)}); change them") from error
+        raise UserError(
+            f"scheduler: it cannot compute a learning rate ({first_line(error)}); change its settings"
+        ) from error
 
 
 def learning_rate(optimizer: MakeOptimizer) -> float | None:
@@ -63,8 +65,8 @@ def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradien
         gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer.
 
     Returns:
-        The optimizer. Adam and AdamW are fused, one kernel for all parameters, unless the config sets `fused`,
-        `foreach` or `differentiable`, of which torch takes one only.
+        The optimizer. Adam and AdamW are fused (one kernel for all parameters) unless the config sets `fused`,
+        `foreach` or `differentiable`, which exclude each other.
     """
     target = getattr(optimizer, "func", optimizer)
     adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
@@ -89,18 +91,19 @@ def parameter_groups(
     layer_decay: float | None = None,
     no_weight_decay: Sequence[str] = (),
 ) -> list[Any]:
-    """Return the parameters of a module, in groups with settings of their own.
+    """Return the parameters of a module, in groups with different settings.
 
     Args:
         module: its parameters are grouped.
         encoders: parts of the module, whose layers `layer_decay` counts.
         lr: the learning rate.
-        layer_decay: the factor between the learning rates of a layer and of the layer below it. The word embeddings
-            are below the first layer. What is above the last layer has the learning rate `lr`. None for one rate.
-        no_weight_decay: parts of names. Parameters whose name has one of them, in any case, have no weight decay.
+        layer_decay: the learning rate of a layer is that of the layer above it times this factor. Parameters above
+            the last layer have the rate `lr`, and the word embeddings are below the first layer. None for one rate.
+        no_weight_decay: parts of parameter names, in lower or upper case. Parameters whose name contains one of them
+            have no weight decay.
 
     Returns:
-        The parameters, if both options are off; else groups, those with the rate `lr` first.
+        The parameters if neither option is set, otherwise groups, of which the first have the rate `lr`.
 
     Raises:
         UserError: `layer_decay` is set, but the names of an encoder's parameters do not show its layers.
@@ -125,7 +128,7 @@ def _check_layers(encoders: Sequence[SentenceEncoder]) -> None:
     for config, names in ((own.backbone.config, dict(own.backbone.named_parameters())) for own in encoders):
         found = {int(layer[1]) for name in names if (layer := _LAYER.search(f".{name}"))}
         if found != set(range(config.num_hidden_layers)):
-            why = f"the layers of {config.model_type} cannot be told apart"
+            why = f"the parameter names of {config.model_type} do not show its layers"
             raise UserError(f"module.layer_decay: {why}: set it to null")
 
 

@@ -1,4 +1,4 @@
-"""Stopping on Ctrl-C or SIGTERM: with a checkpoint, and under SLURM with the job requeued."""
+"""Stop on Ctrl-C or SIGTERM: write a checkpoint, and requeue the job under SLURM."""
 
 import logging
 import os
@@ -46,7 +46,7 @@ class Preemption(Callback):
             self._requeue = partial(before, submitits, None)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let SIGTERM stop the run at once before and after training, where there is nothing to save."""
+        """Let SIGTERM stop the run at once before and after training, when there is nothing to save."""
         if trainer.state.fn != "fit" and not submitits_signal():
             signal.signal(signal.SIGTERM, _stop_at_once)
 

@@ -114,7 +114,7 @@ def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, option
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
             raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")
         case _:
-            raise UserError(f"{checkpoint} is no checkpoint of a run of train.py")
+            raise UserError(f"{checkpoint} is not a checkpoint of a training run")
     if resume == "auto" and written_with != given_options(options):
         raise UserError(
             f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "

@@ -12,9 +12,11 @@ from simcse_pl.models.tokenization import Batch
 def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
     """Embed all views of a batch with the same dropout masks.
 
-    Each view is embedded in a pass of its own, and all passes start from the same random state. As
-    views are padded to the same shape, the passes draw the same masks. Equal views get equal vectors.
-    The batch [batch, views, tokens] becomes [batch, views, dim].
+    Each view is embedded in a separate pass, and all passes start from the same random state. Views
+    are padded to the same shape, so the passes draw the same masks, and equal views get equal vectors.
+
+    Returns:
+        [batch, views, dim] for tensors [batch, views, tokens].
     """
     ids = batch["input_ids"]
     devices = [] if ids.device.type == "cpu" else [ids.device]

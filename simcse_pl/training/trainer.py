@@ -34,7 +34,7 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
     if (options.get("gradient_clip_val") or 0) < 0:
         raise UserError(f"trainer.gradient_clip_val={options['gradient_clip_val']}: it must be 0 or more, or null")
     if 0 in (options.get("max_epochs"), options.get("max_steps")):
-        raise UserError("trainer.max_epochs and trainer.max_steps leave no step to train")
+        raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
     devices, cores = options.get("devices", 1), os.cpu_count() or 1

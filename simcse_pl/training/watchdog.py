@@ -1,4 +1,4 @@
-"""Watching the ranks of a run and the worker processes of its data loader, which may be killed."""
+"""End a run if one of its ranks, or a worker process of its data loader, is killed."""
 
 import multiprocessing
 import os
@@ -26,8 +26,9 @@ _WORKER_GRACE = 10.0  # torch checks its workers every 5 seconds
 def watched_ranks(trainer: Trainer) -> Iterator[None]:
     """Within the block, end all ranks within seconds if one of them is killed.
 
-    Otherwise the other ranks wait in a collective until it times out after half an hour. Rank 0 prints
-    which rank was killed, and exits with status 1. torchrun and SLURM watch the ranks that they start.
+    Otherwise the other ranks would wait in a collective operation until it times out after half an hour.
+    Rank 0 prints which rank was killed, and exits with status 1. torchrun and SLURM watch the ranks that
+    they start.
     """
     launcher = trainer.strategy.launcher
     environment = launcher.cluster_environment if isinstance(launcher, _SubprocessScriptLauncher) else None

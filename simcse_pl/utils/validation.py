@@ -3,11 +3,25 @@
 import math
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from simcse_pl.utils.errors import UserError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
+_YAML_TYPES = {  # by pydantic's names
+    "a valid array": "a list",
+    "a valid list": "a list",
+    "an object": "a mapping",
+    "a valid dictionary": "a mapping",
+    "a valid boolean": "true or false",
+}
+
+
+def expected_types(errors: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a value must be, from the errors of pydantic: `a valid string or a list`."""
+    names = [error["msg"].removeprefix("Input should be ") for error in errors]
+    return " or ".join(dict.fromkeys(_YAML_TYPES.get(name, name) for name in names))
 
 
 def check_seed(seed: int) -> None:

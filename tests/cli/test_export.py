@@ -139,7 +139,7 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     command("export", once, twice)
     assert torch.equal(SimCSE(once).encode(TEXTS), SimCSE(twice).encode(TEXTS))
     error = command("export", once, tmp_path / "third", "--postprocess", tmp_path / "postprocess", status=2).err
-    assert "already has one (remove_components)" in error
+    assert "already has a post-processing (remove_components)" in error
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
     theirs, ours = AutoModel.from_pretrained(once), SentenceEncoder.from_pretrained(saved).backbone.state_dict()
     assert all(torch.equal(theirs.state_dict()[name], weight) for name, weight in ours.items())

@@ -160,7 +160,7 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["monitor=val/spearman"], "monitor=val/spearman: no evaluator has it; choose one of val/recall@1, "),
+        (["monitor=val/spearman"], "monitor=val/spearman: no evaluator measures it; choose one of val/recall@1, "),
         (
             ["+evaluators.again={_target_: simcse_pl.evaluation.evaluators.Retrieval, _partial_: true}"],
             "evaluators.again: another evaluator has a metric mrr too; rename one",

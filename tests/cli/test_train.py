@@ -191,7 +191,7 @@ def test_a_template_per_view_is_trained_measured_and_saved(train, make_model):
 
 def test_an_unknown_metric_is_an_error_before_training(train, make_model):
     done, folder = train("monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
-    line = "monitor=val/nothing: no evaluator has it; choose one of val/spearman, val/alignment, val/uniformity"
+    line = "monitor=val/nothing: no evaluator measures it; choose one of val/spearman, val/alignment, val/uniformity"
     assert done.stderr == f"error: {line}\n"
     assert not (folder / "checkpoints").exists()
 

@@ -18,7 +18,7 @@ INTEGER = "a valid integer"
         (SentenceDataModule, "batch_size", "64", INTEGER),
         (SentenceDataModule, "batch_size", True, INTEGER),
         (SentenceDataModule, "batch_size", None, INTEGER),
-        (SentenceDataModule, "columns", "sent0", "a valid array"),
+        (SentenceDataModule, "columns", "sent0", "a list"),
         (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
         (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),

@@ -236,7 +236,7 @@ def test_a_batch_may_be_one_labeled_pair(make_read):
 def test_positives_are_next_sentences_of_the_document(make_read, caplog):
     with caplog.at_level(logging.INFO):
         data = make_read("d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", views=NEXT)
-    assert "train: 3 of 6 sentences are left out, the last of their documents" in caplog.text
+    assert "train: 3 of 6 sentences are left out, because no sentence follows them" in caplog.text
     assert "train: 3 rows of 1 from" in caplog.text
     (batch,) = batches(data)
     assert sorted(batch) == [("a man .", "snow ."), ("snow .", "flour ."), ("the hall .", "time .")]

@@ -79,7 +79,7 @@ def test_several_views_draw_independently_and_follow_the_columns():
 
 def test_a_view_with_too_many_tokens_is_an_error():
     rows = TrainingDataset(ROWS, TOKENS, [Reversed()], longest=3)
-    with pytest.raises(UserError, match="^data.views: Reversed makes 4 tokens of a sentence, but this model reads 3: "):
+    with pytest.raises(UserError, match="^data.views: Reversed made a view of 4 tokens, but this model reads 3: "):
         rows[[(0, 1)]]
 
 
@@ -121,7 +121,7 @@ def test_a_limit_out_of_range_is_an_error_with_the_number_of_rows(limit):
 def test_up_to_three_following_sentences_of_the_same_document(caplog):
     with caplog.at_level(logging.INFO):
         rows = TrainingDataset(ROWS, ROWS, [Following()], documents=DOCUMENTS)
-    assert caplog.messages == ["train: 4 of 10 sentences are left out, the last of their documents"]
+    assert caplog.messages == ["train: 4 of 10 sentences are left out, because no sentence follows them"]
     numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
     expected = ["|".join(f"sentence {i}" for i in following.split("|")) for following in numbers]
     batch = rows.__getitem__([(0, i) for i in range(len(rows))])
@@ -143,7 +143,7 @@ def test_a_limit_draws_among_the_rows_with_a_next_sentence():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"documents": list("abcdefghij")}, "data.train: no sentence has a next one in its document"),
+        ({"documents": list("abcdefghij")}, "data.train: this view needs the next sentence, and no document has two"),
         ({"labels": ["yes"] * 10}, "data.label_column: all rows have the label yes"),
     ],
 )

@@ -144,7 +144,7 @@ SCORES = [["1"]] * 6
             {"label_column": 2, "score_column": 2},
             "^data.label_column=2 and data.score_column=2: a row has a class",
         ),
-        (2, {"score_column": 3}, "^no column 3 in .*rows.tsv, which has 3 columns without names"),
+        (2, {"score_column": 3}, "^no column 3 in .*rows.tsv, which has no column names: give a position from 0 to 2"),
         (2, {"score_column": 2, "columns": [0, 2]}, "^data.score_column=2 is also in data.columns"),
         (1, {"batch_size": 0}, "^data.batch_size=0: it must be at least 1$"),
         (1, {"batch_size": 1}, "^data.batch_size=1: a batch of one row without hard negatives"),

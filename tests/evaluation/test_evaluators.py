@@ -152,11 +152,11 @@ def test_cells_of_other_columns_may_hold_anything(tmp_path):
     ("kind", "row", "message"),
     [
         (ScoredPairs, {"a": "x", "b": None, "c": 1}, "line 2: a sentence is empty"),
-        (ScoredPairs, {"a": "x", "b": 5, "c": 1}, "line 2: column b holds no text but 5"),
+        (ScoredPairs, {"a": "x", "b": 5, "c": 1}, "line 2: column b is not text: 5"),
         (ScoredPairs, {"a": "x", "b": "y", "c": None}, "line 2: the score is '', not a number"),
         (Retrieval, {"a": "x", "b": None, "c": None}, "line 2: the query has no positive"),
-        (Retrieval, {"a": "x", "b": ["p"], "c": "q"}, r"line 2: column b holds no text but \['p'\]"),
-        (Retrieval, {"a": "x", "b": "p", "c": 2}, "line 2: column c holds no text but 2"),
+        (Retrieval, {"a": "x", "b": ["p"], "c": "q"}, r"line 2: column b is not text: \['p'\]"),
+        (Retrieval, {"a": "x", "b": "p", "c": 2}, "line 2: column c is not text: 2"),
     ],
 )
 def test_cells_that_are_not_text_are_errors(kind, row, message, tmp_path):

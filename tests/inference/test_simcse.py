@@ -98,7 +98,7 @@ def test_search_is_that_of_the_released_tool(how, tool, tmp_path):
 def test_without_faiss_fast_search_is_exact_with_a_warning(fresh, monkeypatch, caplog):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     fresh.build_index(CORPUS, use_faiss=True, faiss_fast=True)
-    assert "faiss_fast=True needs FAISS, so search is exact: pip install faiss-cpu" in caplog.text
+    assert "faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu" in caplog.text
     assert fresh.search(CORPUS[3])[0] == (CORPUS[3], 1.0) and fresh.index.cells is None
 
 
@@ -144,7 +144,7 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
         (lambda one: one.load_index("nowhere"), "nowhere holds no index"),
         (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
         (lambda one: one.encode([3]), "sentence 0 is not a string but 3"),
-        (lambda one: one.similarity("x", torch.ones(3)), "vectors of 32 and of 3 dimensions"),
+        (lambda one: one.similarity("x", torch.ones(3)), "the vectors have 32 and 3 dimensions"),
         (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
         (lambda one: one.encode("x", batch_size=0), "batch_size=0"),
         (lambda one: one.encode("x", device="gpu"), "device=gpu: "),

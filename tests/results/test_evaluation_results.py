@@ -61,7 +61,7 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 
 def test_the_results_of_a_training_run_point_to_its_folder(write_run):
-    with pytest.raises(UserError, match="is of a training run: give the run's folder"):
+    with pytest.raises(UserError, match="belongs to a training run: give the run's folder"):
         read(write_run() / "results.json")
 
 

@@ -123,5 +123,5 @@ def test_configs_without_rows_are_unchanged(composed):
 @pytest.mark.parametrize("values", [{"model": {"dropuot": 0.2}}, {"modle": {"dropout": 0.2}}])
 def test_an_unknown_option_is_an_error(values):
     config = OmegaConf.create({"model": {"dropout": 0.1}})
-    with pytest.raises(UserError, match=r"^rows.x.(model.dropuot|modle): there is no such option$"):
+    with pytest.raises(UserError, match=r"^rows.x.(model.dropuot|modle): this option does not exist$"):
         with_values(config, values, "rows.x")

@@ -105,9 +105,9 @@ def test_without_options_all_parameters_are_one_group():
         (adamw(), linear(num_warmup_steps=-1), "^scheduler.num_warmup_steps=-1: it must be 0 or more"),
         (partial(torch.optim.SGD, lr=0.1, nesterov=True), None, "^optimizer: Nesterov momentum requires"),
         (partial(torch.optim.SGD, lr=0.1, beta=1), None, "^optimizer: .*unexpected keyword argument 'beta'"),
-        (adamw(), torch.optim.lr_scheduler.ReduceLROnPlateau, "^scheduler: ReduceLROnPlateau follows a metric"),
+        (adamw(), torch.optim.lr_scheduler.ReduceLROnPlateau, "^scheduler: ReduceLROnPlateau depends on a metric"),
         (adamw(), torch.optim.lr_scheduler.StepLR, "^scheduler: .*missing 1 required positional argument: 'step_size'"),
-        (adamw(), partial(torch.optim.lr_scheduler.StepLR, step_size=0), "^scheduler: its settings have no learning"),
+        (adamw(), partial(torch.optim.lr_scheduler.StepLR, step_size=0), "^scheduler: it cannot compute a learning"),
     ],
 )
 def test_wrong_settings_are_errors_before_training(optimizer, scheduler, message):
@@ -137,6 +137,6 @@ def test_layers_that_cannot_be_told_apart_are_an_error_with_a_layer_decay(archit
     )
     encoder = SimpleNamespace(backbone=backbone)
     assert parameter_groups(backbone, [encoder], 0.1, no_weight_decay=["bias"])
-    message = f"^module.layer_decay: the layers of {architecture} cannot be told apart: set it to null$"
+    message = f"^module.layer_decay: the parameter names of {architecture} do not show its layers: set it to null$"
     with pytest.raises(UserError, match=message):
         parameter_groups(backbone, [encoder], 0.1, layer_decay=0.5)

@@ -110,7 +110,7 @@ def test_a_finished_run_is_not_repeated_and_other_options_are_an_error(forked, t
     assert other[0] == 2 and "holds another job" in other[1]
     assert without[0] == 2 and "or continue with resume=auto" in without[1]
     assert apart[0] == 2
-    assert apart[1].endswith("error: trainer.max_epochs and trainer.max_steps leave no step to train\n")
+    assert apart[1].endswith("error: no steps to train: increase trainer.max_epochs or trainer.max_steps\n")
 
 
 def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):

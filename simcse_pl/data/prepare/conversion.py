@@ -50,7 +50,7 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
 def usable_rows(
     file: Path, records: Iterable[tuple[str, Parsed]], on_invalid_row: str, stats: ConversionStats
 ) -> Iterator[list[str]]:
-    """Yield the clean cells of each row that has words in all of them, with a progress bar on standard error.
+    """Yield the cleaned cells of each row whose cells all have words, with a progress bar on standard error.
 
     Args:
         file: the file that has the rows.

@@ -41,10 +41,10 @@ class Kind:
     """A kind of training rows.
 
     Args:
-        columns: their names.
-        labels: the labels of the pairs of premise and hypothesis that give one row each.
-        hard_negatives: for each of these labels, one hypothesis of the same premise is drawn and added.
-        labelled: whether the pair's own label is added.
+        columns: names of the columns.
+        labels: labels of the pairs of premise and hypothesis that make a row.
+        hard_negatives: for each of these labels, a random hypothesis of the premise is added to the row.
+        labelled: whether the label of the pair is added to the row.
     """
 
     columns: tuple[str, ...]
@@ -70,20 +70,21 @@ def convert(
 ) -> tuple[ConversionStats, int]:
     """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
-    A premise is its text without extra white space, so its hypotheses may be in several files. Only the first of equal
-    pairs counts: no hypothesis is both the positive and a hard negative of a premise. Each entailment of a premise
-    gives one triplet, with a random contradiction of that premise. The draw depends only on the seed, the pair and the
-    premise's contradictions, and is the same for triplets and two_hard_negatives.
+    Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
+    as text without extra white space, so the hypotheses of a premise may be in several files. Of equal pairs only the
+    first is used, so no hypothesis is both the positive and a hard negative of a premise. The random choice depends
+    only on the seed, the pair and the premise's contradictions; it is the same for triplets and two_hard_negatives.
 
     The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, including
-    repeated ones: Table 4's 314k and 942k. The paper's authors released 275,601 triplets made from these. How they
-    selected them is not published; one triplet for each entailment that has a contradiction gives more.
+    repeated ones; these are the 314k and 942k of Table 4. The paper's authors released 275,601 triplets. How they
+    selected them is not published. This function writes more, one for each entailment whose premise has a
+    contradiction.
 
     Args:
         kind: one of `KINDS`.
         files: any number of jsonl files as published.
         out: the csv file to write, atomically.
-        seed: seeds the draw of hard negatives.
+        seed: seed of the choice of hard negatives.
         on_invalid_row: `error`, or `drop` to skip and count rows that cannot be read.
 
     Returns:

@@ -93,9 +93,9 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
 
 
 def gensim_sample() -> str:
-    """Return the path of the sentences of gensim's dump; they are extracted once, to the user's cache.
+    """Return the path of a file with the sentences of gensim's dump. It is written to the user's cache once.
 
-    It has 106 articles of English Wikipedia, about 18,000 sentences.
+    The dump has 106 articles of English Wikipedia, about 18,000 sentences.
     """
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     path = cache_folder() / f"wiki_sample-{version}.txt"
@@ -107,7 +107,7 @@ def gensim_sample() -> str:
 def _language(dump: Path) -> str:
     name, wiki, _ = dump.name.partition("wiki")
     if not wiki or not name:
-        raise UserError(f"{dump}: its name does not begin with a language, as enwiki-… does: give --language")
+        raise UserError(f"{dump}: its name does not begin with a language, such as enwiki-…: give --language")
     return name
 
 

@@ -17,7 +17,7 @@ def read_scored(file: str, header: bool | None, split: str) -> list[tuple[str, s
     """Return the place, two sentences and the number of each row of a file; the arguments are those of read_cells.
 
     Raises:
-        UserError: the file cannot be read, or a row has no such content.
+        UserError: the file cannot be read, or a row has an empty sentence or no number.
     """
     rows = []
     for place, (first, second, number) in read_cells(file, 2, header, split, score=True):

@@ -52,17 +52,17 @@ class OpenedTable:
 
 
 def open_table(path: Path, header: bool | None = True) -> OpenedTable:
-    """Open a file in the format that its name ends in.
+    """Open a file, whose format follows from the end of its name.
 
     Args:
         path: ends in .txt, .csv, .tsv or .jsonl, or in one of these and .gz, or in .parquet; or `-`, standard input
             as text.
-        header: whether the first row of a csv or tsv file has the columns' names; None means that it has, and checks
+        header: whether the first row of a csv or tsv file has the columns' names. None assumes that it has, and checks
             that its cells look like names.
 
     Raises:
         UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator), or a
-            cell of the checked first row does not look like a name.
+            cell of the first row fails this check.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
@@ -105,7 +105,7 @@ def parse_lines(path: Path, parse: Callable[[str], T | Unreadable]) -> Iterator[
 
 
 def read_documents(path: Path) -> Records:
-    """Yield the sentences of a text file, each with the name of its document: the blank line before it."""
+    """Yield the sentences of a text file, each with the place of the blank line before its document as its name."""
     document = "start"
     for place, line in lines_of(path):
         if isinstance(line, Unreadable):
@@ -119,9 +119,9 @@ def read_documents(path: Path) -> Records:
 def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
     if not isinstance(cell, str):
-        return f"holds no text but {reprlib.repr(cell)}"
+        return f"is not text: {reprlib.repr(cell)}"
     if not cell.isascii() and LONE_SURROGATE.search(cell):  # isascii() is fast
-        return f"holds half a character ({cell[:20]!a})"
+        return f"has a lone surrogate, half of a character ({cell[:20]!a})"
     return None
 
 
@@ -143,7 +143,7 @@ def is_finite_float32(cell: str) -> bool:
 
 
 def _first(path: Path, records: Iterator[tuple[str, T | Unreadable]]) -> list[tuple[str, T]]:
-    """Return the first record, which tells the columns, or nothing if there is none."""
+    """Return the first record, from which the columns are known, as a list; an empty list without records."""
     for place, content in records:
         if isinstance(content, Unreadable):
             raise UserError(f"{path}, {place}: {content.problem}")
@@ -171,7 +171,7 @@ def looks_like_a_name(cell: str) -> bool:
 
 
 def _csv_records(path: Path) -> Records:
-    unreadable: list[Unreadable] = []  # lines of the row that is read
+    unreadable: list[Unreadable] = []  # lines of the current row
 
     def text(line: str | Unreadable) -> str:
         if isinstance(line, Unreadable):

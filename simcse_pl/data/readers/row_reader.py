@@ -206,7 +206,7 @@ def _position(source: str | Path, table: OpenedTable, column: int | str) -> int:
         return column
     if table.header is not None and column in table.header:
         return table.header.index(str(column))
-    unnamed = f"{table.width} columns without names: count them from 0"
+    unnamed = f"no column names: give a position from 0 to {table.width - 1}"
     has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
     raise UserError(f"no column {column} in {source}, which has {has}")
 

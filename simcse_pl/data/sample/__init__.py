@@ -16,7 +16,7 @@ def path(name: str) -> str:
 
 
 def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False) -> str:
-    """Return the path of a file of pairs from nli.csv, which is written once, to the user's cache.
+    """Return the path of a file of pairs from nli.csv. The file is written to the user's cache once.
 
     Args:
         labels: which hypotheses are paired with the premises: contradiction, entailment, neutral or several of them.

@@ -132,7 +132,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
             for split, task in tasks.items():
                 log.info("%s: %d scored pairs from %s", split, len(task.pairs), name)
             return tasks
-    raise UserError(f"data.validation: no STS-B ({'; '.join(failures)})")
+    raise UserError(f"data.validation: STS-B is not available ({'; '.join(failures)})")
 
 
 def load_sample(split: str) -> StsTask:

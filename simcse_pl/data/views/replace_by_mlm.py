@@ -15,16 +15,16 @@ from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 
-_CLOSE = 0.05  # closer scores may change their order with the batch, the device and its precision
+_CLOSE = 0.05  # closer scores may have another order in another batch, on another device or in another precision
 _LONGEST = 512  # tokens, if neither the model nor its tokenizer has a limit
 
 
 class MaskedLanguageModel(View):
     """The sentence with some of its words replaced by predictions of a masked language model (Table 1).
 
-    Each chosen word becomes one mask token, which keeps the punctuation around it, and then the whole word with the
-    highest score, which may be the same. All masks of a sentence are filled at once. Words beyond the model's maximum
-    length and sentences that contain the mask token stay as they are.
+    A mask token replaces each chosen word, within its punctuation. The model then replaces the mask by the whole word
+    with the highest score, which may be the same word. All masks of a sentence are filled in one pass. Words beyond the
+    model's maximum length, and sentences that contain the mask token, stay as they are.
 
     The model runs on the GPU if there is one; in the worker processes of a DataLoader, on the CPU.
 
@@ -34,7 +34,7 @@ class MaskedLanguageModel(View):
         role: see View.
 
     Raises:
-        UserError: the rate is out of range, or the model does not exist or has no such head, mask token or whole words.
+        UserError: the rate is out of range, or the model does not exist or lacks a head, a mask token or whole words.
     """
 
     def __init__(self, name: str, rate: float = 0.15, role: str = "positive") -> None:

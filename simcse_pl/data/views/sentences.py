@@ -1,4 +1,4 @@
-"""Views that are whole sentences: the sentence itself, or one of the next."""
+"""Views that are whole sentences: the sentence itself, or one of the next sentences."""
 
 from simcse_pl.data.views.view import SentenceView, TokenView, ViewInput
 from simcse_pl.models.tokenization import Tokens
@@ -7,7 +7,7 @@ from simcse_pl.models.tokenization import Tokens
 class Dropout(TokenView):
     """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3).
 
-    As the only view, it leaves rows that have a positive as they are.
+    If it is the only view, rows that have a positive do not get it.
     """
 
     def make(self, own: ViewInput) -> Tokens:

@@ -10,9 +10,9 @@ from simcse_pl.models.tokenization import Tokens
 class TokenRepetition(TokenView):
     """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
 
-    Of N subwords, 0 to max(2, rate * N) are repeated, with equal probability, but never all. Special tokens are
-    not repeated. The view may be longer than data.max_length, but not than model.max_length: fewer subwords of a
-    sentence are then repeated, and none of a sentence that has this length already.
+    The number of repeated subwords is drawn uniformly from 0 to max(2, rate * N), for N subwords, and is below N.
+    Special tokens are not repeated. The view may be longer than data.max_length, but not longer than model.max_length:
+    fewer subwords are repeated if the view would exceed it.
 
     Args:
         rate: the largest fraction of subwords to repeat, 0.32 in the paper.

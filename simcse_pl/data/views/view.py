@@ -1,4 +1,4 @@
-"""The base classes of views, which make further sentences of a row from its anchor (Tables 1 and 2 of the paper)."""
+"""Base classes of views. A view makes one more sentence for a row from its anchor (Tables 1 and 2 of the paper)."""
 
 import random
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ class ViewInput:
         random: the only source of randomness, seeded by the seed, the epoch, the row and the view.
         tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
         special: the numbers of special tokens at the start and at the end of `tokens`.
-        longest: the number of tokens that the model reads, which a view may not exceed; None for any.
+        longest: the maximum number of tokens of a view, which the model sets; None for no maximum.
     """
 
     sentence: str
@@ -30,13 +30,13 @@ class ViewInput:
 
 
 class View(ABC):
-    """Makes one view of each row. It depends only on the row, the seed and the epoch.
+    """Makes one view for each row. A view depends only on the row, the seed and the epoch.
 
     Args:
-        role: what the view is to the loss: positive, negative or other.
+        role: role of the view in the loss: positive, negative or other.
 
     Attributes:
-        num_following: how many of the next sentences it needs; if 1 or more, the last row of a document is left out.
+        num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
     """
 
     num_following: int = 0

@@ -1,6 +1,6 @@
-"""Views that remove or repeat words (Table 1; ESimCSE), and replacing a word within its punctuation.
+"""Views that remove or repeat words (Table 1; ESimCSE), and functions to replace a word within its punctuation.
 
-Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). Numbers of words are rounded to
+Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). A number of words is rounded to
 the nearest integer. A sentence of one word, or of none, stays as it is.
 """
 
@@ -89,10 +89,10 @@ class DeleteOneWord(SentenceView):
 
 
 class WordRepetition(_RatedView):
-    """The sentence with some of its words repeated, so that the length says less (ESimCSE, Wu et al. 2022, 3.1).
+    """The sentence with some of its words repeated, so that its length is less informative (ESimCSE, Wu et al. 2022).
 
-    Of N words, 0 to max(2, rate * N) are repeated, with equal probability, but never all. `TokenRepetition`
-    repeats subwords.
+    The number of repeated words is drawn uniformly from 0 to max(2, rate * N), for N words, and is below N.
+    `TokenRepetition` repeats subwords.
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.

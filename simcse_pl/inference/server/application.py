@@ -34,7 +34,7 @@ def build_app(
         descriptions: name (`encoder`), architecture and settings of each.
         max_queries: maximum number of queries per request.
         max_characters: maximum number of characters per query.
-        allowed_hosts: values of the Host header that are answered; others get status 400.
+        allowed_hosts: accepted values of the Host header; requests with other values get status 400.
     """
 
     class Search(BaseModel):

@@ -27,7 +27,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class MetricGroup:
-    """Metrics whose charts stand together.
+    """Metrics whose charts are in one section.
 
     Args:
         name: the prefix of the metrics' names.
@@ -39,7 +39,7 @@ class MetricGroup:
 
     @property
     def noisy(self) -> bool:
-        """Whether each point is of a single batch, so that smoothing helps."""
+        """Whether each point is measured on a single batch, so that smoothing helps."""
         return f"{self.name}/" not in VALIDATION_PREFIXES
 
 

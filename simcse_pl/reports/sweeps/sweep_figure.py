@@ -20,9 +20,9 @@ from simcse_pl.reports.sweeps.seed_groups import SeedGroups
 from simcse_pl.reports.sweeps.sweep_results import as_number
 from simcse_pl.reports.tables.score_tables import keys_of
 
-_MAX_SERIES = 8  # more cannot be told apart
+_MAX_SERIES = 8  # more would be hard to distinguish
 _NAME_WIDTH = 30  # characters of a line
-_LEGIBLE = 1 / 3  # the fraction of an axis that our scores and the paper's must each span to share it
+_LEGIBLE = 1 / 3  # our scores and the paper's share an axis if each spans this fraction of it
 _READABLE_GAP = 0.05  # between ticks, as a fraction of the axis
 _SAME_GAP = 1e-9  # so that rounding does not choose between a linear and a logarithmic axis
 _SHIFT = 5.0  # points between series at the same value
@@ -34,8 +34,8 @@ class Series:
 
     Args:
         label: text of the legend.
-        points: one row per point: `value` of what was varied, `mean` and `std` of the scores on
-            dev x 100, and `scores`, the list of single seeds' scores.
+        points: one row per point: `value` of the varied option, `mean` and `std` of the scores on
+            dev x 100, and `scores`, the list of the scores of single seeds.
         number: the look, counted separately for our series and the paper's.
         paper: whether the scores are the paper's.
     """
@@ -62,10 +62,10 @@ class Series:
 def sweep_figure(groups: SeedGroups) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
-    Numbers are on one axis, logarithmic if that spreads them better. Names stand beside it, or one
-    below the other if there are no numbers. The paper's points get a panel of their own if one
-    panel would make either illegible. If only the seed varies, each seed is a point, with the mean
-    as a line.
+    Values that are numbers are on one axis, which is logarithmic if that separates them better.
+    Values that are names are to the right of it, or on a vertical axis if no value is a number. The
+    paper's points are in a second panel if our scores or the paper's would be illegible in one. If
+    only the seed varies, each seed is a point, and a line is the mean.
 
     Args:
         groups: groups of a sweep.
@@ -88,7 +88,7 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
 
 
 def _measured(groups: SeedGroups) -> tuple[str, list[Series]]:
-    """Return the name of what was varied, and our scores.
+    """Return the name of the varied option, and our scores.
 
     The axis shows the rows of the sweep, or else the option with the most numbers as values. Other
     options and columns make series; too many series become one.
@@ -143,7 +143,7 @@ def _legible_together(*parts: Sequence[Series]) -> bool:
 
 
 def _against_numbers(panels: Sequence[Sequence[Series]], values: Sequence[str], varied: str, score: str) -> Figure:
-    """Draw panels below each other, with names in a part of their own to the right of the numbers."""
+    """Draw panels below each other. Names are in separate axes to the right of the numbers."""
     found = [(value, number) for value in values if (number := as_number(value)) is not None]
     numbers = dict(sorted(found, key=lambda item: item[1]))
     names = {value: float(place) for place, value in enumerate(v for v in values if v not in numbers)}

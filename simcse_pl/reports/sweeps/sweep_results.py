@@ -115,7 +115,7 @@ class Sweep:
         table: the table of the paper that the sweep repeats, by its name in paper.yaml, or another name.
         size: `mini`, `paper` or None.
         jobs: in the order of their numbers; at least one has results.
-        missing: jobs that Hydra planned and that have no folder.
+        missing: jobs that Hydra planned and that do not have a folder.
     """
 
     label: str
@@ -146,7 +146,7 @@ def differing(jobs: Sequence[Job]) -> list[str]:
 
 
 def as_number(value: str) -> float | None:
-    """Return the finite number that a text stands for; None if it stands for no number."""
+    """Return a text as a finite number; None if it is not one."""
     try:
         number = float(value)
     except ValueError:
@@ -162,7 +162,7 @@ def is_sweep(path: str | Path) -> bool:
 
 
 def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """Read Hydra's multirun folders; jobs with the same table and size are one sweep, whatever their folder.
+    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.

@@ -24,7 +24,7 @@ class SeedTable(Table):
     best: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown(self) -> pd.DataFrame:
-        """Return every cell as text; numbers of seeds that equal those on dev are left out."""
+        """Return every cell as text. The number of seeds is left out where it equals that on dev."""
         cells = super().shown()
         for score in [name for name in cells if f"{name} n" in cells]:
             std, count = cells.pop(f"{score} std"), self.frame[cells.pop(f"{score} n").name]

@@ -119,7 +119,7 @@ def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
-    """Return the tasks that are common to all rows with any of `tasks`; NaN is no score."""
+    """Return the tasks that all rows with a score of any of `tasks` have; NaN means no score."""
     measured = scores.reindex(columns=tasks).dropna(how="all")
     return list(measured.dropna(axis="columns")) if len(measured) else []
 
@@ -149,7 +149,7 @@ def _frame(
     failures: Mapping[str, Mapping[str, str]],
     tasks: tuple[str, ...],
 ) -> pd.DataFrame | None:
-    """Return encoders that have scores or failures, with the paper's row below its encoder, and averages.
+    """Return a row per encoder that has scores or failures, with the paper's row below it, and averages.
 
     `Avg` is over all seven tasks, `Avg of k` over the k tasks that all encoders have.
     """

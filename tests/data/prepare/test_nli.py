@@ -179,11 +179,11 @@ GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailme
     ("line", "message"),
     [
         (b'{"sentence1": "A m', "line 2: not JSON"),
-        (json.dumps(GOOD | {"sentence2": None}).encode(), "line 2: sentence2 holds no text but None"),
+        (json.dumps(GOOD | {"sentence2": None}).encode(), "line 2: sentence2 is not text: None"),
         (json.dumps(GOOD | {"gold_label": "maybe"}).encode(), "line 2: gold_label is 'maybe'; it should be one of"),
         (
             json.dumps(GOOD | {"sentence1": "\ud83d"}).encode(),
-            r"line 2: sentence1 holds half a character \('\\ud83d'\)",
+            r"line 2: sentence1 has a lone surrogate, half of a character \('\\ud83d'\)",
         ),
     ],
 )

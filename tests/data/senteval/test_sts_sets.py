@@ -54,7 +54,7 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
     assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning == "data.validation: STS-B from the hub is not available: error 429"
-    with pytest.raises(UserError, match="no STS-B .senteval_dir is not set; error 429.$"):
+    with pytest.raises(UserError, match="STS-B is not available .senteval_dir is not set; error 429.$"):
         load_stsb(["senteval", "hub"], None)
 
 
@@ -69,8 +69,8 @@ def test_stsb_from_the_hub(monkeypatch):
     ("sources", "message"),
     [
         (["web"], "unknown source web; choose among senteval, hub, sample"),
-        (["senteval"], "no STS-B \\(senteval_dir is not set\\)"),
-        (["hub"], "no STS-B \\(dataset mteb/stsbenchmark-sts"),
+        (["senteval"], "STS-B is not available \\(senteval_dir is not set\\)"),
+        (["hub"], "STS-B is not available \\(dataset mteb/stsbenchmark-sts"),
         ([], "data.validation is empty: name some of senteval, hub, sample"),
     ],
 )
