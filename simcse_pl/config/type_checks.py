@@ -75,9 +75,10 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
         _check_values(taker, resolved, written, ())
     for place, node in _parts(resolved):
         target = _imported(node["_target_"], ".".join(map(str, place)))
-        parameters = inspect.signature(target).parameters
+        parameters = _parameters(target)
+        takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
         for name in node:
-            if not _takes_any(target) and name not in parameters and not str(name).startswith("_"):
+            if not takes_any and name not in parameters and not str(name).startswith("_"):
                 option = ".".join(map(str, [*place, name]))
                 near = did_you_mean(str(name), parameters) or f" of {node['_target_']}"
                 raise UserError(f"no option {option}{near} (--help lists all)")
@@ -114,12 +115,22 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
 
 
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of the arguments. `**kwargs` are arguments of the returned class."""
+    """Return the annotations of the arguments. `**kwargs` are arguments of the base class or of the returned class."""
     if inspect.isclass(taker):
-        return typing.get_type_hints(taker.__init__)
+        inherited = _hints(taker.__mro__[1]) if _takes_any(taker) else {}
+        return inherited | typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
     return _hints(returned) | hints if _takes_any(taker) and inspect.isclass(returned) else hints
+
+
+def _parameters(taker: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the arguments by name; `**kwargs` of a class stand for the arguments of its base class."""
+    own = dict(inspect.signature(taker).parameters)
+    if inspect.isclass(taker) and _takes_any(taker) and taker.__mro__[1] is not object:
+        named = {name: one for name, one in own.items() if one.kind != one.VAR_KEYWORD}
+        return _parameters(taker.__base__) | named
+    return own
 
 
 def _takes_any(taker: Callable[..., Any]) -> bool:

@@ -22,8 +22,8 @@ RowKey = tuple[int, int]  # the epoch, and the position among the selected rows
 class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """Rows to train on: the tokens of their sentences, then the views that are made from their anchors.
 
-    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position. Keys contain
-    the epoch because worker processes may live for several epochs.
+    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position, unless they
+    share their random numbers. Keys contain the epoch because worker processes may live for several epochs.
 
     Args:
         rows: all rows of a source. The first sentence of a row is its anchor.
@@ -37,6 +37,7 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         seed: seeds this choice and the views.
         longest: the maximum number of tokens that the model reads; None for no maximum.
         special: the numbers of special tokens at the start and at the end of a sentence's tokens.
+        mask: the id of the tokenizer's mask token; None if it has none.
 
     Raises:
         UserError: all rows have one class, no row has a next sentence in its document, or the limit is out of range;
@@ -58,9 +59,10 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         seed: int = 42,
         longest: int | None = None,
         special: tuple[int, int] = (1, 1),
+        mask: int | None = None,
     ) -> None:
         self.rows, self.tokens, self.views, self.seed = rows, tokens, views, seed
-        self.longest, self.special = longest, special
+        self.longest, self.special, self.mask = longest, special, mask
         self.labels, self.scores, self.documents = labels, scores, documents
         self.classes = [] if scores else sorted(set(labels or []))
         if len(self.classes) == 1:
@@ -92,9 +94,11 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         return [(row, self._label(place)) for row, (_, place) in zip(rows, places, strict=True)]
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
-        seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number else "")
-        following = tuple(self._following(place, self.views[number].num_following))
-        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, self.special, self.longest)
+        view = self.views[number]
+        seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number and not view.shared_random else "")
+        following = tuple(self._following(place, view.num_following))
+        how = self.special, self.longest, self.mask
+        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, *how)
 
     def _label(self, place: int) -> int | float:
         assert self.labels is not None

@@ -137,6 +137,7 @@ class TrainingSet:
             seed=seed,
             longest=tokenizer.model_max_length,
             special=_special_tokens(tokenizer),
+            mask=tokenizer.mask_token_id,
         )
         self._collate = ViewCollator(tokenizer, max_length, templates)
         log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)

@@ -22,11 +22,19 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine")
         return scaled(queries) @ scaled(keys).T
 
 
+def paired_similarity(first: Tensor, second: Tensor, similarity: str = "cosine") -> Tensor:
+    """Return the similarity of each pair of rows, [n], for two tensors [n, dim]; see `similarity_matrix`."""
+    scaled = unit_vectors if similarity == "cosine" else at_least_float32
+    return (scaled(first) * scaled(second)).sum(dim=-1)
+
+
 def contrastive_loss(
     anchors: Tensor,
     positives: Tensor,
     hard_negatives: Tensor | None = None,
     queue: Tensor | None = None,
+    own_similarities: Tensor | None = None,
+    further_similarities: Tensor | None = None,
     *,
     temperature: float = 0.05,
     hard_negative_weight: float = 1.0,
@@ -34,6 +42,7 @@ def contrastive_loss(
     label_offset: int = 0,
     negative_mask: Tensor | None = None,
     decoupled: bool = False,
+    hardness: float = 0.0,
 ) -> Tensor:
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
 
@@ -49,11 +58,17 @@ def contrastive_loss(
     h_m from other batches adds sum_m exp(sim(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
     2022).
 
+    With a hardness beta above 0, each negative's term x of a sum is multiplied by x^beta, divided by the
+    mean of x^beta over the negatives of this sum (Robinson et al. 2021, without the correction for false
+    negatives). As in their released code, the gradient includes these weights.
+
     Args:
         anchors: [n, dim], the rows to compute the loss of.
         positives: [m, dim], the positives of all rows; m > n if other rows are on other devices.
         hard_negatives: [m, k, dim], or None.
         queue: [q, dim], embeddings of past batches, or None.
+        own_similarities: [n], in place of the similarities of the anchors with their own positives, or None.
+        further_similarities: [n, f], of each anchor with further negatives, or None.
         temperature: t, above 0.
         hard_negative_weight: alpha, 0 or more; 0 removes a row's own hard negatives from its sum.
         similarity: `cosine` or `dot`.
@@ -63,6 +78,7 @@ def contrastive_loss(
             anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
         decoupled: whether to remove an anchor's own positive from its sum (Yeh et al. 2022). The
             loss of an anchor without negatives is then 0.
+        hardness: beta, 0 or more; 0 for equal weights.
 
     Returns:
         The mean over the anchors, a scalar.
@@ -70,15 +86,33 @@ def contrastive_loss(
     keys, row_of = _keys(positives, hard_negatives, queue)
     m = len(positives)
     own = row_of[label_offset : label_offset + len(anchors)]
-    logits = similarity_matrix(anchors, keys, similarity) / temperature
+    similarities = similarity_matrix(anchors, keys, similarity)
+    if own_similarities is not None:
+        similarities = similarities.scatter(1, own[:, None], own_similarities[:, None])
+    if further_similarities is not None:
+        similarities = torch.cat([similarities, further_similarities], dim=1)
+        row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
+    logits = similarities / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
         own_hard_negatives = row_of == own[:, None]
         own_hard_negatives[:, :m] = False
         logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
     if negative_mask is not None:
-        logits = logits.masked_fill(F.pad(negative_mask, (0, len(keys) - negative_mask.shape[1])), -math.inf)
+        logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
+    if hardness:
+        logits = _weighted_by_hardness(logits, own, hardness)
     return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
+
+
+def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
+    """Add log(x^hardness / mean x^hardness) to the logits log(x) of a row's negatives, which are above -inf."""
+    negatives = logits.scatter(1, classes[:, None], -math.inf)
+    kept = ~negatives.isneginf()
+    count = kept.sum(dim=1, keepdim=True)
+    powers = hardness * negatives
+    log_sums = powers.masked_fill(count == 0, 0).logsumexp(dim=1, keepdim=True)  # finite, so the gradient is finite
+    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).log(), logits)
 
 
 @torch.no_grad()

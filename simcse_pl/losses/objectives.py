@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +26,12 @@ class Objective(nn.Module, ABC):
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
         curves: scalars of the last batch to log, by name.
+        chunk_size, length_bucketing: see AuxiliaryLoss, for objectives that encode the batch once more.
     """
 
     contrasts: ClassVar[bool]
+    chunk_size: int | None = None
+    length_bucketing: bool = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,6 +78,9 @@ class ContrastiveObjective(Objective):
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
             DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is not
             saved. None uses the trained encoder.
+        hardness: beta, 0 or more: weight negatives by exp(beta similarity / temperature), divided by the
+            mean of these weights (Robinson et al. 2021). 0 gives all negatives the weight 1.
+        symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
 
     Raises:
         UserError: if a value is out of range, a guide has no threshold, or it cannot be loaded.
@@ -91,10 +97,13 @@ class ContrastiveObjective(Objective):
         mask_duplicates: bool = False,
         false_negative_threshold: float | None = None,
         guide: str | Path | None = None,
+        hardness: float = 0.0,
+        symmetric: bool = False,
     ) -> None:
         super().__init__()
         check_positive("objective.temperature", temperature)
         check_non_negative("objective.hard_negative_weight", hard_negative_weight)
+        check_non_negative("objective.hardness", hardness)
         if similarity not in SIMILARITIES:
             raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
         threshold = false_negative_threshold
@@ -105,6 +114,7 @@ class ContrastiveObjective(Objective):
         self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
         self.mask_duplicates, self.false_negative_threshold = mask_duplicates, threshold
         self.guide = None if guide is None else FrozenEncoder(guide)
+        self.hardness, self.symmetric = hardness, symmetric
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the guide reads the encoder's token ids."""
@@ -134,14 +144,18 @@ class ContrastiveObjective(Objective):
         if self.guide:
             guided = self.guide.embed(batch.inputs)
             compared = guided, batch.gather(guided), None
+        comparisons = [
+            [anchor, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
+        ]
+        if self.symmetric:
+            comparisons += [[positive, anchor] for positive in positives]
         losses = []
-        for positive in positives:
-            views = [anchor, positive, *(view for view in positives if view != positive), *negatives]
-            near = mask
+        for views in comparisons:
+            left_out = None if mask is None else mask[:, : len(batch.gathered) * (len(views) - 1)]
             if self.false_negative_threshold is not None:
                 near = self._near(*compared, views, batch.split.label_offset)
-                near = near if mask is None else near | F.pad(mask, (0, near.shape[1] - mask.shape[1]))
-            losses.append(self._loss_of_one_positive(batch, views, near))
+                left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
+            losses.append(self._loss_of_views(batch, views, left_out))
         return batch.split.weight * torch.stack(losses).mean()
 
     def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], positives: int) -> Tensor | None:
@@ -158,7 +172,7 @@ class ContrastiveObjective(Objective):
     def _near(
         self, embeddings: Tensor, gathered: Tensor, queue: Tensor | None, views: list[int], offset: int
     ) -> Tensor:
-        """Return the `negative_mask` of probable false negatives, for the views of `_loss_of_one_positive`."""
+        """Return the `negative_mask` of probable false negatives, for the views of `_loss_of_views`."""
         assert self.false_negative_threshold is not None
         others = select_views(gathered, views[1:])
         compared = (embeddings[:, views[0]], others[:, 0], others[:, 1:], queue)
@@ -167,20 +181,33 @@ class ContrastiveObjective(Objective):
         self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
         return near
 
-    def _loss_of_one_positive(self, batch: EmbeddedBatch, views: list[int], mask: Tensor | None) -> Tensor:
-        """Return the loss for the views anchor, positive, further positives, hard negatives."""
+    def _loss_of_views(
+        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
+    ) -> Tensor:
+        """Return the loss of an anchor, its positive, the other positives and the hard negatives.
+
+        Args:
+            batch: this device's rows.
+            views: the positions of these views, in this order.
+            mask: the `negative_mask` of `contrastive_loss`.
+            changed: for subclasses, tensors of `contrastive_loss` in place of those of the batch, or further ones.
+        """
         others = select_views(batch.gathered, views[1:])
+        tensors: dict[str, Any] = {
+            "anchors": batch.embeddings[:, views[0]],
+            "positives": others[:, 0],
+            "hard_negatives": others[:, 1:],
+            "queue": batch.queue,
+        }
         return contrastive_loss(
-            batch.embeddings[:, views[0]],
-            others[:, 0],
-            others[:, 1:],
-            batch.queue,
+            **(tensors | changed),
             temperature=self.temperature,
             hard_negative_weight=self.hard_negative_weight,
             similarity=self.similarity,
             label_offset=batch.split.label_offset,
             negative_mask=mask,
             decoupled=self.decoupled,
+            hardness=self.hardness,
         )
 
 

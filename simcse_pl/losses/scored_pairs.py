@@ -1,18 +1,53 @@
-"""The objective of pairs with scores, and the smallest example of an objective."""
+"""The objectives of pairs with scores; CosineMSEObjective is the smallest example of an objective."""
 
+import math
+from abc import ABC
 from collections.abc import Sequence
+from typing import ClassVar
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.functional import paired_similarity, similarity_matrix
 from simcse_pl.losses.objectives import Objective
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.validation import check_positive
+from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
-class CosineMSEObjective(Objective):
+class ScoredPairsObjective(Objective, ABC):
+    """A loss of pairs with scores.
+
+    Attributes:
+        choice: its name in conf/objective, for error messages.
+    """
+
+    contrasts = False
+    choice: ClassVar[str]
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows are scored pairs."""
+        if len(roles) != 2:
+            raise UserError(
+                f"objective={self.choice} takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
+            )
+        if labels != "scores":
+            raise UserError(f"objective={self.choice} needs a score for every pair: set data.score_column")
+
+    def scores(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the scores of this device's pairs, [batch]; raise UserError if one is missing or not finite."""
+        self.check_rows(batch.roles, batch.label_kind)
+        assert batch.labels is not None
+        if not batch.labels.isfinite().all():
+            raise UserError(f"objective={self.choice}: a row has a score that is not a finite number: correct the data")
+        return batch.labels
+
+
+class CosineMSEObjective(ScoredPairsObjective):
     """The mean squared error of cosines and scores, for scored pairs (Reimers and Gurevych 2019, regression).
 
     In plain terms: the cosine of a pair should be its score. This is CosineSimilarityLoss of
@@ -26,32 +61,164 @@ class CosineMSEObjective(Objective):
         UserError: if `max_score` is not above 0.
     """
 
-    contrasts = False
+    choice = "cosine_mse"
 
     def __init__(self, max_score: float = 1.0) -> None:
         super().__init__()
         check_positive("objective.max_score", max_score)
         self.max_score = max_score
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows are scored pairs."""
-        if len(roles) != 2:
-            raise UserError(
-                f"objective=cosine_mse takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
-            )
-        if labels != "scores":
-            raise UserError("objective=cosine_mse needs a score for every pair: set data.score_column")
-
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's pairs."""
-        self.check_rows(batch.roles, batch.label_kind)
-        assert batch.labels is not None
-        if (invalid := batch.labels[batch.labels.abs() > self.max_score]).numel():
+        scores = self.scores(batch)
+        if (invalid := scores[scores.abs() > self.max_score]).numel():
             raise UserError(
                 f"objective.max_score={self.max_score:g}: a row has score {float(invalid[0]):g}: "
                 "set objective.max_score to the largest score"
             )
-        first, second = unit_vectors(batch.embeddings).unbind(dim=1)
-        cosines = (first * second).sum(dim=-1)
-        errors = cosines - batch.labels.to(cosines.dtype) / self.max_score
+        cosines = paired_similarity(batch.embeddings[:, 0], batch.embeddings[:, 1])
+        errors = cosines - scores.to(cosines.dtype) / self.max_score
         return batch.split.weight * errors.square().mean()
+
+
+class CoSENTObjective(ScoredPairsObjective):
+    """The order of the cosines of all pairs of the batch, for scored pairs (CoSENT, Su 2022); see `ranking_loss`.
+
+    In plain terms: of any two pairs, the one with the higher score should have the higher cosine. Only the
+    order of the scores counts.
+
+    Args:
+        temperature: divisor of the differences of cosines, above 0; 1 / 20 in the released code.
+
+    Raises:
+        UserError: if the temperature is not above 0.
+    """
+
+    choice = "cosent"
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        check_positive("objective.temperature", temperature)
+        self.temperature = temperature
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of the pairs of all devices."""
+        cosines = paired_similarity(batch.gathered[:, 0], batch.gathered[:, 1])
+        return ranking_loss(cosines, batch.gather(self.scores(batch)), self.temperature)
+
+
+class AngleObjective(ScoredPairsObjective):
+    """The loss of AnglE for scored pairs (Li and Li 2024), a weighted sum of three terms.
+
+    In plain terms: of any two pairs, the one with the higher score should have the more similar
+    embeddings. The similarity is that of `angle_similarity`, which does not saturate where the cosine
+    does. The positive pairs also contrast with all other sentences of the batch.
+
+    The terms are `ranking_loss` of `angle_similarity`, `in_batch_loss` of the pairs with a score of 1
+    or more, and `ranking_loss` of cosines, which is CoSENT. The curves are train/objective/angle and so on.
+
+    Args:
+        temperature: divisor of all similarities, above 0; 1 / 20 in the released code.
+        angle_weight, in_batch_weight, cosine_weight: 0 or more. The weight 0 leaves out a term.
+
+    Raises:
+        UserError: if a value is out of range, or all weights are 0; from `attach`, if the embeddings have
+            an odd number of dimensions.
+    """
+
+    choice = "angle"
+
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        angle_weight: float = 1.0,
+        in_batch_weight: float = 30.0,
+        cosine_weight: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive("objective.temperature", temperature)
+        self.temperature = temperature
+        self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
+        for name, weight in self.weights.items():
+            check_non_negative(f"objective.{name}_weight", weight)
+        if not any(self.weights.values()):
+            raise UserError("objective=angle: all weights are 0: set one above 0")
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the embeddings have two halves, the real and the imaginary parts."""
+        if encoder.dim % 2:
+            raise UserError(f"objective=angle: it needs an even number of dimensions, but the model has {encoder.dim}")
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of the pairs of all devices."""
+        scores = batch.gather(self.scores(batch))
+        first, second = batch.gathered.unbind(dim=1)
+        terms = {
+            "angle": lambda: ranking_loss(angle_similarity(first, second), scores, self.temperature),
+            "in_batch": lambda: in_batch_loss(first, second, scores >= 1, self.temperature),
+            "cosine": lambda: ranking_loss(paired_similarity(first, second), scores, self.temperature),
+        }
+        losses = {name: terms[name]() for name, weight in self.weights.items() if weight}
+        self.curves = {f"objective/{name}": loss.detach() for name, loss in losses.items()}
+        return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
+
+
+def ranking_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Tensor:
+    """Return the loss of an order by scores that the similarities should have (CoSENT, Su 2022).
+
+        log( 1 + sum_(i, j: y_i < y_j) exp((s_i - s_j) / t) )
+
+    Args:
+        similarities: s, [n].
+        scores: y, [n]. Only their order counts. If all are equal, the loss and its gradient are 0.
+        temperature: t, above 0.
+
+    Returns:
+        A scalar.
+    """
+    differences = (similarities[:, None] - similarities) / temperature
+    terms = differences.masked_fill(scores[:, None] >= scores, -math.inf).flatten()
+    return F.pad(terms, (1, 0)).logsumexp(dim=0)
+
+
+def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """Return the similarity of pairs in complex space (AnglE, Li and Li 2024), [n].
+
+    The halves of a vector are the real and the imaginary parts of complex numbers: z = a + b i of `first` and
+    w = c + d i of `second`. The similarity is the sum of the real and the imaginary parts of all quotients, with
+    both vectors scaled to length 1:
+
+        |sum (a c + b d) + (b c - a d)| / (||z|| ||w||)
+
+    The paper calls it an angle difference, and the sign in its loss is that of a distance. This is the sign of the
+    released code, where the pair with the higher score gets the higher value.
+
+    Args:
+        first, second: [n, dim], with an even dim.
+    """
+    a, b = unit_vectors(first).chunk(2, dim=-1)
+    c, d = unit_vectors(second).chunk(2, dim=-1)
+    return (a * c + b * d + b * c - a * d).sum(dim=-1).abs()
+
+
+def in_batch_loss(first: Tensor, second: Tensor, positive: Tensor, temperature: float) -> Tensor:
+    """Return the contrastive loss of positive pairs among all sentences of a batch (AnglE, Li and Li 2024).
+
+    For each of the 2 n sentences of a positive pair, it is the cross-entropy of finding the other one among all other
+    sentences of the batch, by cosine / t. Sentences of other pairs are negatives with a loss of 0. As in the released
+    code, the mean is over all 2 n sentences.
+
+    Args:
+        first, second: [n, dim].
+        positive: [n] bool.
+        temperature: t, above 0.
+
+    Returns:
+        A scalar.
+    """
+    sentences = torch.cat([first, second])
+    logits = similarity_matrix(sentences, sentences) / temperature
+    itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    partners = torch.arange(len(logits), device=logits.device).roll(len(first))
+    losses = F.cross_entropy(logits.masked_fill(itself, -math.inf), partners, reduction="none")
+    return (losses * positive.repeat(2)).mean()

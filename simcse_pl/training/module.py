@@ -115,7 +115,7 @@ class SimCSEModule(EncoderModule):
         for part in [*every, *self.auxiliary]:
             part.attach(encoder)
             for user in part.modules():
-                if isinstance(user, AuxiliaryLoss | FrozenEncoder):
+                if isinstance(user, Objective | AuxiliaryLoss | FrozenEncoder):
                     user.chunk_size, user.length_bucketing = chunk_size, length_bucketing
         self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size

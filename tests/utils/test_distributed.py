@@ -10,10 +10,13 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.losses.dimension_contrast import DimensionContrast
+from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.scored_pairs import CosineMSEObjective
+from simcse_pl.losses.scored_pairs import AngleObjective, CosineMSEObjective, CoSENTObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
@@ -41,11 +44,15 @@ def _gradients(folder, case, precision, first, end):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
-    objective.mask_duplicates = case == "hard duplicates"
+    objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
         terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
         torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
+    if case == "dimensions":
+        terms = [DimensionContrast(0.5)]
+    if case == "margins":
+        terms = [TripletMargin(0.5, margin=0.1)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -59,22 +66,22 @@ def _gradients(folder, case, precision, first, end):
     if precision is torch.float64:
         module.double()
     batch = _batch(views=3 if "hard" in case or "idea" in case else 2)
-    if case == "hard duplicates":  # duplicates on other ranks
+    if case in ("hard duplicates", "symmetric hard"):  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
-    if case == "roles":
+    if case in ROLES:
         batch = _batch(views=4)
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     if "idea" in case:
         batch["labels"] = torch.linspace(0, 5, ROWS)
-    if case in ("scores", "dataset"):
+    if case in ("scores", "dataset", "ranking", "angle"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
-    kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
-    module.prepare({"own": kind})
+    roles = ROLES.get(case) or default_roles(batch["input_ids"].shape[1])
+    module.prepare({"own": RowKind(roles, LABELS.get(case.split()[0]))})
     share = {name: x[first:end] for name, x in batch.items()}
-    if case == "roles":
-        share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+    if case in ROLES:
+        share["roles"] = roles
     if case == "dataset":
         share["dataset"] = "own"
     if queue:
@@ -99,8 +106,30 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
-OBJECTIVES = {"labels": SoftmaxObjective, "scores": CosineMSEObjective, "idea": ScoreRegression}
-LABELS = {"labels": "classes", "scores": "scores", "dataset": "scores", "idea": "scores"}
+OBJECTIVES = {
+    "labels": SoftmaxObjective,
+    "scores": CosineMSEObjective,
+    "idea": ScoreRegression,
+    "noise": GaussianNegatives,
+    "mixtures": MixedNegatives,
+    "plain": NegativesWithoutDropout,
+    "margins": AngularMarginObjective,
+    "ranking": CoSENTObjective,
+    "angle": partial(AngleObjective, in_batch_weight=2.0, cosine_weight=0.5),
+    "symmetric": partial(ContrastiveObjective, symmetric=True, hardness=0.5),
+}
+LABELS = {
+    "labels": "classes",
+    **dict.fromkeys(("scores", "dataset", "idea", "ranking", "angle"), "scores"),
+}
+ROLES = {
+    "roles": (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE),
+    "margins": (Role.OTHER, Role.ANCHOR, Role.POSITIVE, Role.OTHER),
+}
+METHODS = (
+    *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "ranking", "angle"),
+    "symmetric hard",
+)
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
@@ -109,6 +138,7 @@ CASES = [
         (torch.float32, torch.float64),
     ),
     *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
+    *itertools.product(METHODS, (torch.float64,)),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 

@@ -19,6 +19,7 @@ class ViewInput:
         tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
         special: the numbers of special tokens at the start and at the end of `tokens`.
         longest: the maximum number of tokens of a view, which the model sets; None for no maximum.
+        mask: the id of the tokenizer's mask token; None if it has none.
     """
 
     sentence: str
@@ -27,6 +28,7 @@ class ViewInput:
     tokens: Tokens
     special: tuple[int, int] = (1, 1)
     longest: int | None = None
+    mask: int | None = None
 
 
 class View(ABC):
@@ -37,9 +39,11 @@ class View(ABC):
 
     Attributes:
         num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
+        shared_random: whether it draws the same random numbers as the row's other views of which this is true.
     """
 
     num_following: int = 0
+    shared_random: bool = False
     role: str = "positive"
 
     def __init__(self, role: str = "positive") -> None:
