@@ -22,8 +22,8 @@ RowKey = tuple[int, int]  # the epoch, and the position among the selected rows
 class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """Rows to train on: the tokens of their sentences, then the views that are made of their anchors.
 
-    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position. Keys contain
-    the epoch because worker processes may live for several epochs.
+    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position; the epoch is
+    0 for a view that is made `once`. Keys contain the epoch because worker processes may live for several epochs.
 
     Args:
         rows: all rows of a source. The first sentence of a row is its anchor.
@@ -92,7 +92,7 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
         return [(row, self._label(place)) for row, (_, place) in zip(rows, places, strict=True)]
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
-        seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number else "")
+        seed = f"{self.seed}-{0 if self.views[number].once else epoch}-{place}" + (f"-{number}" if number else "")
         following = tuple(self._following(place, self.views[number].num_following))
         return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, self.special, self.longest)
 

@@ -15,7 +15,7 @@ class ViewInput:
     Args:
         sentence: the row's anchor.
         following: the next sentences of its document, at most `View.num_following`.
-        random: the only source of randomness, seeded by the seed, the epoch, the row and the view.
+        random: the only source of randomness, seeded by the seed, the epoch (unless `View.once`), the row and the view.
         tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
         special: the numbers of special tokens at the start and at the end of `tokens`.
         longest: the number of tokens that the model reads, which a view may not exceed; None for any.
@@ -37,9 +37,13 @@ class View(ABC):
 
     Attributes:
         num_following: how many of the next sentences it needs; if 1 or more, the last row of a document is left out.
+        once: whether the view of a row is the same in all epochs.
+        changes_case: whether it changes nothing but the case of letters.
     """
 
     num_following: int = 0
+    once: bool = False
+    changes_case: bool = False
     role: str = "positive"
 
     def __init__(self, role: str = "positive") -> None:

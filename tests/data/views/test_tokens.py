@@ -11,17 +11,23 @@ from simcse_pl.data.views.view import ViewInput
 from simcse_pl.utils.errors import UserError
 
 
-def views(inner, count, rate=0.32):
+def views(inner, count, view):
     tokens = np.array([101, *range(inner), 102])
-    return [
-        own.tolist()
-        for own in TokenRepetition(rate)([ViewInput("", (), random.Random(i), tokens) for i in range(count)])
-    ]
+    return [own.tolist() for own in view([ViewInput("", (), random.Random(i), tokens) for i in range(count)])]
 
 
-@pytest.mark.parametrize(("inner", "most"), [(2, 1), (3, 2), (6, 2), (12, 3), (20, 6)])
-def test_subwords_are_repeated_in_order_and_special_tokens_are_not(inner, most):
-    made = views(inner, 2000)
+@pytest.mark.parametrize(
+    ("rate", "formula", "inner", "most"),
+    [
+        *[(0.32, "paper", *pair) for pair in ((2, 1), (3, 2), (6, 2), (12, 3), (20, 6))],
+        *[(0.32, "released", *pair) for pair in ((2, 0), (4, 0), (5, 1), (12, 3), (20, 6), (30, 9), (60, 9))],
+        (0.3, "released", 8, 2),
+        (0.28, "released", 8, 1),
+    ],
+)
+def test_subwords_are_repeated_in_order_and_special_tokens_are_not(rate, formula, inner, most):
+    """`most` is max(2, int(rate N)), but not N, of the paper; min(10, int(rate L)) - 1 of the code, L = N + 2."""
+    made = views(inner, 2000, TokenRepetition(rate, formula))
     for view in made:
         assert list(dict.fromkeys(view)) == [101, *range(inner), 102]
         assert max(Counter(view).values()) <= 2 and view.count(101) == view.count(102) == 1
@@ -30,11 +36,12 @@ def test_subwords_are_repeated_in_order_and_special_tokens_are_not(inner, most):
     assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
     repeated = Counter(token for view in made for token, times in Counter(view).items() if times == 2)
     mean = sum(repeated.values()) / inner
-    assert repeated == {token: pytest.approx(mean, abs=6 * mean**0.5) for token in range(inner)}
+    expected = pytest.approx(mean, abs=6 * mean**0.5)
+    assert [repeated[token] for token in range(inner)] == [expected] * inner
 
 
 def test_one_subword_stays_as_it_is():
-    assert views(1, 5) == [[101, 0, 102]] * 5
+    assert views(1, 5, TokenRepetition()) == [[101, 0, 102]] * 5
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (1, 0), (0, 2)])
@@ -63,3 +70,8 @@ def test_the_models_limit_ends_the_repetitions():
 def test_a_rate_out_of_range_is_an_error(rate):
     with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):
         TokenRepetition(rate)
+
+
+def test_an_unknown_formula_is_an_error():
+    with pytest.raises(UserError, match="^formula=code: choose one of paper, released$"):
+        TokenRepetition(formula="code")
