@@ -22,6 +22,7 @@ OPTIONS = {
     "esimcse": ("views.token_repetition.rate", "queue.size", "model.dropout"),
     "sncse": ("auxiliary.bidirectional_margin.weight",),
     "cards": ("views.switch_case.probability", "views.switch_case.independent"),
+    "pcl": ("auxiliary.peer_network.temperature",),
 }
 PUBLISHED = {  # batch size, learning rate, and the options of the method
     "esimcse_bert_base": (64, 3e-5, 0.32, 160, None),
@@ -34,6 +35,7 @@ PUBLISHED = {  # batch size, learning rate, and the options of the method
     "sncse_roberta_large": (128, 5e-6, 5e-4),
     "cards_roberta_base": (512, 4e-5, 0.05, True),
     "cards_roberta_large": (512, 7.5e-6, 0.1, False),
+    "pcl_bert_base": (256, 3e-5, 0.05),
 }
 TEMPLATES = ['This sentence : " {sentence} " means [MASK] .', 'This sentence of " {sentence} " means [MASK] .']
 OF_METHOD = {  # of every recipe
@@ -44,6 +46,14 @@ OF_METHOD = {  # of every recipe
         "model.template": TEMPLATES,
     },
     "cards": {"objective.mask_duplicates": True},
+    "pcl": {
+        "auxiliary.peer_network.weight": 1.0,
+        "views.token_deletion.rate": 0.2,
+        "views.token_deletion_2.rate": 0.2,
+        "views.token_insertion.rate": 0.2,
+        "views.token_insertion_2.rate": 0.2,
+        "views.token_insertion_2.max_length": 32,
+    },
 }
 
 
@@ -60,7 +70,9 @@ def test_a_recipe_has_the_published_values(recipe):
         assert OmegaConf.select(config, option) == value, option
 
 
-@pytest.mark.parametrize(("recipe", "model"), [("esimcse_bert_base", "bert"), ("cards_roberta_base", "roberta")])
+@pytest.mark.parametrize(
+    ("recipe", "model"), [("esimcse_bert_base", "bert"), ("cards_roberta_base", "roberta"), ("pcl_bert_base", "bert")]
+)
 def test_a_method_has_the_values_of_the_smallest_published_model(recipe, model):
     assert composed(f"method={recipe.partition('_')[0]}", f"model={model}") == composed(f"experiment={recipe}")
 
@@ -74,6 +86,7 @@ ROLES = {
     "esimcse": None,
     "sncse": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
     "cards": None,
+    "pcl": (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8),
 }
 
 

@@ -10,9 +10,11 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.peer_network import PeerNetwork
 from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
@@ -46,6 +48,10 @@ def _gradients(folder, case, precision, first, end):
     if "idea" in case:
         terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
         torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
+    if case == "soft":
+        terms = [BidirectionalMargin(0.5)]
+    if "peer" in case:
+        terms = [PeerNetwork(0.5)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -62,19 +68,19 @@ def _gradients(folder, case, precision, first, end):
     if case == "hard duplicates":  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
-    if case == "roles":
-        batch = _batch(views=4)
+    if roles := ROLES.get(case.split()[0]):
+        batch = _batch(len(roles))
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     if "idea" in case:
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
-    kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
+    kind = RowKind(roles or default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
     module.prepare({"own": kind})
     share = {name: x[first:end] for name, x in batch.items()}
-    if case == "roles":
-        share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+    if roles:
+        share["roles"] = roles
     if case == "dataset":
         share["dataset"] = "own"
     if queue:
@@ -100,6 +106,11 @@ def _one_rank(number, ranks, store, folder, results):
 
 
 OBJECTIVES = {"labels": SoftmaxObjective, "scores": CosineMSEObjective, "idea": ScoreRegression}
+ROLES = {
+    "roles": (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE),
+    "soft": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
+    "peer": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER),
+}
 LABELS = {"labels": "classes", "scores": "scores", "dataset": "scores", "idea": "scores"}
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -108,7 +119,7 @@ CASES = [
         ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
         (torch.float32, torch.float64),
     ),
-    *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
+    *itertools.product(("idea chunks", "soft", "peer chunks"), (torch.float32, torch.float64)),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 

@@ -1,4 +1,6 @@
-"""The view that repeats subwords (ESimCSE)."""
+"""Views of token ids: subwords that are repeated (ESimCSE), or shuffled, reversed, deleted or inserted (PCL)."""
+
+from abc import abstractmethod
 
 import numpy as np
 
@@ -56,3 +58,81 @@ class TokenRepetition(TokenView):
         times = np.ones(len(own.tokens), dtype=np.int64)
         times[own.random.sample(range(start, start + inner), count)] = 2
         return np.repeat(own.tokens, times)
+
+
+class _InnerTokens(TokenView):
+    """A view that changes the tokens between the special ones."""
+
+    def make(self, own: ViewInput) -> Tokens:
+        """Return the view of one sentence, with special tokens."""
+        start, end = own.special
+        last = len(own.tokens) - end
+        inner = self.change(own.tokens[start:last].tolist(), own)
+        return np.concatenate([own.tokens[:start], np.array(inner, dtype=own.tokens.dtype), own.tokens[last:]])
+
+    @abstractmethod
+    def change(self, inner: list[int], own: ViewInput) -> list[int]:
+        """Return the tokens of a view for those of a sentence, which it may change in place."""
+
+
+class TokenShuffle(_InnerTokens):
+    """The subwords of the sentence in random order (PCL, Wu et al. 2022)."""
+
+    def change(self, inner: list[int], own: ViewInput) -> list[int]:
+        """Return them in random order."""
+        own.random.shuffle(inner)
+        return inner
+
+
+class TokenReversal(_InnerTokens):
+    """The subwords of the sentence in reverse order (PCL, Wu et al. 2022)."""
+
+    def change(self, inner: list[int], own: ViewInput) -> list[int]:
+        """Return them in reverse order."""
+        return inner[::-1]
+
+
+class TokenDeletion(_InnerTokens):
+    """The sentence without some of its subwords (PCL, Wu et al. 2022).
+
+    As in the released code, the first occurrence of a chosen subword is removed.
+
+    Args:
+        rate: the fraction of subwords to delete, rounded to the nearest number.
+        role: see View.
+    """
+
+    def __init__(self, rate: float = 0.2, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate = rate
+
+    def change(self, inner: list[int], own: ViewInput) -> list[int]:
+        """Return the remaining ones in order."""
+        for _ in range(round(self.rate * len(inner))):
+            inner.remove(own.random.choice(inner))
+        return inner
+
+
+class TokenInsertion(_InnerTokens):
+    """The sentence with copies of some of its subwords at random positions (PCL, Wu et al. 2022: repetition).
+
+    Args:
+        rate: the number of copies, as a fraction of the subwords, rounded to the nearest number.
+        max_length: the number of tokens that the view may have, special tokens included; None for that of the model.
+            There are fewer copies in a longer view.
+        role: see View.
+    """
+
+    def __init__(self, rate: float = 0.2, max_length: int | None = None, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(rate)
+        self.rate, self.max_length = rate, max_length
+
+    def change(self, inner: list[int], own: ViewInput) -> list[int]:
+        """Return all of them and the copies."""
+        rooms = [limit - len(own.tokens) for limit in (self.max_length, own.longest) if limit is not None]
+        for _ in range(min([round(self.rate * len(inner)), *rooms])):
+            token = own.random.choice(inner)
+            inner.insert(own.random.randint(0, len(inner)), token)
+        return inner
