@@ -27,8 +27,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make the repository's links work in the site.
 
-    A linked file that is not a page is copied to the site. A link to a folder, or to Markdown that is not a page, becomes
-    its name.
+    A linked file that is not a page is copied to the site. A link to a folder, or to Markdown that is not a page,
+    becomes its name.
     """
 
     def in_site(link: re.Match[str]) -> str:

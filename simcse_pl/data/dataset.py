@@ -23,7 +23,8 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
     """Rows to train on: the tokens of their sentences, then the views that are made from their anchors.
 
     Each view's random generator is seeded by (seed, epoch, row), and further views also by their position, unless they
-    share their random numbers. Keys contain the epoch because worker processes may live for several epochs.
+    share their random numbers. The epoch is 0 for a view that is made `once`. Keys contain the epoch because worker
+    processes may live for several epochs.
 
     Args:
         rows: all rows of a source. The first sentence of a row is its anchor.
@@ -95,7 +96,9 @@ class TrainingDataset(Dataset[list[tuple[Sentence, ...]] | list[LabeledRow]]):
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
         view = self.views[number]
-        seed = f"{self.seed}-{epoch}-{place}" + (f"-{number}" if number and not view.shared_random else "")
+        seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
+        if number and not view.shared_random:
+            seed += f"-{number}"
         following = tuple(self._following(place, view.num_following))
         how = self.special, self.longest, self.mask
         return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, *how)

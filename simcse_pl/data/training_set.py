@@ -117,6 +117,11 @@ class TrainingSet:
                 return iterate_documents(self.train, self.on_invalid_row, warn)
             return iterate_rows(self.train, *how, warn)
 
+        for name, view in self.views.items():
+            lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
+            if view.changes_case and lower == upper:
+                log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
+
         cache = open_token_cache(read, (fingerprint(self.train, self.split), documents, *how), tokenizer, max_length)
         for split, sentences in (evaluated or {}).items():
             if seen := cache.count(set(sentences)):

@@ -63,6 +63,18 @@ def test_a_single_view_draws_from_the_seed_the_epoch_and_the_row():
     assert positive == f"sentence 5 {draw.random()} {draw.random()}"
 
 
+def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs():
+    class Once(Numbered):
+        once = True
+
+    rows = TrainingDataset(ROWS, TOKENS, [Numbered(), Once()], seed=1)
+    drawn = [[row[1:] for row in rows[[(epoch, row) for row in range(10)]]] for epoch in range(3)]
+    alone = TrainingDataset(ROWS, TOKENS, [Numbered(), Numbered()], seed=1)[[(0, row) for row in range(10)]]
+    for epoch in drawn:
+        assert [once for _, once in epoch] == [again for *_, again in alone]
+    assert len({each for epoch in drawn for each, _ in epoch}) == 30
+
+
 def test_several_views_draw_independently_and_follow_the_columns():
     pairs = [(f"sentence {i}", f"other {i}") for i in range(10)]
     tokens = [(np.array([2, i, 3]), np.array([2, 100 + i, 3])) for i in range(10)]

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tokenizers.normalizers import Lowercase
 from tokenizers.processors import TemplateProcessing
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.tokens import TokenRepetition
-from simcse_pl.data.views.words import Crop, WordRepetition
+from simcse_pl.data.views.words import Crop, SwitchCase, WordRepetition
 from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
@@ -75,6 +76,17 @@ def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
         assert ids[2] == tokenizer(texts[2], truncation=True, max_length=16)["input_ids"]
         assert list(dict.fromkeys(ids[3])) == list(dict.fromkeys(ids[0])) and len(ids[3]) >= len(ids[0])
         assert batch["attention_mask"][row].sum(dim=-1).tolist() == [len(view) for view in ids]
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_a_view_that_switches_case_warns_of_an_uncased_tokenizer(read, tokenizer, cased, caplog):
+    tokenizer.backend_tokenizer.normalizer = None if cased else Lowercase()
+    own, _ = read(1, views={"switch_case": SwitchCase(1.0), "crop": Crop()})
+    anchor, switched, _ = own.batch([(0, 0)])["input_ids"][0]
+    assert anchor.equal(switched) != cased
+    warnings = [record.message for record in caplog.records if "views." in record.message]
+    message = "views.switch_case changes nothing, because the tokenizer ignores case: choose a cased model"
+    assert warnings == [message] * (not cased)
 
 
 @pytest.mark.parametrize(("template", "special"), [("$A", (0, 0)), ("$A [SEP]", (0, 1)), ("[CLS] $A [SEP]", (1, 1))])

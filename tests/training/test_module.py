@@ -295,3 +295,41 @@ def test_an_own_module_freezes_what_no_vector_depends_on(make_model):
 def test_terms_with_one_name_are_an_error(encoder):
     with pytest.raises(UserError, match="^auxiliary: two losses have the name norm"):
         SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[Norm(0.5), Norm(1.0)])
+
+
+def test_the_queue_follows_the_released_code_of_esimcse(make_model):
+    """In a step, the copy of the backbone first moves towards the weights of the forward pass.
+
+    The step's loss has the anchors of earlier steps only. Then its own anchors enter the queue: the copy's vectors,
+    without dropout, through the encoder's own head of that step.
+    """
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only", dropout=0.5)
+    queues, weights = [], []
+
+    class Recorder(pl.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            weights.append({name: x.detach().clone() for name, x in module.encoder.state_dict().items()})
+
+    class Recorded(ContrastiveObjective):
+        def forward(self, batch):
+            queues.append(batch.queue.clone())
+            return super().forward(batch)
+
+    module = SimCSEModule(encoder, Recorded(), adamw(lr=0.05), queue=MomentumQueue(size=5, momentum=0.9))
+    module.prepare()
+    queues.clear()
+    trainer(Recorder(), max_epochs=1).fit(module, data(encoder))
+    other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only").eval()
+    copied = {name: x.clone() for name, x in weights[0].items()}
+    expected = []
+    for own, queue, batch in zip(weights, queues, view_loader(encoder), strict=True):
+        assert len(queue) == len(expected)
+        for row, vector in zip(queue, expected, strict=True):
+            torch.testing.assert_close(row, vector, atol=1e-5, rtol=1e-4)
+        copied = {name: 0.9 * x + 0.1 * own[name] for name, x in copied.items()}
+        other.load_state_dict(copied)
+        with torch.no_grad():
+            cls = other.backbone(**{name: x[:, 0] for name, x in batch.items()}).last_hidden_state[:, 0]
+            anchors = torch.tanh(cls @ own["projection.0.weight"].T + own["projection.0.bias"])
+        expected = [*expected, *anchors][-5:]
+    assert len(queues) == 3 and (weights[0]["projection.0.weight"] - weights[2]["projection.0.weight"]).norm() > 0.5

@@ -10,13 +10,15 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.scored_pairs import AngleObjective, CosineMSEObjective, CoSENTObjective
+from simcse_pl.losses.peer_network import PeerNetwork
+from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
@@ -53,6 +55,10 @@ def _gradients(folder, case, precision, first, end):
         terms = [DimensionContrast(0.5)]
     if case == "margins":
         terms = [TripletMargin(0.5, margin=0.1)]
+    if case == "soft":
+        terms = [BidirectionalMargin(0.5)]
+    if "peer" in case:
+        terms = [PeerNetwork(0.5)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -69,18 +75,18 @@ def _gradients(folder, case, precision, first, end):
     if case in ("hard duplicates", "symmetric hard"):  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
-    if case in ROLES:
-        batch = _batch(views=4)
+    if roles := ROLES.get(case.split()[0]):
+        batch = _batch(len(roles))
     if case == "labels":
         batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
     if "idea" in case:
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset", "ranking", "angle"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
-    roles = ROLES.get(case) or default_roles(batch["input_ids"].shape[1])
+    roles = roles or default_roles(batch["input_ids"].shape[1])
     module.prepare({"own": RowKind(roles, LABELS.get(case.split()[0]))})
     share = {name: x[first:end] for name, x in batch.items()}
-    if case in ROLES:
+    if case.split()[0] in ROLES:
         share["roles"] = roles
     if case == "dataset":
         share["dataset"] = "own"
@@ -125,10 +131,12 @@ LABELS = {
 ROLES = {
     "roles": (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE),
     "margins": (Role.OTHER, Role.ANCHOR, Role.POSITIVE, Role.OTHER),
+    "soft": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
+    "peer": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER),
 }
 METHODS = (
     *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "ranking", "angle"),
-    "symmetric hard",
+    *("symmetric hard", "soft", "peer chunks"),
 )
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}

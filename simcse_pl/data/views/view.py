@@ -15,7 +15,7 @@ class ViewInput:
     Args:
         sentence: the row's anchor.
         following: the next sentences of its document, at most `View.num_following`.
-        random: the only source of randomness, seeded by the seed, the epoch, the row and the view.
+        random: the only source of randomness, seeded by the seed, the epoch (unless `View.once`), the row and the view.
         tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
         special: the numbers of special tokens at the start and at the end of `tokens`.
         longest: the maximum number of tokens of a view, which the model sets; None for no maximum.
@@ -40,10 +40,14 @@ class View(ABC):
     Attributes:
         num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
         shared_random: whether it draws the same random numbers as the row's other views of which this is true.
+        once: whether the view of a row is the same in all epochs.
+        changes_case: whether it changes nothing but the case of letters.
     """
 
     num_following: int = 0
     shared_random: bool = False
+    once: bool = False
+    changes_case: bool = False
     role: str = "positive"
 
     def __init__(self, role: str = "positive") -> None:

@@ -1,4 +1,4 @@
-"""Views that remove or repeat words (Table 1; ESimCSE), and functions to replace a word within its punctuation.
+"""Views that remove, repeat or change words (Table 1; ESimCSE; CARDS), and replacing a word within its punctuation.
 
 Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). A number of words is rounded to
 the nearest integer. A sentence of one word, or of none, stays as it is.
@@ -38,10 +38,10 @@ def _parts(word: str) -> tuple[str, str, str]:
     return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")
 
 
-def check_rate(rate: float) -> None:
+def check_rate(rate: float, option: str = "rate") -> None:
     """Raise UserError unless the fraction of words that a view changes is above 0 and at most 1."""
     if not 0 < rate <= 1:
-        raise UserError(f"rate={rate}: it must be above 0 and at most 1")
+        raise UserError(f"{option}={rate}: it must be above 0 and at most 1")
 
 
 class _RatedView(SentenceView):
@@ -107,6 +107,44 @@ class WordRepetition(_RatedView):
         most = max(0, min(max(2, int(self.rate * len(words))), len(words) - 1))
         repeated = set(own.random.sample(range(len(words)), own.random.randint(0, most)))
         return " ".join(f"{word} {word}" if i in repeated else word for i, word in enumerate(words))
+
+
+class SwitchCase(SentenceView):
+    """The sentence with the first letter of some words in the other case (CARDS, Wang et al. 2022, 3.1).
+
+    In plain terms: a cased tokenizer gives other tokens for `continues` and `Continues`, whose meanings are the same. A
+    word that does not begin with a letter stays as it is.
+
+    Args:
+        probability: the probability of each word to be switched, or the fraction of words that are.
+        independent: whether words are switched independently. If not, the number of words is rounded to the nearest
+            integer, but at least 1.
+        role: see View.
+
+    Raises:
+        UserError: the probability is not above 0 and at most 1.
+    """
+
+    changes_case = True
+
+    def __init__(self, probability: float = 0.05, independent: bool = True, role: str = "positive") -> None:
+        super().__init__(role)
+        check_rate(probability, "probability")
+        self.probability, self.independent = probability, independent
+
+    def make(self, own: ViewInput) -> str:
+        """Return the words in order, some of them in the other case."""
+        words = own.sentence.split()
+        switchable = [i for i, word in enumerate(words) if word[0].isalpha()]
+        if self.independent:
+            switched = [i for i in switchable if own.random.random() < self.probability]
+        else:
+            count = max(1, round(len(words) * self.probability))
+            switched = own.random.sample(switchable, min(count, len(switchable)))
+        for i in switched:
+            first = words[i][0]
+            words[i] = (first.upper() if first.islower() else first.lower()) + words[i][1:]
+        return " ".join(words)
 
 
 def _delete(own: ViewInput, count: int) -> str:

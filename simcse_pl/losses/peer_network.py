@@ -1,0 +1,101 @@
+"""A second trained network that embeds the same views and agrees with the encoder."""
+
+import copy
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
+from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
+from simcse_pl.losses.gradient_cache import apply_in_chunks
+from simcse_pl.losses.objectives import check_one_anchor
+from simcse_pl.models.backbone import projection_head
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.validation import check_positive
+
+
+class PeerNetwork(AuxiliaryLoss):
+    """The losses of many views of a row and of a peer network (PCL, Wu et al. 2022, section 3).
+
+    In plain terms: a copy of the encoder is trained on the same views. For both networks, all views of a row should be
+    more similar to its anchor than the anchors of other rows. Both should find the same views similar to an anchor.
+
+    For two networks a and b, S_i(a, b) is the distribution over the own views v of row i and the anchors of the other
+    rows j that the softmax gives for the cosines, divided by the temperature t,
+
+        cos(a(x_i), b(v_ik)) / t for all k,    cos(a(x_i), b(x_j)) / t for all j != i
+
+    Let A be the encoder and B the peer. BCE is the mean cross-entropy of the sigmoid of S, with the label 1 for the own
+    views and 0 for the other anchors. KL is the mean of q (log q - log p) over the entries of S. InfoNCE is that of the
+    anchors and first positives. The loss is
+
+        BCE(S(A, A)) + BCE(S(B, B)) + InfoNCE(B) + KL(p = S(A, B), q = S(B, A)) + KL(p = S(A, A), q = S(B, B))
+
+    The objective adds InfoNCE of A. The peer has a pooler of its own, Linear + Tanh, before the encoder's projection
+    head, which both share. Training checkpoints contain the peer; saved encoders do not.
+
+    Args:
+        weight: 0 or more; 1 in the paper.
+        temperature: t, above 0; that of the objective.
+    """
+
+    name = "peer_network"
+    peer: SentenceEncoder
+    pooler: nn.Module
+
+    def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
+        super().__init__(weight)
+        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        self.temperature = temperature
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Copy the encoder without its head, and initialize the pooler."""
+        self.peer = copy.deepcopy(encoder)
+        self.peer.projection = None
+        self.pooler = projection_head(encoder.backbone)
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows have one anchor and a positive."""
+        check_one_anchor(roles)
+        if Role.POSITIVE not in roles:
+            raise UserError(f"auxiliary.{self.name}: rows need a positive: set views=dropout")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's rows, without the weight."""
+        self.check_rows(batch.roles, batch.label_kind)
+        (anchor,), views = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE, Role.OTHER)
+        pool = partial(pool_views, self.peer, length_bucketing=self.length_bucketing)
+        pooled = apply_in_chunks(pool, batch.inputs, self.chunk_size)
+        networks = batch.embeddings, encoder.project(self.pooler(pooled))
+        anchors = [embeddings[:, anchor] for embeddings in networks]
+        everyone = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
+        offset = batch.split.label_offset
+        own = torch.eye(len(everyone), dtype=torch.bool, device=everyone.device)[offset : offset + len(anchors[0])]
+        own = F.pad(own, (len(views), 0))
+        scores = {}  # log S(a, b), by the numbers of the networks
+        for b, embeddings in enumerate(networks):
+            for a in range(2):
+                same = unit_vectors(anchors[a])[:, None] * unit_vectors(select_views(embeddings, views))
+                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], everyone[:, b])], dim=1)
+                scores[a, b] = (cosines / self.temperature).masked_fill(own, -torch.inf).log_softmax(dim=1)
+        loss = contrastive_loss(anchors[1], everyone[:, 2], temperature=self.temperature, label_offset=offset)
+        labels = F.pad(torch.ones_like(own[:, : len(views)], dtype=loss.dtype), (0, len(everyone)))
+        for within in (scores[0, 0], scores[1, 1]):
+            errors = F.binary_cross_entropy_with_logits(within.exp(), labels, reduction="none")
+            loss = loss + _mean_without(own, errors)
+        for p, q in ((scores[0, 1], scores[1, 0]), (scores[0, 0], scores[1, 1])):
+            log_p, log_q = p.masked_fill(own, 0), q.masked_fill(own, 0)
+            loss = loss + _mean_without(own, log_q.exp() * (log_q - log_p))
+        return batch.split.weight * loss
+
+
+def _mean_without(masked: Tensor, terms: Tensor) -> Tensor:
+    """Return the mean of terms [n, m] without the one of each row that is masked."""
+    return terms.masked_fill(masked, 0).sum() / (terms.numel() - len(terms))

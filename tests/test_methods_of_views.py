@@ -1,0 +1,106 @@
+"""The methods that are made of views have the published values, and train."""
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from simcse_pl.cli.train import build_module
+from simcse_pl.models.roles import Role
+from tests.conftest import tiny
+from tests.test_config import composed
+
+NAMES = {
+    "bert_base": "bert-base-uncased",
+    "bert_large": "bert-large-uncased",
+    "roberta_base": "roberta-base",
+    "roberta_large": "roberta-large",
+}
+SHORTER = {"bert": 24, "roberta": 23}  # 32 tokens less those of the template, 4 + 4, and RoBERTa's single space
+
+OPTIONS = {
+    "esimcse": ("views.token_repetition.rate", "queue.size", "model.dropout"),
+    "sncse": ("auxiliary.bidirectional_margin.weight",),
+    "cards": ("views.switch_case.probability", "views.switch_case.independent"),
+    "pcl": ("auxiliary.peer_network.temperature",),
+}
+PUBLISHED = {  # batch size, learning rate, and the options of the method
+    "esimcse_bert_base": (64, 3e-5, 0.32, 160, None),
+    "esimcse_bert_large": (64, 1e-5, 0.32, 160, None),
+    "esimcse_roberta_base": (64, 1e-5, 0.3, 160, None),
+    "esimcse_roberta_large": (64, 1e-5, 0.28, 128, 0.15),
+    "sncse_bert_base": (256, 1e-5, 1e-3),
+    "sncse_bert_large": (128, 5e-6, 1e-3),
+    "sncse_roberta_base": (256, 1e-5, 5e-4),
+    "sncse_roberta_large": (128, 5e-6, 5e-4),
+    "cards_roberta_base": (512, 4e-5, 0.05, True),
+    "cards_roberta_large": (512, 7.5e-6, 0.1, False),
+    "pcl_bert_base": (256, 3e-5, 0.05),
+}
+TEMPLATES = ['This sentence : " {sentence} " means [MASK] .', 'This sentence of " {sentence} " means [MASK] .']
+OF_METHOD = {  # of every recipe
+    "esimcse": {"views.token_repetition.formula": "released", "queue.momentum": 0.995},
+    "sncse": {
+        "auxiliary.bidirectional_margin.alpha": 0.1,
+        "auxiliary.bidirectional_margin.beta": 0.3,
+        "model.template": TEMPLATES,
+    },
+    "cards": {"objective.mask_duplicates": True},
+    "pcl": {
+        "auxiliary.peer_network.weight": 1.0,
+        "views.token_deletion.rate": 0.2,
+        "views.token_deletion_2.rate": 0.2,
+        "views.token_insertion.rate": 0.2,
+        "views.token_insertion_2.rate": 0.2,
+        "views.token_insertion_2.max_length": 32,
+    },
+}
+
+
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_a_recipe_has_the_published_values(recipe):
+    config = composed(f"experiment={recipe}")
+    method, _, model = recipe.partition("_")
+    batch_size, lr, *values = PUBLISHED[recipe]
+    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (NAMES[model], batch_size, lr)
+    assert (config.objective.temperature, config.trainer.max_epochs, config.val_every) == (0.05, 1, 125)
+    assert (config.model.head, config.model.pooling) == ("mlp_train_only", "mask" if method == "sncse" else "cls")
+    assert config.data.max_length == (SHORTER[model.split("_")[0]] if method == "sncse" else 32)
+    for option, value in (OF_METHOD[method] | dict(zip(OPTIONS[method], values, strict=True))).items():
+        assert OmegaConf.select(config, option) == value, option
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"), [("esimcse_bert_base", "bert"), ("cards_roberta_base", "roberta"), ("pcl_bert_base", "bert")]
+)
+def test_a_method_has_the_values_of_the_smallest_published_model(recipe, model):
+    assert composed(f"method={recipe.partition('_')[0]}", f"model={model}") == composed(f"experiment={recipe}")
+
+
+def test_sncse_parses_sentences_in_its_recipes_only():
+    parsing = {"views": {"negation": {"spacy_model": "en_core_web_sm"}}, "data": {"num_workers": 4}}
+    assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
+
+
+ROLES = {
+    "esimcse": None,
+    "sncse": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
+    "cards": None,
+    "pcl": (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8),
+}
+
+
+@pytest.mark.parametrize("method", ROLES)
+def test_a_method_trains_an_encoder(method, make_model, sentences):
+    own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]", "data.batch_size=4"]
+    config = composed(f"method={method}", *own, *tiny(make_model("bert")))
+    encoder, evaluators = instantiate(config.model), instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    data.setup()
+    module = build_module(config, encoder)
+    module.prepare(data.row_kinds)
+    batch = next(iter(data.train_dataloader()))
+    assert batch.get("roles") == ROLES[method]
+    loss, _ = module.loss(batch)
+    loss.backward()
+    assert torch.isfinite(loss) and all(p.grad is not None for p in module.parameters() if p.requires_grad)
