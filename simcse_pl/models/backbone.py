@@ -182,12 +182,36 @@ def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     return layer if isinstance(layer, nn.Embedding) else None
 
 
-def projection_head(backbone: PreTrainedModel) -> nn.Sequential:
-    """Return Linear(dim, dim) + Tanh with weights from the distribution that the backbone's are drawn from."""
-    linear = nn.Linear(backbone.config.hidden_size, backbone.config.hidden_size)
+def projection_head(backbone: PreTrainedModel, head: str = "mlp") -> nn.Sequential:
+    """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
+    dim = backbone.config.hidden_size
+    linear = nn.Linear(dim, dim)
     nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
     nn.init.zeros_(linear.bias)
+    if head == "transform":
+        return nn.Sequential(
+            linear, nn.GELU(), nn.LayerNorm(dim, eps=getattr(backbone.config, "layer_norm_eps", 1e-12))
+        )
     return nn.Sequential(linear, nn.Tanh())
+
+
+def pretrained_transform(name: str) -> dict[str, Tensor]:
+    """Return weights for the head `transform`, from the head of a pretrained masked language model.
+
+    Args:
+        name: a name for `resolve`.
+
+    Raises:
+        UserError: the checkpoint has no such head, or its head has another form.
+    """
+    with reraise_as("head=transform", users_too=True):
+        model = load_masked_language_model(name)
+        parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
+        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
+        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
+        if not linear or not norm:
+            raise UserError(f"the head of {type(model).__name__} has another form: choose mlp")
+    return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
 
 
 def recompute_layers(backbone: PreTrainedModel) -> None:

@@ -11,13 +11,20 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, projection_head, resolve
+from simcse_pl.models.backbone import (
+    load_backbone,
+    load_tokenizer,
+    longest_input,
+    pretrained_transform,
+    projection_head,
+    resolve,
+)
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
 from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
-from simcse_pl.models.template_bias import TEMPLATE_BIASES, bare_templates
+from simcse_pl.models.template_bias import bare_templates, check_template_bias
 from simcse_pl.models.templates import SENTENCE_MASK, Templates, sorted_batches
 from simcse_pl.models.tokenization import Batch, check_vocabulary, checked_length, match_inputs
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -26,7 +33,7 @@ from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
-HEADS = ("none", "mlp", "mlp_train_only")
+HEADS = ("none", "mlp", "mlp_train_only", "transform")
 
 
 class SentenceEncoder(nn.Module):
@@ -37,7 +44,8 @@ class SentenceEncoder(nn.Module):
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function's dotted name (see pooling.find_pooling).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
-            `mlp_train_only` (dropped at test time); Table 6 of the paper.
+            `mlp_train_only` (dropped at test time); Table 6 of the paper. `transform` is Linear + GELU + LayerNorm, as
+            in BERT's masked language model; it is kept, and applied before the template's bias is subtracted.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the
             template's. None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
@@ -75,10 +83,6 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         if head not in HEADS:
             raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
-        if template_bias not in TEMPLATE_BIASES:
-            raise UserError(f"template_bias={template_bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
-        if template_bias != "none" and template is None:
-            raise UserError(f"template_bias={template_bias}: it needs a template, but template=null")
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling = pooling
@@ -86,7 +90,7 @@ class SentenceEncoder(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else projection_head(backbone)
+        self.projection = None if head == "none" else projection_head(backbone, head)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         self.template = template if template is None or isinstance(template, str) else list(template)
@@ -98,9 +102,7 @@ class SentenceEncoder(nn.Module):
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
-        if template_bias != "none" and not self.ignores_padding:
-            model = type(backbone).__name__
-            raise UserError(f"template_bias={template_bias}: {model} reads tokens that it does not attend to; set none")
+        check_template_bias(template_bias, self.templates, backbone, self.ignores_padding)
 
     @property
     def dim(self) -> int:
@@ -154,12 +156,13 @@ class SentenceEncoder(nn.Module):
         return vectors - self._pool_states(of_backbone, of_pooling)[rows]
 
     def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
-        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`."""
+        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`. Apply a `transform`."""
         if self._pooling.reads_last_layer_alone:
             states: tuple[Tensor, ...] = (self.backbone(**_of_backbone(inputs)).last_hidden_state,)
         else:
             states = self.hidden_states(inputs)
-        return self._pooling(states, tokens)
+        vectors = self._pooling(states, tokens)
+        return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
     def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
         """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
@@ -177,7 +180,7 @@ class SentenceEncoder(nn.Module):
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection head to pooled vectors [..., dim], if the current mode uses it."""
-        if self.projection is not None and (self.training or self.head == "mlp"):
+        if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
             projected: Tensor = self.projection(vectors)
             return projected
         return vectors
@@ -271,7 +274,8 @@ class SentenceEncoder(nn.Module):
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
                 its transformer is loaded.
-            head: replaces the saved head. A head without saved weights is drawn at random.
+            head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
+                from the checkpoint's masked language model.
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
@@ -288,6 +292,10 @@ class SentenceEncoder(nn.Module):
         if not pretrained:
             head = head or spec.settings.head
             spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
+        elif head == "transform" and spec.settings.head == "none":
+            spec = replace(
+                spec, settings=replace(spec.settings, head=head), head_weights=pretrained_transform(str(name))
+            )
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}

@@ -176,8 +176,12 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
         raise UserError(
             f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
         )
-    if settings.template_bias == "always" or settings.final_period:
-        option = "template_bias=always" if settings.template_bias == "always" else "final_period=true"
+    beyond = {
+        "template_bias=always": settings.template_bias == "always",
+        "final_period=true": settings.final_period,
+        "head=transform": settings.head == "transform",
+    }
+    for option in (option for option, on in beyond.items() if on):
         raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
