@@ -121,6 +121,10 @@ class Templates:
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
+    def text_of(self, view: int) -> str | None:
+        """Return the template of a view; None if there are none."""
+        return self.texts[min(view, len(self.texts) - 1)] if self.texts else None
+
     def _template(self, view: int) -> tuple[list[int], list[int]]:
         return self._around[min(view, len(self._around) - 1)] if self._around else ([], [])
 
