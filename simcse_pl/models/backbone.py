@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,8 @@ from transformers.utils import logging as transformers_logging
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
+
+log = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 
@@ -196,21 +199,25 @@ def projection_head(backbone: PreTrainedModel, head: str = "mlp") -> nn.Sequenti
 
 
 def pretrained_transform(name: str) -> dict[str, Tensor]:
-    """Return weights for the head `transform`, from the head of a pretrained masked language model.
+    """Return weights for the head `transform`, those before the decoder of a pretrained masked language model.
 
     Args:
         name: a name for `resolve`.
 
-    Raises:
-        UserError: the checkpoint has no such head, or its head has another form.
+    Returns:
+        The state dict; an empty one, with a warning, if the checkpoint has no such weights.
     """
-    with reraise_as("head=transform", users_too=True):
+    try:
         model = load_masked_language_model(name)
-        parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
-        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
-        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
-        if not linear or not norm:
-            raise UserError(f"the head of {type(model).__name__} has another form: choose mlp")
+    except UserError as error:
+        log.warning("head=transform: %s; its weights are drawn at random", error)
+        return {}
+    parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
+    linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
+    norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
+    if not linear or not norm:
+        log.warning("head=transform: %s has no layer of this form; its weights are drawn at random", name)
+        return {}
     return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
 
 

@@ -275,7 +275,7 @@ class SentenceEncoder(nn.Module):
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
                 its transformer is loaded.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
-                from the checkpoint's masked language model.
+                from the checkpoint's masked language model, if it has one.
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
@@ -292,11 +292,11 @@ class SentenceEncoder(nn.Module):
         if not pretrained:
             head = head or spec.settings.head
             spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
-        elif head == "transform" and spec.settings.head == "none":
-            spec = replace(
-                spec, settings=replace(spec.settings, head=head), head_weights=pretrained_transform(str(name))
-            )
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
+        if head == "transform" and pretrained and spec.settings.head == "none":
+            weights = pretrained_transform(str(name))
+            settings = replace(spec.settings, head=head if weights else "none")
+            spec = replace(spec, settings=settings, head_weights=weights)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
         given |= {"template": template, "template_bias": template_bias, "final_period": final_period}

@@ -8,13 +8,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, SENTENCES, adamw, embedded
+from tests.conftest import ROOT, SENTENCES, adamw, embedded, tiny
 
 
 def cosine(first, second):
@@ -99,3 +100,19 @@ def test_a_sentence_in_another_template_is_no_duplicate(templates, duplicates, m
     module = SimCSEModule(encoder, ContrastedPositivesObjective(), adamw())
     batch = ViewCollator(encoder.tokenizer, 16, encoder.templates)([(text,) * 3 for text in SENTENCES])
     assert module.loss(batch)[1]["duplicates"] == duplicates
+
+
+def test_cot_bert_reads_each_sentence_in_three_templates(composed, make_model, sentences):
+    config = composed("method=cot_bert", *tiny(make_model("bert")))
+    encoder, objective = instantiate(config.model), instantiate(config.objective)
+    rows = TrainingSet(sentences, views=instantiate(config.views))
+    rows.read(encoder.tokenizer, config.data.max_length, templates=encoder.templates)
+    assert rows.view_roles == default_roles(3)
+    objective.check_rows(rows.view_roles, rows.labels)
+    ids = rows.batch([(0, row) for row in range(8)])["input_ids"]
+    for own, sentence in zip(ids, SENTENCES, strict=True):
+        for view, template in enumerate(config.model.template):
+            expected = encoder.tokenizer(template.replace("{sentence}", sentence))["input_ids"]
+            assert own[view][own[view] != encoder.tokenizer.pad_token_id].tolist() == expected
+    assert (encoder.pooling, encoder.template_bias, encoder.final_period) == ("mask_2", "padded_train_only", True)
+    assert (config.optimizer.lr, config.data.batch_size, config.objective.temperature) == (1e-5, 256, 0.05)

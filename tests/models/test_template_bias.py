@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from transformers import AutoModel
 
 from simcse_pl.data.collators import ViewCollator
@@ -17,7 +18,7 @@ from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw, tiny
 from tests.models.test_lightning_checkpoint import save
 
 FIRST = 'The hall : "{sentence}" means [MASK] .'
@@ -213,9 +214,9 @@ def test_fingerprints_differ_if_the_vectors_do(load):
 
 def test_sentence_transformers_has_no_bias(load, tmp_path, caplog):
     given = {"template": "The hall {sentence}", "pooling": "mean"}
-    for option, lost in (("template_bias", "always"), ("final_period", True)):
+    for option, lost in (("template_bias", "always"), ("final_period", True), ("head", "transform")):
         load(**{"template_bias": "none", option: lost} | given).save_pretrained(tmp_path)
-        (message,) = (record.getMessage() for record in caplog.records)
+        *_, message = (record.getMessage() for record in caplog.records)
         expected = f"{option}={str(lost).lower()}: sentence-transformers has no such module, only simcse_pl loads it"
         assert message == expected and not (tmp_path / "modules.json").exists()
         caplog.clear()
@@ -259,3 +260,31 @@ def test_a_batch_of_the_tokenizer_has_no_sentence_mask(load):
     inputs = {name: x[:, 0] for name, x in rows_of(encoder).items() if name != SENTENCE_MASK}
     with pytest.raises(UserError, match="^template_bias: the inputs have no sentence_mask; make them with"):
         encoder(inputs)
+
+
+def test_promptbert_has_two_templates_and_no_bias_at_test_time(composed, make_model):
+    config = composed("method=promptbert", *tiny(make_model("bert")))
+    encoder = instantiate(config.model)
+    templates = ['This sentence of "{sentence}" means [MASK].', 'This sentence : "{sentence}" means [MASK].']
+    assert (encoder.pooling, encoder.head, encoder.template) == ("mask", "mlp_train_only", templates)
+    assert (encoder.template_bias, encoder.final_period) == ("train_only", True)
+    assert (config.optimizer.lr, config.data.batch_size, config.data.max_length) == (1e-5, 256, 34)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "views", "bias", "head"),
+    [
+        ("promptbert_bert_base", 2, "train_only", "mlp_train_only"),
+        ("promptbert_roberta_base", 2, "train_only", "mlp_train_only"),
+        ("promptbert_sup_bert_base", 1, "always", "transform"),
+        ("promptbert_sup_roberta_base", 1, "always", "mlp"),
+        ("cot_bert_bert_base", 3, "padded_train_only", "mlp_train_only"),
+        ("cot_bert_roberta_base", 3, "padded_train_only", "mlp_train_only"),
+    ],
+)
+def test_recipes_have_their_templates(recipe, views, bias, head, composed):
+    model = composed(f"experiment={recipe}").model
+    texts = [model.template] if isinstance(model.template, str) else model.template
+    masks = [text.count("<mask>" if "roberta" in recipe else "[MASK]") for text in texts]
+    assert (len(texts), model.template_bias, model.head, model.final_period) == (views, bias, head, True)
+    assert masks == [2 if model.pooling == "mask_2" else 1] * views

@@ -10,6 +10,8 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
@@ -18,7 +20,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
-from tests.conftest import adamw
+from tests.conftest import SENTENCES, adamw
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 
@@ -39,7 +41,8 @@ def _batch(views):
 def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
+    options = PROMPTED if "bias" in case else {"pooling": "mean"}
+    encoder = SentenceEncoder.from_pretrained(folder, head="mlp", dropout=0.0, attention_dropout=0.0, **options)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
     objective.mask_duplicates = case == "hard duplicates"
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
@@ -70,6 +73,9 @@ def _gradients(folder, case, precision, first, end):
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
+    if "bias" in case:
+        rows = [(sentence,) * 3 for sentence in SENTENCES[:ROWS]]
+        batch = ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
     kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
     module.prepare({"own": kind})
     share = {name: x[first:end] for name, x in batch.items()}
@@ -99,7 +105,17 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
-OBJECTIVES = {"labels": SoftmaxObjective, "scores": CosineMSEObjective, "idea": ScoreRegression}
+OBJECTIVES = {
+    "labels": SoftmaxObjective,
+    "scores": CosineMSEObjective,
+    "idea": ScoreRegression,
+    "contrasted": ContrastedPositivesObjective,
+}
+PROMPTED = {
+    "pooling": "mask",
+    "template": ['"{sentence}" [MASK].', '[MASK]: "{sentence}"', 'no "{sentence}" [MASK].'],
+    "template_bias": "train_only",
+}
 LABELS = {"labels": "classes", "scores": "scores", "dataset": "scores", "idea": "scores"}
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -108,7 +124,8 @@ CASES = [
         ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
         (torch.float32, torch.float64),
     ),
-    *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
+    *itertools.product(("idea chunks", "contrasted hard"), (torch.float32, torch.float64)),
+    ("contrasted bias chunks", torch.float64),  # a small difference of large vectors
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
