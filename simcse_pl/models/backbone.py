@@ -209,14 +209,13 @@ def pretrained_transform(name: str) -> dict[str, Tensor]:
     """
     try:
         model = load_masked_language_model(name)
+        parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
+        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
+        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
+        if not linear or not norm:
+            raise UserError(f"the head of {type(model).__name__} has another form")
     except UserError as error:
         log.warning("head=transform: %s; its weights are drawn at random", error)
-        return {}
-    parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
-    linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
-    norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
-    if not linear or not norm:
-        log.warning("head=transform: %s has no layer of this form; its weights are drawn at random", name)
         return {}
     return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
 
