@@ -39,6 +39,8 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
         "architecture": type(encoder.backbone).__name__,
         "pooling": encoder.pooling,
         "template": encoder.template or "none",
+        "template_bias": encoder.template_bias,
+        "final_period": encoder.final_period,
         "head": encoder.head,
         "postprocess": encoder.postprocess.name if encoder.postprocess else "none",
         "normalize": encoder.normalize,

@@ -9,7 +9,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.protocols import Encode
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Batch, Tokens, tokenize
+from simcse_pl.models.tokenization import Batch, Tokens
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 
@@ -29,11 +29,11 @@ class EvaluationSentences:
         self, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase, templates: Templates | None = None
     ) -> None:
         distinct = list(dict.fromkeys(sentences))
-        tokens = tokenize(tokenizer, distinct, tokenizer.model_max_length)
+        self._templates = templates or Templates(tokenizer)
+        tokens = self._templates.tokens_of(distinct, tokenizer.model_max_length)
         order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
         self.sentences = [distinct[i] for i in order]
         self.tokens = [np.array(tokens[i]) for i in order]
-        self._templates = templates or Templates(tokenizer)
 
     def __len__(self) -> int:
         return len(self.sentences)

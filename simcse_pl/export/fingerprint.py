@@ -22,8 +22,13 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize:
         return None
     normalize = encoder.normalize if normalize is None else normalize
     tensors = encoder.backbone.state_dict()
-    if encoder.projection is not None and encoder.head == "mlp":
+    if encoder.projection is not None and encoder.head in ("mlp", "transform"):
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
         tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
-    return hash_tensors(tensors, encoder.pooling, encoder.max_length, normalize, *encoder.templates.texts[:1])
+    settings = [encoder.pooling, encoder.max_length, normalize, *encoder.templates.texts[:1]]
+    if encoder.template_bias == "always":
+        settings.append("without the template's bias")
+    if encoder.final_period:
+        settings.append("with a final period")
+    return hash_tensors(tensors, *settings)

@@ -40,7 +40,14 @@ class MomentumQueue(nn.Module):
         self._filled = 0  # on the host, as reading it from a GPU would synchronize
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Copy the encoder without its head, and start with an empty queue."""
+        """Copy the encoder without its head, and start with an empty queue.
+
+        Raises:
+            UserError: the copy, which is in evaluation mode, would not compute the vectors of training.
+        """
+        if encoder.template_bias.endswith("train_only") or encoder.head == "transform":
+            option = "head=transform" if encoder.head == "transform" else f"template_bias={encoder.template_bias}"
+            raise UserError(f"queue: it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         self.register_buffer("rows", torch.zeros(self.size, encoder.dim))

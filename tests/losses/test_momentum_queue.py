@@ -81,3 +81,13 @@ def test_a_checkpoint_holds_the_queue(encoder):
 def test_values_out_of_range_are_errors(options, message):
     with pytest.raises(UserError, match=message):
         MomentumQueue(**options)
+
+
+@pytest.mark.parametrize(
+    "option", [{"template_bias": "train_only"}, {"template_bias": "padded_train_only"}, {"head": "transform"}]
+)
+def test_vectors_of_training_that_the_copy_would_not_compute_are_an_error(option, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", template="{sentence} [MASK]", **option)
+    ((name, value),) = option.items()
+    with pytest.raises(UserError, match=f"^queue: it does not support model.{name}={value}: change it, or set queue=n"):
+        attached(encoder, size=4)

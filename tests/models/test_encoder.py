@@ -1,13 +1,14 @@
 """SentenceEncoder: vectors independent of the batch, heads, saving and loading."""
 
 import json
+import re
 import shutil
 
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import HEADS, SentenceEncoder
@@ -115,12 +116,58 @@ def test_heads_apply_in_their_modes(head, make_model):
     bare = plain(inputs)
     if head == "none":
         expected = {True: bare, False: bare}
+    elif head == "transform":
+        linear, _, norm = encoder.projection
+        with torch.no_grad():
+            norm.weight.uniform_(), norm.bias.uniform_()
+        hidden = bare @ linear.weight.T + linear.bias
+        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        centered = hidden - hidden.mean(dim=1, keepdim=True)
+        scaled = (
+            centered / (centered.square().mean(dim=1, keepdim=True) + encoder.backbone.config.layer_norm_eps).sqrt()
+        )
+        expected = dict.fromkeys((True, False), scaled * norm.weight + norm.bias)
     else:
         linear = encoder.projection[0]
         projected = torch.tanh(bare @ linear.weight.T + linear.bias)
         expected = {True: projected, False: projected if head == "mlp" else bare}
     for training in (True, False):
         torch.testing.assert_close(encoder.train(training)(inputs), expected[training])
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert"])
+def test_the_head_transform_is_that_of_the_masked_language_model(architecture, make_model, tmp_path, caplog):
+    """Its states before the decoder are those of the whole model of transformers."""
+    model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(make_model(architecture))).eval()
+    tokenizer = AutoTokenizer.from_pretrained(make_model(architecture))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    states = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0][:, 0]))
+    encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="cls", head="transform")
+    model(**encoder.tokenizer(SENTENCES[0], return_tensors="pt"))
+    torch.testing.assert_close(encoder.encode(SENTENCES[:1]), states[0].detach(), atol=1e-5, rtol=0)
+    assert not caplog.records
+    SentenceEncoder.from_pretrained(make_model(architecture), pooling="cls", head="transform")
+    (warning,) = caplog.records
+    assert re.search("^head=transform: .* no masked-language-model head .*drawn at random$", warning.getMessage())
+
+
+def test_the_head_transform_is_applied_before_the_bias_is_subtracted(make_model):
+    def vectors(**options):
+        template = {"pooling": "mask", "template": 'The hall : "{sentence}" means [MASK] .'}
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), **template | options)
+        return encoder.encode(["dogs run"]), encoder
+
+    whole, encoder = vectors(head="transform", template_bias="always")
+    plain, _ = vectors()
+    biased, _ = vectors(template_bias="always")
+    with torch.no_grad():
+        expected = encoder.projection(plain) - encoder.projection(plain - biased)
+    torch.testing.assert_close(whole, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +197,7 @@ def test_transformers_loads_the_folder(make_model, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(encoder.encode(SENTENCES[:1]), encoder.projection(states[:, 0]))
     settings = {"pooling": "cls", "head": "mlp", "max_length": 64, "normalize": False, "template": None}
+    settings |= {"template_bias": "none", "final_period": False}
     assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == settings
 
 

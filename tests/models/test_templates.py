@@ -154,6 +154,24 @@ def test_evaluators_get_the_vectors_of_encode(make_model):
     torch.testing.assert_close(sentences.encode(vectors)(TEXTS), encoder.encode(TEXTS), atol=1e-5, rtol=0)
 
 
+def test_a_final_period_is_appended_outside_of_training(make_model):
+    """PromptBERT's evaluation appends it unless the sentence ends in one of four characters."""
+    texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. "]
+    same = {"dogs run.", "run?", 'a "dog"', "the dogs'", ""}
+    options = {"pooling": "mask", "template": PROMPT}
+    plain = SentenceEncoder.from_pretrained(make_model("bert"), **options)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options, final_period=True)
+    expected = [text if text in same else f"{text}." for text in texts]
+    assert torch.equal(encoder.encode(texts), plain.encode(expected))
+    assert encoder.encode(texts[:1]).ne(plain.encode(texts[:1])).any()
+    sentences = EvaluationSentences(texts, encoder.tokenizer, encoder.templates)
+    with torch.no_grad():
+        vectors = torch.cat([encoder(batch) for batch in sentences.loader()])
+    torch.testing.assert_close(sentences.encode(vectors)(texts), encoder.encode(texts), atol=1e-5, rtol=0)
+    batches = (ViewCollator(own.tokenizer, 20, own.templates)([("dogs run",)]) for own in (plain, encoder))
+    assert next(batches)["input_ids"].equal(next(batches)["input_ids"])
+
+
 @pytest.mark.parametrize("template", [PROMPT, [PROMPT, OTHER]])
 def test_folders_and_checkpoints_restore_a_template(template, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", max_length=20, template=template)

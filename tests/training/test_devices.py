@@ -17,6 +17,7 @@ from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
@@ -124,6 +125,13 @@ VARIANTS = {
     "mask": {"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"},
     "span": {"pooling": "span", "template": ["A {sentence}", "the {sentence} !"], "batch": partial(views_of, 3)},
     "templates": {"template": ["A {sentence}", "the {sentence} !"], "objective": MASKED, "batch": partial(views_of, 3)},
+    "template bias": {  # selects the distinct templates
+        "pooling": "mask",
+        "template": ["{sentence} [MASK]", "a {sentence} [MASK]"],
+        "template_bias": "train_only",
+        "waits": 1,
+    },
+    "contrasted positives": {"objective": ContrastedPositivesObjective(), "batch": partial(views_of, 3)},
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
@@ -143,7 +151,8 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
     """Without dropout the loss equals the CPU's. Only variants that say so synchronize."""
     options = dict(VARIANTS[variant])
     batch, waits = options.pop("batch", partial(views_of, 1)), options.pop("waits", 0)
-    given = {name: options.pop(name, own) for name, own in (("pooling", "cls"), ("head", "none"), ("template", None))}
+    defaults = {"pooling": "cls", "head": "none", "template": None, "template_bias": "none"}
+    given = {name: options.pop(name, own) for name, own in defaults.items()}
     folder, two = make_model(options.pop("architecture", "bert")), options.pop("two", False)
     made = {name: options.pop(name)() for name in ("auxiliary", "queue") if name in options}
 

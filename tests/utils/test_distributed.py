@@ -10,7 +10,9 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
@@ -23,7 +25,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
-from tests.conftest import adamw
+from tests.conftest import SENTENCES, adamw
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 
@@ -44,7 +46,8 @@ def _batch(views):
 def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
+    options = PROMPTED if "bias" in case else {"pooling": "mean"}
+    encoder = SentenceEncoder.from_pretrained(folder, head="mlp", dropout=0.0, attention_dropout=0.0, **options)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
@@ -83,6 +86,9 @@ def _gradients(folder, case, precision, first, end):
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset", "ranking", "angle"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
+    if "bias" in case:
+        rows = [(sentence,) * 3 for sentence in SENTENCES[:ROWS]]
+        batch = ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
     roles = roles or default_roles(batch["input_ids"].shape[1])
     module.prepare({"own": RowKind(roles, LABELS.get(case.split()[0]))})
     share = {name: x[first:end] for name, x in batch.items()}
@@ -114,6 +120,7 @@ def _one_rank(number, ranks, store, folder, results):
 
 OBJECTIVES = {
     "labels": SoftmaxObjective,
+    "contrasted": ContrastedPositivesObjective,
     "scores": CosineMSEObjective,
     "idea": ScoreRegression,
     "noise": GaussianNegatives,
@@ -136,8 +143,13 @@ ROLES = {
 }
 METHODS = (
     *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "ranking", "angle"),
-    *("symmetric hard", "soft", "peer chunks"),
+    *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted bias chunks"),
 )
+PROMPTED = {
+    "pooling": "mask",
+    "template": ['"{sentence}" [MASK].', '[MASK]: "{sentence}"', 'no "{sentence}" [MASK].'],
+    "template_bias": "train_only",
+}
 HALVES = (torch.bfloat16, torch.float16)
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
@@ -146,7 +158,7 @@ CASES = [
         (torch.float32, torch.float64),
     ),
     *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
-    *itertools.product(METHODS, (torch.float64,)),
+    *itertools.product(METHODS, (torch.float64,)),  # a bias is a small difference of large vectors
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 

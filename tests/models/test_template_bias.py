@@ -1,0 +1,290 @@
+"""The bias of a template against passes of the template alone, and in every path that encodes with it."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from transformers import AutoModel
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.inference.simcse import SimCSE
+from simcse_pl.losses.embedded_batch import pool_views
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import SETTINGS_FILE
+from simcse_pl.models.templates import SENTENCE_MASK
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, adamw, tiny
+from tests.models.test_lightning_checkpoint import save
+
+FIRST = 'The hall : "{sentence}" means [MASK] .'
+SECOND = 'This moon of "{sentence}" [MASK] or [MASK]!'
+TEXTS = [*SENTENCES, "a [MASK] b", "", "snow", "Nobody answered."]  # some have the same length
+ROBERTA = ("roberta", "xlm-roberta")
+
+
+@pytest.fixture
+def model_of(make_model):
+    """Make models with weights so large that each token matters to the others."""
+    return partial(make_model, initializer_range=0.2)
+
+
+@pytest.fixture
+def load(model_of):
+    def load(architecture="bert", **options):
+        given = {"pooling": "mask", "template": [FIRST, SECOND], "template_bias": "always", "max_length": 40}
+        return SentenceEncoder.from_pretrained(model_of(architecture), **given | options)
+
+    return load
+
+
+def last_state(model, ids, place, positions=None):
+    """Return the last state of one token, of a pass of a single sequence without padding."""
+    given = {} if positions is None else {"position_ids": torch.tensor([positions])}
+    return model(torch.tensor([ids]), **given).last_hidden_state[0, place]
+
+
+def without_bias(model, tokenizer, text, template, padded=False):
+    """Return the state at the template's first mask token, minus that of the template alone."""
+    before, after = template.replace("[MASK]", tokenizer.mask_token).split("{sentence}")
+    before, after = (tokenizer.encode(part, add_special_tokens=False) for part in (before.rstrip(), after))
+    before, after = [tokenizer.cls_token_id, *before], [*after, tokenizer.sep_token_id]
+    own = tokenizer.encode(text, add_special_tokens=False)
+    place = after.index(tokenizer.mask_token_id)
+    whole = last_state(model, [*before, *own, *after], len(before) + len(own) + place)
+    if padded:
+        ids = [*before, *[tokenizer.pad_token_id] * len(own), *after]
+        return whole - last_state(model, ids, len(before) + len(own) + place)
+    start = 2 if model.config.model_type in ROBERTA else 0  # position 1 is that of padding
+    positions = [*range(len(before)), *range(len(before) + len(own), len(before) + len(own) + len(after))]
+    return whole - last_state(model, before + after, len(before) + place, [start + n for n in positions])
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlm-roberta", "electra", "modernbert"])
+def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(architecture, load, model_of):
+    encoder = load(architecture)
+    model = AutoModel.from_pretrained(model_of(architecture)).eval()
+    with torch.no_grad():
+        expected = torch.stack([without_bias(model, encoder.tokenizer, text, FIRST) for text in TEXTS])
+    torch.testing.assert_close(encoder.encode(TEXTS), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode(TEXTS, batch_size=2), expected, atol=1e-5, rtol=0)
+    plain = load(architecture, template_bias="none").encode(TEXTS)
+    assert (plain - expected).abs().amax(dim=1).min() > 0.1
+
+
+@pytest.mark.parametrize("architecture", ["distilbert", "mpnet"])
+def test_a_backbone_without_position_ids_has_one_bias_per_length(architecture, load):
+    texts = ["!", "?", "! ?"]
+    plain, biased = (load(architecture, template_bias=kind).encode(texts) for kind in ("none", "always"))
+    first, second, longer = plain - biased
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
+    assert (first - longer).abs().max() > 0.01 and (plain[0] - plain[1]).abs().max() > 0.01
+
+
+def rows_of(encoder, views=2):
+    return ViewCollator(encoder.tokenizer, 24, encoder.templates)([(text,) * views for text in TEXTS])
+
+
+@pytest.mark.parametrize("kind", ["train_only", "padded_train_only"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_views_and_gradients_are_those_of_single_passes(architecture, kind, load, model_of):
+    """In training each view has the bias of its own template. Dropout is off here."""
+    encoder = load(architecture, template_bias=kind, dropout=0.0).double().train()
+    pooled = pool_views(encoder, rows_of(encoder), length_bucketing=True)
+    model = AutoModel.from_pretrained(model_of(architecture)).double().eval()
+    found = partial(without_bias, model, encoder.tokenizer, padded=kind.startswith("padded"))
+    expected = torch.stack([torch.stack([found(text, FIRST), found(text, SECOND)]) for text in TEXTS])
+    torch.testing.assert_close(pooled, expected, atol=1e-10, rtol=0)
+    weights = torch.randn_like(pooled)
+    for vectors in (pooled, expected):
+        (vectors * weights).sum().backward()
+    own = dict(encoder.backbone.named_parameters())
+    compared = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert any("position_embeddings" in name for name in compared)
+    for name, gradient in compared.items():
+        torch.testing.assert_close(own[name].grad, gradient, atol=1e-9, rtol=1e-7)
+    encoder.eval()
+    torch.testing.assert_close(encoder.encode(TEXTS), load(architecture, template_bias="none").encode(TEXTS))
+
+
+def test_one_further_pass_has_a_row_for_each_template_and_length(load):
+    encoder = load(template_bias="train_only").train()
+    passes = []
+    encoder.backbone.register_forward_pre_hook(lambda _, __, inputs: passes.append(inputs), with_kwargs=True)
+    vectors = encoder.pool({name: x.flatten(0, 1) for name, x in rows_of(encoder).items()})
+    lengths = {len(encoder.tokenizer.tokenize(text)) for text in TEXTS}
+    assert [len(given["attention_mask"]) for given in passes] == [2 * len(TEXTS), 2 * len(lengths)]
+    assert len(lengths) < len(TEXTS) and vectors.shape == (2 * len(TEXTS), 32)
+
+
+def test_the_bias_has_dropout_in_training(load):
+    def pooled(seed, **options):
+        encoder = load(**options).train()
+        torch.manual_seed(seed)
+        return encoder.pool(encoder.templates.batch([encoder.tokenizer("dogs run")["input_ids"]]))
+
+    noisy, quiet = ({"dropout": rate, "template_bias": "train_only"} for rate in (0.3, 0.0))
+    biases = [pooled(seed, **noisy | {"template_bias": "none"}) - pooled(seed, **noisy) for seed in (3, 4)]
+    expected = pooled(3, **quiet | {"template_bias": "none"}) - pooled(3, **quiet)
+    assert min((biases[0] - biases[1]).norm(), *((bias - expected).norm() for bias in biases)) > 0.1
+
+
+@pytest.mark.parametrize("options", [{"chunk_size": 5}, {"length_bucketing": False}, {"shared_dropout_mask": True}])
+def test_other_paths_of_training_have_the_same_gradients(options, load):
+    def gradients(**given):
+        encoder = load(template_bias="train_only", dropout=0.0, head="none").double()
+        module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), **given)
+        module.prepare()
+        loss, _ = module.loss(rows_of(encoder))
+        loss.backward()
+        return loss, [p.grad for p in module.parameters() if p.requires_grad]
+
+    loss, expected = gradients()
+    again, found = gradients(**options)
+    torch.testing.assert_close(again, loss, atol=1e-12, rtol=0)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
+
+
+def test_equal_views_with_a_shared_dropout_mask_are_equal(load):
+    encoder = load(template=FIRST, template_bias="train_only", dropout=0.3)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), shared_dropout_mask=True)
+    first, second = module.embed(rows_of(encoder)).pooled.unbind(dim=1)
+    assert first.equal(second)
+
+
+def test_each_of_two_encoders_has_its_own_bias(load):
+    encoder, other = (load(template_bias="train_only", dropout=0.0) for _ in range(2))
+    torch.nn.init.normal_(other.backbone.get_input_embeddings().weight)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), positive_encoder=other)
+    pooled = module.embed(rows_of(encoder)).pooled
+    for view, own in enumerate((encoder, other)):
+        torch.testing.assert_close(pooled[:, view], pool_views(own, rows_of(own))[:, view], atol=1e-5, rtol=0)
+
+
+def test_the_bias_is_half_precision_in_autocast(load):
+    encoder = load(template_bias="train_only", dropout=0.0).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        half = pool_views(encoder, rows_of(encoder))
+    torch.testing.assert_close(half.float(), pool_views(encoder, rows_of(encoder)), atol=0.2, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["train_only", "always", "padded_train_only"])
+def test_folders_and_checkpoints_restore_the_settings_and_the_vectors(kind, load, tmp_path):
+    encoder = load(template_bias=kind, final_period=True)
+    encoder.save_pretrained(tmp_path)
+    save(encoder, tmp_path / "best.ckpt")
+    for loaded in (
+        SentenceEncoder.from_pretrained(tmp_path),
+        SentenceEncoder.from_checkpoint(tmp_path / "best.ckpt"),
+    ):
+        assert loaded.settings == encoder.settings
+        assert (loaded.template_bias, loaded.final_period) == (kind, True)
+        torch.testing.assert_close(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6, rtol=0)
+    assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
+
+
+def test_a_folder_of_an_older_version_has_no_bias(load, tmp_path):
+    load(template_bias="none").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    for newer in ("template_bias", "final_period"):
+        del settings[newer]
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(settings))
+    loaded = SentenceEncoder.from_pretrained(tmp_path)
+    assert (loaded.template_bias, loaded.final_period) == ("none", False)
+    assert settings.keys() >= SimCSE(tmp_path)._settings().keys() - {"encoder", "weights"}
+
+
+def test_fingerprints_differ_if_the_vectors_do(load):
+    plain, train_only, always, period = (
+        fingerprint(load(**options))
+        for options in (
+            {"template_bias": "none"},
+            {"template_bias": "train_only"},
+            {},
+            {"template_bias": "none", "final_period": True},
+        )
+    )
+    assert plain == train_only and len({plain, always, period}) == 3
+
+
+def test_sentence_transformers_has_no_bias(load, tmp_path, caplog):
+    given = {"template": "The hall {sentence}", "pooling": "mean"}
+    for option, lost in (("template_bias", "always"), ("final_period", True), ("head", "transform")):
+        load(**{"template_bias": "none", option: lost} | given).save_pretrained(tmp_path)
+        *_, message = (record.getMessage() for record in caplog.records)
+        expected = f"{option}={str(lost).lower()}: sentence-transformers has no such module, only simcse_pl loads it"
+        assert message == expected and not (tmp_path / "modules.json").exists()
+        caplog.clear()
+    load(template_bias="train_only", **given).save_pretrained(tmp_path)
+    assert not caplog.records and (tmp_path / "modules.json").exists()
+
+
+@pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])
+def test_other_poolings_read_the_template_alone(pooling, load):
+    inputs = {name: x[:, 0] for name, x in rows_of(load()).items()}
+    encoder, plain = load(pooling=pooling), load(pooling=pooling, template_bias="none")
+    bias = plain.pool(inputs) - encoder.pool(inputs)
+    empty = rows_of(encoder)
+    bare = {name: x[TEXTS.index(""), :1] for name, x in empty.items()}
+    torch.testing.assert_close(bias[TEXTS.index("")], plain.pool(bare)[0], atol=1e-5, rtol=0)
+    assert (bias.abs().max() == 0) == (pooling == "span")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"template_bias": "yes"}, "^template_bias=yes: choose one of none, train_only, always, padded_train_only$"),
+        ({"template": None, "pooling": "cls"}, "^template_bias=always: it needs a template, but template=null$"),
+    ],
+)
+def test_a_bias_that_does_not_fit_is_one_line(options, message, load):
+    with pytest.raises(UserError, match=message):
+        load(**options)
+
+
+def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
+    monkeypatch.setattr("simcse_pl.models.encoder.ignores_padding", lambda *_: False)
+    with pytest.raises(
+        UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out; "
+    ):
+        load()
+
+
+def test_a_batch_of_the_tokenizer_has_no_sentence_mask(load):
+    encoder = load()
+    inputs = {name: x[:, 0] for name, x in rows_of(encoder).items() if name != SENTENCE_MASK}
+    with pytest.raises(UserError, match="^template_bias: the inputs have no sentence_mask; make them with"):
+        encoder(inputs)
+
+
+def test_promptbert_has_two_templates_and_no_bias_at_test_time(composed, make_model):
+    config = composed("method=promptbert", *tiny(make_model("bert")))
+    encoder = instantiate(config.model)
+    templates = ['This sentence of "{sentence}" means [MASK].', 'This sentence : "{sentence}" means [MASK].']
+    assert (encoder.pooling, encoder.head, encoder.template) == ("mask", "mlp_train_only", templates)
+    assert (encoder.template_bias, encoder.final_period) == ("train_only", True)
+    assert (config.optimizer.lr, config.data.batch_size, config.data.max_length) == (1e-5, 256, 34)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "views", "bias", "head"),
+    [
+        ("promptbert_bert_base", 2, "train_only", "mlp_train_only"),
+        ("promptbert_roberta_base", 2, "train_only", "mlp_train_only"),
+        ("promptbert_sup_bert_base", 1, "always", "transform"),
+        ("promptbert_sup_roberta_base", 1, "always", "mlp"),
+        ("cot_bert_bert_base", 3, "padded_train_only", "mlp_train_only"),
+        ("cot_bert_roberta_base", 3, "padded_train_only", "mlp_train_only"),
+    ],
+)
+def test_recipes_have_their_templates(recipe, views, bias, head, composed):
+    model = composed(f"experiment={recipe}").model
+    texts = [model.template] if isinstance(model.template, str) else model.template
+    masks = [text.count("<mask>" if "roberta" in recipe else "[MASK]") for text in texts]
+    assert (len(texts), model.template_bias, model.head, model.final_period) == (views, bias, head, True)
+    assert masks == [2 if model.pooling == "mask_2" else 1] * views
