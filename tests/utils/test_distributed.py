@@ -10,14 +10,27 @@ import torch.multiprocessing as mp
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.losses.scored_pairs import CosineMSEObjective
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
+from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, mean_over_ranks, rank, split_batch, world_size
+from simcse_pl.utils.distributed import (
+    BatchSplit,
+    all_gather_with_grad,
+    from_first_rank,
+    mean_over_ranks,
+    rank,
+    split_batch,
+    world_size,
+)
 from tests.conftest import adamw
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
@@ -27,6 +40,11 @@ def _mask_by_content(self, input_ids):
     """Mask tokens by their id, so that the masks do not depend on the rank."""
     chosen = (input_ids % 2 == 0) & ~torch.isin(input_ids, self.special_ids)
     return input_ids.masked_fill(chosen, 4), input_ids.masked_fill(~chosen, NOT_CHOSEN)
+
+
+def _edit_by_content(self, input_ids, *_):
+    """Replace tokens by their id, so that the edits do not depend on the rank."""
+    return input_ids + (input_ids % 3 == 0)
 
 
 def _batch(views):
@@ -39,13 +57,21 @@ def _batch(views):
 def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
+    head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head=head, dropout=0.0, attention_dropout=0.0)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
     objective.mask_duplicates = case == "hard duplicates"
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
         terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
         torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
+    if "networks" in case:
+        terms = [ReplacedTokenDetection(0.5), SentenceMaskedLanguageModeling(0.5, head="new", frozen_layers=2)]
+    if "ranking" in case:
+        teachers = RankingDistillation([folder, folder], pooling="mean", loss=f"list_{case.split()[1]}")
+        for teacher in teachers.teachers:
+            torch.nn.init.normal_(teacher.encoder.backbone.embeddings.word_embeddings.weight)
+        terms = [teachers, RankingConsistency(0.5)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -58,7 +84,7 @@ def _gradients(folder, case, precision, first, end):
     )
     if precision is torch.float64:
         module.double()
-    batch = _batch(views=3 if "hard" in case or "idea" in case else 2)
+    batch = _batch(views=3 if any(name in case for name in ("hard", "idea", "whitened")) else 2)
     if case == "hard duplicates":  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
@@ -70,15 +96,17 @@ def _gradients(folder, case, precision, first, end):
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
-    kind = RowKind(default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
+    roles = ROLES.get(case.split()[0])
+    kind = RowKind(roles or default_roles(batch["input_ids"].shape[1]), LABELS.get(case.split()[0]))
     module.prepare({"own": kind})
     share = {name: x[first:end] for name, x in batch.items()}
-    if case == "roles":
-        share["roles"] = (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
+    if roles:
+        share["roles"] = roles
     if case == "dataset":
         share["dataset"] = "own"
     if queue:
         queue.update(encoder, share)
+    torch.manual_seed(rank())  # what ranks share must be that of the first
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
         loss, _ = module.loss(share)
     loss.backward()
@@ -88,7 +116,8 @@ def _gradients(folder, case, precision, first, end):
 def _one_rank(number, ranks, store, folder, results):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=ranks)
     torch.set_num_threads(1)
-    MaskedLanguageModeling.mask = _mask_by_content
+    TokenMaskingLoss.mask = _mask_by_content
+    ReplacedTokenDetection.edit = _edit_by_content
     bounds = [ROWS * n // ranks for n in range(ranks + 1)]
     found = {}
     for case, precision in CASES:
@@ -99,9 +128,19 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
-OBJECTIVES = {"labels": SoftmaxObjective, "scores": CosineMSEObjective, "idea": ScoreRegression}
+OBJECTIVES = {
+    "labels": SoftmaxObjective,
+    "scores": CosineMSEObjective,
+    "idea": ScoreRegression,
+    "whitened": partial(WhitenedContrastiveObjective, groups=16),
+}
+ROLES = {
+    "roles": (Role.POSITIVE, Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE),
+    "whitened": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE),
+}
 LABELS = {"labels": "classes", "scores": "scores", "dataset": "scores", "idea": "scores"}
 HALVES = (torch.bfloat16, torch.float16)
+MORE_ROUNDING = {"ranking": 100, "batch_norm": 100, "whitened": 1000}
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
@@ -110,6 +149,8 @@ CASES = [
     ),
     *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
     *itertools.product(("hard mlm chunks",), HALVES),
+    *itertools.product(("networks batch_norm chunks", "ranking net chunks", "ranking mle"), (torch.float64,)),
+    *itertools.product(("batch_norm hard", "whitened", "whitened batch_norm chunks"), (torch.float64,)),
 ]
 
 
@@ -120,13 +161,14 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
         results = manager.dict()
         mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)
         results = dict(results)
-    monkeypatch.setattr(MaskedLanguageModeling, "mask", _mask_by_content)
+    monkeypatch.setattr(TokenMaskingLoss, "mask", _mask_by_content)
+    monkeypatch.setattr(ReplacedTokenDetection, "edit", _edit_by_content)
     sizes = {2: (3, 4), 3: (2, 2, 3)}[ranks]
     for number in range(ranks):
         assert results[number][1:] == (BatchSplit(sizes, number), number, ranks)
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case.removesuffix(" chunks"), precision, 0, ROWS)
-        tolerance = TOLERANCES[precision]
+        tolerance = TOLERANCES[precision] * MORE_ROUNDING.get(case.split()[0], 1)
         assert gradient.norm() > 0.1
         for number in range(ranks):
             ours = results[number][0][case, precision]
@@ -146,5 +188,5 @@ def test_one_process_gathers_nothing():
     rows = torch.randn(2, 3)
     alone = split_batch(2, rows.device)
     assert all_gather_with_grad(rows, alone) is rows and alone.weight == 1 and alone.label_offset == 0
-    assert mean_over_ranks(rows).equal(rows)
+    assert mean_over_ranks(rows).equal(rows) and from_first_rank(rows).equal(rows)
     assert (rank(), world_size()) == (0, 1)
