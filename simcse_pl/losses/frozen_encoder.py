@@ -1,14 +1,15 @@
 """A fixed encoder beside the trained one: a guide for false negatives, or a teacher."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import embed_views
+from simcse_pl.losses.frozen import Frozen
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import SENTENCE_MASK
@@ -16,11 +17,8 @@ from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
 
-class FrozenEncoder(nn.Module):
+class FrozenEncoder(Frozen):
     """An encoder that is not trained.
-
-    It moves to the device of the module that it belongs to. It has no parameters there, so that no
-    optimizer, checkpoint or gradient reduction contains it.
 
     Args:
         name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained).
@@ -28,7 +26,7 @@ class FrozenEncoder(nn.Module):
         template: replaces the saved one. It must be that of the trained encoder, whose batches are read.
 
     Attributes:
-        encoder: the encoder, in evaluation mode.
+        encoder: the encoder, in evaluation mode; the same as `network`.
         chunk_size, length_bucketing: see SimCSEModule, which sets them.
 
     Raises:
@@ -37,21 +35,20 @@ class FrozenEncoder(nn.Module):
 
     chunk_size: int | None = None
     length_bucketing: bool = False
-    encoder: SentenceEncoder
+    network: SentenceEncoder
 
     def __init__(
         self, name: str | Path, pooling: str | None = None, template: str | Sequence[str] | None = None
     ) -> None:
-        super().__init__()
-        encoder = SentenceEncoder.from_pretrained(name, pooling, template=template).requires_grad_(False)
+        encoder = SentenceEncoder.from_pretrained(name, pooling, template=template)
         if encoder.postprocess:
             raise UserError(f"{name}: this encoder has a post-processing: choose the encoder that it was fitted to")
-        self.__dict__["encoder"] = encoder  # not a submodule, whose weights would be saved
+        super().__init__(encoder)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.encoder._apply(fn, recurse)  # what .to() and .cuda() of the module call
-        super()._apply(fn, recurse)
-        return self
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """The encoder."""
+        return self.network
 
     def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
         """Check that this encoder reads the token ids of another one's batches.

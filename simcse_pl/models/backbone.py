@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from simcse_pl.models.batch_norm_head import BatchNormHead
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
@@ -74,7 +75,7 @@ def load_backbone(
         config = load_config(source, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
-        _keep_layers(config, num_layers, name)
+        keep_layers(config, num_layers, name)
         _set_dropout(config, dropout, attention_dropout, name)
         if pretrained:
             model, missing = _load_weights(AutoModel, source, config, subfolder)
@@ -84,7 +85,7 @@ def load_backbone(
     for needed in ("input_ids", "attention_mask"):
         if needed not in inspect.signature(model.forward).parameters:
             raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
-    return _without_pooler(model)
+    return without_pooler(model)
 
 
 def rebuild_backbone(
@@ -95,10 +96,10 @@ def rebuild_backbone(
     Raises:
         UserError: weights are missing or do not fit, or `num_layers` is out of range. It begins with `name`.
     """
-    _keep_layers(config, num_layers, name)
+    keep_layers(config, num_layers, name)
     fits = reraise_as(f"{name}: its weights do not fit its config")
     with fits, torch.random.fork_rng(devices=[]), quiet_transformers():
-        model = _without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+        model = without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
     _check_complete(missing, name, config)
     return model
@@ -185,16 +186,17 @@ def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     return layer if isinstance(layer, nn.Embedding) else None
 
 
-def projection_head(backbone: PreTrainedModel, head: str = "mlp") -> nn.Sequential:
+def projection_head(backbone: PreTrainedModel, head: str) -> nn.Sequential:
     """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
-    dim = backbone.config.hidden_size
+    dim, std = backbone.config.hidden_size, getattr(backbone.config, "initializer_range", 0.02)
+    if head == "batch_norm_train_only":
+        return BatchNormHead(dim, std)
     linear = nn.Linear(dim, dim)
-    nn.init.normal_(linear.weight, std=getattr(backbone.config, "initializer_range", 0.02))
+    nn.init.normal_(linear.weight, std=std)
     nn.init.zeros_(linear.bias)
     if head == "transform":
-        return nn.Sequential(
-            linear, nn.GELU(), nn.LayerNorm(dim, eps=getattr(backbone.config, "layer_norm_eps", 1e-12))
-        )
+        eps = getattr(backbone.config, "layer_norm_eps", 1e-12)
+        return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
     return nn.Sequential(linear, nn.Tanh())
 
 
@@ -269,7 +271,8 @@ def _load_weights(
     return model, sorted(info["missing_keys"])
 
 
-def _without_pooler(model: PreTrainedModel) -> PreTrainedModel:
+def without_pooler(model: PreTrainedModel) -> PreTrainedModel:
+    """Remove the pooler of a model, which no pooling of ours reads, and return the model."""
     if getattr(model, "pooler", None) is not None:
         model.pooler = nn.Identity()  # not None: SqueezeBERT and LayoutLM call it without a check
     return model
@@ -281,7 +284,8 @@ def _check_complete(missing: list[str], name: str, config: PreTrainedConfig) -> 
         raise UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")
 
 
-def _keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> None:
+def keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> None:
+    """Reduce a config to the first layers, or raise UserError if it has fewer. None keeps all."""
     if num_layers is None:
         return
     available = config.num_hidden_layers

@@ -33,7 +33,7 @@ from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
-HEADS = ("none", "mlp", "mlp_train_only", "transform")
+HEADS = ("none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform")
 
 
 class SentenceEncoder(nn.Module):
@@ -44,8 +44,9 @@ class SentenceEncoder(nn.Module):
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function's dotted name (see pooling.find_pooling).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
-            `mlp_train_only` (dropped at test time); Table 6 of the paper. `transform` is Linear + GELU + LayerNorm, as
-            in BERT's masked language model; it is kept, and applied before the template's bias is subtracted.
+            `mlp_train_only` (dropped at test time); Table 6 of the paper. `batch_norm_train_only` is DiffCSE's (see
+            BatchNormHead), dropped at test time. `transform` is Linear + GELU + LayerNorm, as in BERT's masked
+            language model; it is kept, and applied before the template's bias is subtracted.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the
             template's. None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.

@@ -100,7 +100,8 @@ class SimCSEModule(EncoderModule):
                 recompute_layers(trained.backbone)
             if freeze_layers is not None:
                 freeze_first_layers(trained, freeze_layers)
-            if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in trained.modules()):
+            in_chunks = trained.backbone.modules()  # the head is applied to all chunks at once
+            if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in in_chunks):
                 raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")
             trained.train()  # Lightning trains each module in the mode that it is in
         self.objective = objective

@@ -111,6 +111,14 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return total
 
 
+def from_first_rank(values: Tensor) -> Tensor:
+    """Return the values that rank 0 gives, without gradients: random numbers that all ranks share."""
+    shared = values.detach().clone()
+    if world_size() > 1:
+        dist.broadcast(shared, src=0)
+    return shared
+
+
 def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     """Return the mean of a tensor over all ranks, without gradients.
 

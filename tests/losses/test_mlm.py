@@ -1,4 +1,4 @@
-"""Masked language modelling: the distribution of masks, and the loss against transformers' models."""
+"""Masked language modelling: the loss against transformers' models."""
 
 from dataclasses import replace
 
@@ -53,37 +53,6 @@ def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architect
     torch.testing.assert_close(embeddings.grad, whole.get_input_embeddings().weight.grad, atol=1e-5, rtol=0)
 
 
-def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(encoder):
-    masked, labels = attached(encoder).mask(torch.full((2000, 100), 50))
-    chosen = labels == 50
-    assert ((labels == NOT_CHOSEN) | chosen).all() and (masked[~chosen] == 50).all()
-    became = masked[chosen]
-    shares = [chosen, became == encoder.tokenizer.mask_token_id, became == 50]
-    assert [share.float().mean().item() for share in shares] == pytest.approx([0.15, 0.8, 0.1], abs=0.01)
-
-
-def test_special_tokens_and_padding_are_not_chosen(encoder):
-    ids = views(encoder).inputs["input_ids"]
-    before = ids.clone()
-    masked, labels = attached(encoder, probability=1.0).mask(ids)
-    special = torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
-    assert (ids == encoder.tokenizer.pad_token_id).any() and special.any() and not special.all()
-    assert (labels[special] == NOT_CHOSEN).all() and torch.equal(masked[special], ids[special])
-    assert torch.equal(labels[~special], ids[~special])
-    assert torch.equal(ids, before)  # the contrastive loss needs them
-
-
-def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
-    term = attached(encoder)
-    ids = torch.full((8, 2, 50), 50)
-    masks = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        masks.append(term.mask(ids)[0])
-    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
-    assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
-
-
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
     term = attached(encoder)
     batch = views(encoder, [("", ""), ("", "")])
@@ -103,18 +72,10 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     assert 0 < loss.item() < 20 and loss.requires_grad
 
 
-def test_a_tokenizer_without_a_mask_token_is_an_error(encoder):
-    encoder.tokenizer.mask_token = None
-    with pytest.raises(UserError, match="^auxiliary.mlm: the tokenizer of .* has no mask token$"):
-        attached(encoder)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"weight": -1}, "^auxiliary.mlm.weight=-1: it must be 0 or more, and finite$"),
-        ({"probability": 0}, "^auxiliary.mlm.probability=0: it must be above 0 and at most 1$"),
-        ({"probability": float("nan")}, "^auxiliary.mlm.probability=nan"),
         ({"head": "old"}, "^auxiliary.mlm.head=old: choose one of pretrained, new$"),
     ],
 )

@@ -102,6 +102,25 @@ def test_pooled_vectors_are_those_before_the_head(make_model, options, head):
         own.train()
 
 
+def test_chunks_have_the_batch_statistics_of_the_whole_batch(make_model, batch):
+    """The head is applied outside of the chunks. Normalization within the backbone is an error."""
+    gradients = []
+    for chunk_size in (None, 3):
+        torch.manual_seed(0)
+        options = {"pooling": "mean", "head": "batch_norm_train_only", "dropout": 0.0}
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options)
+        module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), chunk_size=chunk_size).double()
+        encoder.projection.requires_grad_(False)
+        anchors, positives = module.embed(batch).embeddings.unbind(dim=1)
+        contrastive_loss(anchors, positives.flip(0)).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+    assert gradients[0].norm() > 0.1
+    encoder.backbone.normalization = torch.nn.BatchNorm1d(3)
+    with pytest.raises(UserError, match="^module.chunk_size: batch normalization needs the whole batch at once; set"):
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(), chunk_size=3)
+
+
 def test_shared_dropout_makes_two_views_equal_to_the_bit(encoder, batch):
     for shared in (True, False):
         module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), shared_dropout_mask=shared)

@@ -1,0 +1,109 @@
+"""Replaced token detection with the help of a sentence vector: DiffCSE."""
+
+import copy
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.frozen import Frozen
+from simcse_pl.losses.gradient_cache import apply_in_chunks
+from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.layers import changed_layer_input, layer_input
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.tensors import at_least_float32
+
+
+class ReplacedTokenDetection(TokenMaskingLoss):
+    """The loss of finding the replaced tokens of a sentence from its vector (DiffCSE, Chuang et al. 2022).
+
+    In plain terms: a generator edits the sentence, and a discriminator that knows the vector of the
+    original sentence says which tokens differ. The encoder therefore puts into the vector what the
+    edits change. For a sentence x with the vector h, x'' is the generator's prediction for every token
+    of x, of which some are masked. The loss is the mean cross-entropy of
+
+        softmax( W D([h; x''_2; ...; x''_n]) + b )    with the labels    x''_i != x_i
+
+    over all tokens, where padding counts as not replaced. D is a second backbone, at first equal to the
+    encoder's. h is the embedding after the projection head. It replaces the output of D's embedding
+    layer at the first position. All views are edited. D, W and b are trained with the encoder. Training
+    checkpoints contain them; saved encoders do not.
+
+    Args:
+        weight: lambda, 0 or more.
+        probability: of masking; see TokenMaskingLoss.
+        generator: a folder, a hub name or package:NAME of a masked language model with the encoder's
+            vocabulary. It is not trained, and uses dropout. None replaces the chosen tokens by random
+            ones, which needs no model, but is an easier task.
+    """
+
+    name = "replaced_token_detection"
+    discriminator: PreTrainedModel
+
+    def __init__(self, weight: float = 0.005, probability: float = 0.3, generator: str | Path | None = None) -> None:
+        super().__init__(weight, probability)
+        self.generator_name = generator
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Load the generator, copy the backbone, and initialize the classifier.
+
+        Raises:
+            UserError: if the generator cannot be loaded or has another vocabulary, or if the encoder's
+                tokenizer or architecture does not fit.
+        """
+        super().attach(encoder)
+        layer_input(encoder.backbone)
+        self.vocabulary = len(encoder.tokenizer)
+        self.generator = None if self.generator_name is None else self._load(str(self.generator_name), encoder)
+        self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
+        self.classifier = nn.Linear(encoder.hidden_size, 2)
+
+    def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
+        option = f"auxiliary.{self.name}.generator={name}"
+        with reraise_as(option, users_too=True):
+            model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
+        if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+            raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
+        return Frozen(model.train())
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean cross-entropy over the tokens of this device's rows."""
+        views = batch.inputs["input_ids"].shape[1]
+        chunk_size = self.chunk_size and self.chunk_size * views
+        sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        ids, attended = sequences["input_ids"], sequences["attention_mask"] != 0
+        edited = torch.where(attended, self.edit(ids, sequences["attention_mask"], chunk_size), ids)
+        edited[:, 0] = ids[:, 0]
+        sequences |= {"input_ids": edited, "labels": (edited != ids).long()}
+        sequences["sentence"] = batch.embeddings.flatten(0, 1).unsqueeze(1)
+        return batch.split.weight * apply_in_chunks(self._losses, sequences, chunk_size).mean()
+
+    @torch.no_grad()
+    def edit(self, ids: Tensor, attention_mask: Tensor, chunk_size: int | None = None) -> Tensor:
+        """Return the ids [sequences, tokens] that the generator predicts for a masked copy of these."""
+        masked, labels = self.mask(ids)
+        if self.generator is None:
+            return torch.where(labels == NOT_CHOSEN, ids, torch.randint_like(ids, self.vocabulary))
+        predict = partial(_predict, self.generator.network)
+        return apply_in_chunks(predict, {"input_ids": masked, "attention_mask": attention_mask}, chunk_size)
+
+    def _losses(self, sequences: Batch) -> Tensor:
+        """Return the mean cross-entropy of each sequence, [sequences]."""
+        inputs = dict(sequences)
+        labels, sentence = inputs.pop("labels"), inputs.pop("sentence")
+        with changed_layer_input(self.discriminator, lambda states: torch.cat([sentence, states[:, 1:]], dim=1)):
+            states = self.discriminator(**inputs).last_hidden_state
+        scores = at_least_float32(self.classifier(states))
+        return F.cross_entropy(scores.transpose(1, 2), labels, reduction="none").mean(dim=1)
+
+
+def _predict(generator: nn.Module, inputs: Batch) -> Tensor:
+    predicted: Tensor = generator(**inputs).logits.argmax(dim=-1)
+    return predicted

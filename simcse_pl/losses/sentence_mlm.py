@@ -1,0 +1,97 @@
+"""Masked language modelling with the help of a sentence vector: InfoCSE."""
+
+import copy
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.frozen import Frozen
+from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.mlm_head import MLMHead
+from simcse_pl.losses.token_masking import TokenMaskingLoss
+from simcse_pl.models.backbone import rebuild_backbone
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.layers import layer_input, new_layers, run_layers
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.errors import UserError
+
+
+class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
+    """The loss of predicting masked tokens from the sentence vector (InfoCSE, Wu et al. 2022).
+
+    In plain terms: a network that has seen the masked sentence only superficially predicts the masked
+    tokens. It needs the sentence vector, so the encoder puts more of the sentence into it. For a
+    sentence x with the pooled vector h and its masked copy x', the loss is the mean cross-entropy of
+
+        softmax( MLM(T([h; F(x')_2; ...; F(x')_n])) )
+
+    at the masked positions. F is a frozen copy of the first layers of the encoder at the start of
+    training. T are new layers of the same kind, and MLM is the head of a masked language model. All
+    views are masked. T and MLM are trained with the encoder. Training checkpoints contain them; saved
+    encoders do not.
+
+    Args:
+        weight: lambda, 0 or more.
+        probability: see TokenMaskingLoss.
+        head: `pretrained` for a copy of the checkpoint's own MLM head, or `new` for random weights.
+        layers: the number of layers of T, 1 or more.
+        frozen_layers: the number of layers of F, 1 or more.
+        frozen_dropout: whether F uses dropout.
+
+    Raises:
+        UserError: if a value is out of range.
+    """
+
+    name = "sentence_mlm"
+    head_layers: PreTrainedModel
+
+    def __init__(
+        self,
+        weight: float = 1e-5,
+        probability: float = 0.4,
+        head: str = "pretrained",
+        layers: int = 2,
+        frozen_layers: int = 6,
+        frozen_dropout: bool = False,
+    ) -> None:
+        super().__init__(weight, probability, head)
+        self.layers, self.frozen_layers, self.frozen_dropout = layers, frozen_layers, frozen_dropout
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Copy the frozen layers and initialize the trained ones.
+
+        Raises:
+            UserError: if the encoder has fewer layers, no mask token or no pretrained head, or if its
+                architecture does not fit.
+        """
+        TokenMaskingLoss.attach(self, encoder)
+        backbone = encoder.backbone
+        available = backbone.config.num_hidden_layers
+        for option, value in (("layers", self.layers), ("frozen_layers", self.frozen_layers)):
+            if not 1 <= value <= available:
+                raise UserError(
+                    f"auxiliary.{self.name}.{option}={value}: the model has {available} layers; choose 1 to {available}"
+                )
+        layer_input(backbone)
+        first = rebuild_backbone(self.name, copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
+        self.frozen = Frozen(first.train(self.frozen_dropout))
+        self.head_layers = new_layers(backbone, self.layers).train()
+        copied = copy.deepcopy(backbone)  # the head's decoder is tied to its word embeddings, not to the encoder's
+        self.head = MLMHead(copied, not self.head_is_new, f"auxiliary.{self.name}")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
+        assert batch.pooled is not None and isinstance(self.frozen.network, PreTrainedModel)
+        return self.mean_over_chosen(
+            encoder, self.frozen.network, batch, sentence=batch.pooled.flatten(0, 1).unsqueeze(1)
+        )
+
+    def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
+        """Return the states of the trained layers; position 0 begins as the sentence vector."""
+        inputs = dict(inputs)
+        sentence = inputs.pop("sentence")
+        with torch.no_grad():
+            tokens = super().states(backbone, inputs)
+        return run_layers(self.head_layers, torch.cat([sentence, tokens[:, 1:]], dim=1), inputs["attention_mask"])

@@ -1,0 +1,142 @@
+"""The contrastive objective of whitened vectors: WhitenedCSE (Zhuo et al. 2023)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
+from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import as_float64, at_least_float32
+from simcse_pl.utils.validation import check_positive
+
+
+class _InverseSquareRoot(torch.autograd.Function):
+    """C^-1/2 of symmetric matrices [groups, size, size]; 0 in directions without variance.
+
+    The gradient of eigh is not finite if two eigenvalues are equal, but that of C^-1/2 is. In the basis of the
+    eigenvectors, for the roots r of the eigenvalues, d(C^-1/2)_ij = -dC_ij / (r_i r_j (r_i + r_j)).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor) -> Tensor:
+        values, basis = torch.linalg.eigh(matrices)
+        rounding = torch.finfo(torch.float32).eps * values[:, -1:]  # the vectors are in float32
+        roots = values.clamp(min=0).sqrt().masked_fill(values <= rounding, torch.inf)
+        ctx.save_for_backward(roots, basis)
+        inverse: Tensor = (basis / roots.unsqueeze(1)) @ basis.mT
+        return inverse
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        roots, basis = ctx.saved_tensors
+        inner = basis.mT @ gradients[0] @ basis
+        rows, columns = roots.unsqueeze(2), roots.unsqueeze(1)
+        gradient: Tensor = -basis @ (inner / (rows * columns * (rows + columns))) @ basis.mT
+        return gradient
+
+
+def group_whitening(vectors: Tensor, order: Tensor, groups: int) -> Tensor:
+    """Whiten vectors within groups of their dimensions.
+
+    In plain terms: within each group, the dimensions of the result are uncorrelated and have variance 1. For the
+    mean m and the covariance C of a group's dimensions over all vectors, the result is
+
+        C^-1/2 (x - m),    C = 1/n sum_i (x_i - m) (x_i - m)^T
+
+    which is ZCA whitening. Directions in which the vectors do not differ, such as all but n - 1 if there are fewer
+    vectors n than dimensions in a group, are 0 in the result and in the gradient.
+
+    Args:
+        vectors: [n, dim].
+        order: [dim], a permutation of the dimensions. Groups are consecutive in it.
+        groups: the number of groups, which divides dim.
+
+    Returns:
+        [n, dim], the dimensions in the order of `vectors`; in float32 if they are in half precision.
+    """
+    with torch.autocast(vectors.device.type, enabled=False):
+        exact = as_float64(vectors)
+        order = order.to(exact.device)
+        centered = (exact - exact.mean(dim=0))[:, order].view(len(exact), groups, -1).transpose(0, 1)
+        roots: Tensor = _InverseSquareRoot.apply(centered.mT @ centered / len(exact))
+        whitened = (centered @ roots).transpose(0, 1).flatten(1)
+        return whitened[:, order.argsort()].to(at_least_float32(vectors))
+
+
+class WhitenedContrastiveObjective(Objective):
+    """The contrastive loss of anchors with each positive, after the pooled vectors are whitened.
+
+    In plain terms: the vectors of a batch are spread evenly over all directions before they are compared. For the
+    pooled vectors z of the anchors and z' of each view of positives, it is the sum over these views of
+
+        InfoNCE(g(w(z)), g(w(z')))
+
+    w is `group_whitening` with new random groups of dimensions for each view and step; its mean and covariance are
+    those of the view in the batch of all devices. g is the encoder's projection head, that of the first encoder if
+    there are two. InfoNCE is `contrastive_loss`: the positives of other rows in the same view are the negatives.
+
+    Args:
+        temperature: divisor of the cosines, above 0.
+        groups: the number of groups of dimensions, which divides the size of the vectors.
+        mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences.
+
+    Raises:
+        UserError: if a value is out of range.
+    """
+
+    contrasts = True
+
+    def __init__(self, temperature: float = 0.05, groups: int = 128, mask_duplicates: bool = False) -> None:
+        super().__init__()
+        check_positive("objective.temperature", temperature)
+        check_positive("objective.groups", groups)
+        self.temperature, self.groups, self.mask_duplicates = temperature, groups, mask_duplicates
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Keep the projection head, or raise UserError if the groups do not divide the dimensions."""
+        if encoder.hidden_size % self.groups:
+            raise UserError(
+                f"objective.groups={self.groups}: it must divide the {encoder.hidden_size} dimensions of the model"
+            )
+        self._project = encoder.project
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows have one anchor, positives and nothing else."""
+        check_one_anchor(roles)
+        if Role.POSITIVE not in roles or Role.NEGATIVE in roles or labels:
+            raise UserError("objective=whitened takes an anchor and positives, without negatives and labels")
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's anchors against the rows of all devices."""
+        self.check_rows(batch.roles, batch.label_kind)
+        if batch.queue is not None:
+            raise UserError("objective=whitened: the embeddings of a queue are not whitened: set queue=null")
+        assert batch.pooled is not None
+        pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)
+        orders = from_first_rank(torch.rand(len(pooled), pooled[0].shape[1], device=pooled[0].device).argsort(dim=1))
+        whitened = [group_whitening(*view, self.groups) for view in zip(pooled, orders, strict=True)]
+        offset = batch.split.label_offset
+        own = self._project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
+        losses = [
+            contrastive_loss(
+                own[:, 0],
+                batch.gather(own[:, number]),
+                temperature=self.temperature,
+                label_offset=offset,
+                negative_mask=self._duplicates(batch, view) if self.mask_duplicates else None,
+            )
+            for number, view in enumerate(batch.views(Role.POSITIVE), 1)
+        ]
+        return batch.split.weight * torch.stack(losses).sum()
+
+    def _duplicates(self, batch: EmbeddedBatch, positive: int) -> Tensor:
+        keys = select_views(batch.keys, [*batch.views(Role.ANCHOR), positive])
+        return duplicate_negatives(keys, batch.gather(keys), batch.split.label_offset)

@@ -1,0 +1,59 @@
+"""Run the layers of a backbone on other states than those of its embedding layer."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+
+from simcse_pl.models.backbone import keep_layers, quiet_transformers, without_pooler
+from simcse_pl.utils.errors import UserError
+
+
+def new_layers(backbone: PreTrainedModel, number: int) -> PreTrainedModel:
+    """Return the first layers of a backbone with random weights, for `run_layers`.
+
+    It is a backbone whose vocabulary has two words only, to save memory.
+
+    Raises:
+        UserError: the backbone has fewer layers.
+    """
+    config = copy.deepcopy(backbone.config)
+    keep_layers(config, number, str(config.name_or_path))
+    config.vocab_size, config.pad_token_id = 2, 0  # MPNet always pads with 1
+    with quiet_transformers():  # special tokens are not in the vocabulary
+        return without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+
+
+def run_layers(layers: PreTrainedModel, states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Return the output of layers [sequences, tokens, dim] for input states of that shape."""
+    with changed_layer_input(layers, lambda _: states):
+        output: Tensor = layers(input_ids=torch.zeros_like(attention_mask), attention_mask=attention_mask)[0]
+        return output
+
+
+def layer_input(backbone: PreTrainedModel) -> nn.Module:
+    """Return the module whose output is the input of the first layer.
+
+    Raises:
+        UserError: the architecture has no such module.
+    """
+    config = backbone.config
+    same_size = getattr(config, "embedding_size", config.hidden_size) == config.hidden_size
+    # ELECTRA's embeddings are smaller than its states. ALBERT's too, but it maps them inside its layers.
+    module = getattr(backbone, "embeddings_project", getattr(backbone, "embeddings", None) if same_size else None)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{type(backbone).__name__} has no embedding layer whose output can be replaced: choose BERT")
+    return module
+
+
+@contextmanager
+def changed_layer_input(backbone: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
+    handle = layer_input(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,196 @@
+"""The losses on rankings: their formulas in plain loops, gradients, and teachers."""
+
+import math
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation, list_mle, list_net
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT, SENTENCES, adamw, embedded
+
+OWN = torch.tensor([1, 2, 3])  # the rows are a part of a larger batch
+
+
+def softmax(values):
+    total = sum(math.exp(value) for value in values)
+    return [math.exp(value) / total for value in values]
+
+
+def cosines(first, second):
+    def length(row):
+        return math.sqrt(sum(x * x for x in row))
+
+    return [
+        [sum(x * y for x, y in zip(a, b, strict=True)) / length(a) / length(b) for b in second.tolist()]
+        for a in first.tolist()
+    ]
+
+
+def list_net_in_loops(scores, taught, own):
+    total = 0.0
+    for s, t, self_ in zip(scores, taught, own, strict=True):
+        others = [j for j in range(len(s)) if j != self_]
+        p, q = softmax([s[j] for j in others]), softmax([t[j] for j in others])
+        total -= sum(b * math.log(a) for a, b in zip(p, q, strict=True))
+    return total / len(scores)
+
+
+def list_mle_in_loops(scores, taught, own):
+    total = 0.0
+    for s, t in zip(scores, taught, strict=True):
+        left = sorted(range(len(s)), key=lambda j: -t[j])
+        while left:  # the place of the best of those that are left
+            total -= math.log(math.exp(s[left[0]]) / sum(math.exp(s[j]) for j in left))
+            left = left[1:]
+    return total / len(scores)
+
+
+@pytest.mark.parametrize(("loss", "loops"), [(list_net, list_net_in_loops), (list_mle, list_mle_in_loops)])
+def test_list_losses_equal_loops(loss, loops):
+    scores, taught = (torch.randn(3, 6, dtype=torch.float64) * 5 for _ in range(2))
+    expected = loops(scores.tolist(), taught.tolist(), OWN.tolist())
+    assert loss(scores, taught, OWN).item() == pytest.approx(expected, rel=1e-12)
+    assert torch.autograd.gradcheck(lambda x: loss(x, taught, OWN), scores.requires_grad_())
+
+
+def test_only_list_net_leaves_out_the_own_column():
+    scores, taught = torch.randn(3, 6), torch.randn(3, 6)
+    changed = scores.clone()
+    changed[torch.arange(3), OWN] += 1
+    assert list_net(scores, taught, OWN) == list_net(changed, taught, OWN)
+    assert list_mle(scores, taught, OWN) != list_mle(changed, taught, OWN)
+
+
+@pytest.mark.parametrize("loss", [list_net, list_mle])
+def test_one_row_has_the_loss_0_and_large_scores_are_finite(loss):
+    one = torch.zeros(1, 1, requires_grad=True)
+    value = loss(one, torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64))
+    value.backward()
+    assert value.item() == 0 and one.grad.item() == 0
+    scores = torch.tensor([[1000.0, 0.0, -1000.0]], requires_grad=True)
+    value = loss(scores, -scores.detach(), torch.tensor([1]))
+    value.backward()
+    assert value.isfinite() and scores.grad.isfinite().all()
+
+
+def test_consistency_is_the_jensen_shannon_divergence():
+    pairs = torch.randn(4, 2, 5, dtype=torch.float64)
+    forward, backward = cosines(pairs[:, 0], pairs[:, 1]), cosines(pairs[:, 1], pairs[:, 0])
+    expected = 0.0
+    for first, second in zip(forward, backward, strict=True):
+        p, q = (softmax([s / 0.2 for s in similarities]) for similarities in (first, second))
+        middle = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
+        for own in (p, q):
+            expected += sum(a * math.log(a / m) for a, m in zip(own, middle, strict=True)) / 2 / 4
+    term = RankingConsistency(temperature=0.2)
+    assert term(None, embedded(pairs)).item() == pytest.approx(expected, rel=1e-10)
+    assert torch.autograd.gradcheck(lambda x: term(None, embedded(x)), pairs.requires_grad_())
+    same = pairs[:, :1].expand(-1, 2, -1)
+    assert term(None, embedded(same)).item() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+
+
+@pytest.fixture
+def teachers(make_model, tmp_path):
+    """Two saved encoders with the vocabulary of `encoder`, other weights and other depths."""
+    for number in range(2):
+        teacher = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=number + 1)
+        torch.nn.init.normal_(teacher.backbone.embeddings.word_embeddings.weight)
+        teacher.save_pretrained(tmp_path / str(number))
+    return [str(tmp_path / "0"), str(tmp_path / "1")]
+
+
+def batch_of(encoder, roles=None):
+    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
+    embeddings = torch.randn(5, 2, 7, dtype=torch.float64)
+    return EmbeddedBatch(embeddings, roles or (Role.ANCHOR, Role.POSITIVE), inputs)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("loss", "loops"), [("list_net", list_net_in_loops), ("list_mle", list_mle_in_loops)])
+def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops, count):
+    term = RankingDistillation(
+        teachers[:count], loss=loss, alpha=0.25, temperature=0.2, teacher_temperature=0.1
+    ).double()
+    term.attach(encoder)
+    batch = batch_of(encoder, (Role.POSITIVE, Role.ANCHOR))
+    taught = [[0.0] * 5 for _ in range(5)]
+    for share, name in zip([1.0] if count == 1 else [0.25, 0.75], teachers, strict=False):
+        teacher = SentenceEncoder.from_pretrained(name).double()
+        first, second = (teacher({key: x[:, view] for key, x in batch.inputs.items()}) for view in (1, 0))
+        for i, row in enumerate(cosines(first, second)):
+            taught[i] = [old + share * new / 0.1 for old, new in zip(taught[i], row, strict=True)]
+    scores = [[s / 0.2 for s in row] for row in cosines(batch.embeddings[:, 1], batch.embeddings[:, 0])]
+    expected = loops(scores, taught, list(range(5)))
+    assert term(encoder, batch).item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_teachers_are_neither_trained_nor_saved_and_get_chunks(encoder, teachers):
+    term = RankingDistillation(teachers)
+    module = SimCSEModule(
+        encoder, ContrastiveObjective(), adamw(), auxiliary=[term, RankingConsistency()], chunk_size=3
+    )
+    assert [teacher.chunk_size for teacher in term.teachers] == [3, 3]
+    assert not [name for name in module.state_dict() if name.startswith("auxiliary")]
+    loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
+    loss.backward()
+    assert curves["ranking_distillation"] > 0 and curves["ranking_consistency"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "list_min"}, "^auxiliary.ranking_distillation.loss=list_min: choose one of list_net, list_mle$"),
+        ({"teachers": []}, "^auxiliary.ranking_distillation.teachers: give one or two, not 0$"),
+        ({"teachers": ["a"] * 3}, "^auxiliary.ranking_distillation.teachers: give one or two, not 3$"),
+        ({"alpha": 1.5}, "^auxiliary.ranking_distillation.alpha=1.5: it must be 0 to 1$"),
+        ({"alpha": float("nan")}, "^auxiliary.ranking_distillation.alpha=nan: it must be 0 to 1$"),
+        ({"temperature": 0}, "^auxiliary.ranking_distillation.temperature=0: it must be above 0"),
+        ({"teacher_temperature": -1}, "^auxiliary.ranking_distillation.teacher_temperature=-1: it must be above 0"),
+        ({"teachers": ["/no/model"]}, "^model /no/model|^cannot load model /no/model"),
+    ],
+)
+def test_values_out_of_range_are_errors(options, message):
+    with pytest.raises(UserError, match=message) as error:
+        RankingDistillation(**{"teachers": ["a"]} | options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_teacher_with_another_vocabulary_is_an_error(encoder, teachers, make_model):
+    term = RankingDistillation([teachers[0], str(make_model("roberta"))], pooling="mean")
+    with pytest.raises(UserError, match=r"^auxiliary.ranking_distillation.teachers\[1\]: its vocabulary must be that"):
+        term.attach(encoder)
+
+
+@pytest.mark.parametrize("roles", [(Role.ANCHOR, Role.NEGATIVE), (Role.ANCHOR, Role.ANCHOR, Role.POSITIVE)])
+def test_rows_without_a_positive_are_errors(roles):
+    with pytest.raises(UserError, match="^auxiliary.ranking_consistency needs one anchor and a positive per row"):
+        RankingConsistency().check_rows(roles, None)
+    with pytest.raises(UserError, match="^auxiliary.ranking_consistency.temperature=0"):
+        RankingConsistency(temperature=0)
+
+
+def test_the_configs_hold_the_published_values(teachers):
+    own = OmegaConf.load(ROOT / "conf/auxiliary/ranking_distillation.yaml")
+    assert list(own.teachers) == [
+        "voidism/diffcse-bert-base-uncased-sts",
+        "princeton-nlp/unsup-simcse-bert-large-uncased",
+    ]
+    term = instantiate(own, teachers=teachers)
+    assert (term.weight, term.loss, term.shares) == (1.0, "list_mle", [0.33, 1 - 0.33])
+    assert (term.temperature, term.teacher_temperature) == (0.05, 0.025)
+    term = instantiate(OmegaConf.load(ROOT / "conf/auxiliary/ranking_consistency.yaml"))
+    assert (term.weight, term.temperature) == (1.0, 0.05)

@@ -1,0 +1,170 @@
+"""Replaced token detection: the loss from the parts of transformers' BERT, its edits, and its networks."""
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from transformers import AutoModelForMaskedLM
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ARCHITECTURES, ROOT, SENTENCES, adamw, embedded
+
+PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
+
+
+def load(folder, **options):
+    return SentenceEncoder.from_pretrained(folder, pooling="cls", dropout=0.0, attention_dropout=0.0, **options)
+
+
+@pytest.fixture
+def folder(make_masked_language_model):
+    return make_masked_language_model("bert")
+
+
+@pytest.fixture
+def encoder(folder):
+    return load(folder)
+
+
+def attached(encoder, **options):
+    term = ReplacedTokenDetection(**options)
+    term.attach(encoder)
+    return term
+
+
+def batch_of(encoder, rows=PAIRS):
+    inputs = ViewCollator(encoder.tokenizer, 32)(rows)
+    embeddings = torch.randn(*inputs["input_ids"].shape[:2], encoder.dim, dtype=encoder.backbone.dtype)
+    return embedded(embeddings.requires_grad_(), inputs)
+
+
+def loss_of_parts(discriminator, classifier, edited, ids, mask, sentences):
+    """Compute the loss one token at a time, in passes of one sequence through the parts of a BertModel."""
+    losses = []
+    for new, old, own, sentence in zip(edited, ids, mask, sentences, strict=True):
+        states = discriminator.embeddings(input_ids=new[None])[0]
+        states = torch.stack([sentence, *states[1:]])[None]
+        hidden = states.new_zeros(len(own)).masked_fill(own == 0, -1e9)[None, None, None, :].expand(1, 1, len(own), -1)
+        for layer in discriminator.encoder.layer:
+            output = layer(states, attention_mask=hidden)
+            states = output if isinstance(output, torch.Tensor) else output[0]
+        for before, after, state in zip(old.tolist(), new.tolist(), states[0], strict=True):
+            logits = classifier.weight @ state + classifier.bias
+            losses.append(-(logits - logits.logsumexp(dim=0))[int(before != after)])  # padding counts, as equal
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"length_bucketing": True}])
+def test_the_loss_equals_that_of_the_parts_of_the_networks(encoder, folder, options):
+    encoder.double()
+    term = attached(encoder, generator=folder).double()
+    generator = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
+    term.generator.network.eval()
+    for name, value in options.items():
+        setattr(term, name, value)
+    batch = batch_of(encoder)
+    ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+    torch.manual_seed(5)
+    masked, _ = term.mask(ids)
+    with torch.no_grad():
+        predicted = generator(masked, attention_mask=mask).logits.argmax(dim=-1)
+    edited = predicted * mask + ids * (1 - mask)
+    edited[:, 0] = ids[:, 0]
+    assert (mask == 0).any() and 0.1 < (edited != ids).double().mean() < 1
+    sentences = batch.embeddings.detach().flatten(0, 1).requires_grad_()
+    expected = loss_of_parts(term.discriminator, term.classifier, edited, ids, mask, sentences)
+    parameters = [p for p in term.parameters() if p.requires_grad]
+    gradients = torch.autograd.grad(expected, [sentences, *parameters], allow_unused=True)
+    torch.manual_seed(5)
+    loss = term(encoder, batch)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-10)
+    loss.backward()
+    torch.testing.assert_close(batch.embeddings.grad.flatten(0, 1), gradients[0])
+    assert gradients[0].norm() > 1e-4
+    for parameter, gradient in zip(parameters, gradients[1:], strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_masked_language_model):
+    folder = make_masked_language_model(architecture)
+    encoder = load(folder)
+    term, batch = attached(encoder, generator=folder), batch_of(encoder)
+    term(encoder, batch).backward()
+    assert (batch.embeddings.grad.flatten(0, 1).norm(dim=1) > 0).all()
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+
+
+def test_the_generators_predictions_replace_all_tokens_but_the_first_and_padding(encoder, folder, monkeypatch):
+    term, batch, seen = attached(encoder, generator=folder), batch_of(encoder), {}
+    monkeypatch.setattr(term, "edit", lambda ids, *_: torch.full_like(ids, 50))
+    term.discriminator.register_forward_pre_hook(lambda _, args, given: seen.update(given), with_kwargs=True)
+    term(encoder, batch)
+    ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+    assert torch.equal(seen["input_ids"][:, 0], ids[:, 0])
+    assert (seen["input_ids"][:, 1:][mask[:, 1:] == 1] == 50).all()
+    assert torch.equal(seen["input_ids"][mask == 0], ids[mask == 0]) and (mask == 0).any()
+
+
+def test_without_a_generator_random_tokens_replace_the_chosen_ones(encoder):
+    ids = torch.full((2000, 100), 50)
+    edited = attached(encoder, probability=0.3).edit(ids, torch.ones_like(ids))
+    assert (edited != ids).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert edited[edited != 50].unique().numel() == len(encoder.tokenizer) - 1
+
+
+def test_the_discriminator_is_a_trained_copy_of_the_whole_backbone_and_the_generator_is_frozen(folder):
+    encoder = load(folder)
+    embeddings = encoder.backbone.embeddings.word_embeddings.weight
+    term = ReplacedTokenDetection(generator=folder)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[term], freeze_layers=1)
+    assert not embeddings.requires_grad
+    for own, copied in zip(encoder.backbone.parameters(), term.discriminator.parameters(), strict=True):
+        assert torch.equal(own, copied) and own is not copied and copied.requires_grad
+    names = {name.split(".")[0] for name, _ in term.named_parameters()}
+    assert names == {"discriminator", "classifier"} == {name.split(".")[0] for name in term.state_dict()}
+    assert term.generator.network.training  # with dropout, as in the released code
+    module.prepare()
+    loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
+    loss.backward()
+    assert curves["replaced_token_detection"] > 0
+    assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
+    assert not any(p.requires_grad for p in term.generator.network.parameters())
+
+
+def test_a_step_with_the_batch_norm_head_and_half_precision_is_finite(folder):
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="cls", head="batch_norm_train_only")
+    term = ReplacedTokenDetection(weight=1.0, generator=folder)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[term], chunk_size=3)
+    module.prepare()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
+    loss.backward()
+    assert curves["replaced_token_detection"].dtype == torch.float32
+    assert all(p.grad is None or p.grad.isfinite().all() for p in module.parameters())
+
+
+def test_mistakes_are_one_line(encoder, make_masked_language_model, make_model, tmp_path):
+    option = "^auxiliary.replaced_token_detection"
+    other, plain = make_masked_language_model("roberta"), make_model("bert")
+    for generator, message in (
+        (other, f"{option}.generator={other}: its vocabulary must be that of the trained encoder$"),
+        (plain, f"{option}.generator={plain}: {plain} has no masked-language-model head"),
+        (tmp_path / "no", f"{option}.generator={tmp_path}/no: "),
+    ):
+        with pytest.raises(UserError, match=message) as error:
+            attached(encoder, generator=generator)
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=f"{option}.weight=-1: it must be 0 or more"):
+        ReplacedTokenDetection(weight=-1)
+
+
+def test_the_config_holds_the_published_values():
+    config = OmegaConf.load(ROOT / "conf/auxiliary/replaced_token_detection.yaml")
+    term = instantiate(config)
+    assert (term.weight, term.probability, term.generator_name) == (0.005, 0.3, "distilbert-base-uncased")

@@ -1,0 +1,141 @@
+"""Masked language modelling with a sentence vector: the loss from the parts of transformers' BERT, and its networks."""
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from transformers import AutoModelForMaskedLM
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
+from simcse_pl.losses.token_masking import NOT_CHOSEN
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ARCHITECTURES, ROOT, SENTENCES, adamw, embedded
+
+PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
+
+
+@pytest.fixture
+def folder(make_masked_language_model):
+    return make_masked_language_model("bert")
+
+
+def load(folder, **options):
+    return SentenceEncoder.from_pretrained(folder, pooling="cls", dropout=0.0, attention_dropout=0.0, **options)
+
+
+def attached(encoder, **options):
+    term = SentenceMaskedLanguageModeling(**{"frozen_layers": 2} | options)
+    term.attach(encoder)
+    return term
+
+
+def batch_of(encoder, rows=PAIRS):
+    inputs = ViewCollator(encoder.tokenizer, 32)(rows)
+    pooled = torch.randn(*inputs["input_ids"].shape[:2], encoder.dim, dtype=encoder.backbone.dtype)
+    return embedded(torch.zeros_like(pooled), inputs, pooled=pooled.requires_grad_())
+
+
+def loss_of_parts(term, whole, masked, labels, mask, sentences):
+    """Compute the loss one token at a time, in passes of one sequence through the parts of BERT."""
+    losses = []
+    for ids, wanted, own, sentence in zip(masked, labels, mask, sentences, strict=True):
+        with torch.no_grad():  # layers 1 and 2 of the checkpoint
+            tokens = whole(ids[None], attention_mask=own[None], output_hidden_states=True).hidden_states[2][0]
+        states = torch.stack([sentence, *tokens[1:]])[None]
+        hidden = states.new_zeros(len(own)).masked_fill(own == 0, -1e9)[None, None, None, :].expand(1, 1, len(own), -1)
+        for layer in term.head_layers.encoder.layer:
+            output = layer(states, attention_mask=hidden)
+            states = output if isinstance(output, torch.Tensor) else output[0]
+        scores = whole.cls(states)[0]
+        for right, score in zip(wanted.tolist(), scores, strict=True):
+            if right != NOT_CHOSEN:
+                losses.append(score.logsumexp(dim=0) - score[right])
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"length_bucketing": True}])
+def test_the_loss_equals_that_of_the_parts_of_the_networks(folder, options):
+    encoder = load(folder).double()
+    term, batch = attached(encoder).double(), batch_of(encoder)
+    whole = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
+    for name, value in options.items():
+        setattr(term, name, value)
+    ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+    torch.manual_seed(5)
+    masked, labels = term.mask(ids)
+    assert (mask == 0).any() and (labels != NOT_CHOSEN).sum() > 5
+    sentences = batch.pooled.detach().flatten(0, 1).requires_grad_()
+    expected = loss_of_parts(term, whole, masked, labels, mask, sentences)
+    layers = [p for name, p in term.head_layers.named_parameters() if "embeddings" not in name]
+    gradients = torch.autograd.grad(expected, [sentences, whole.cls.predictions.bias, *layers])
+    torch.manual_seed(5)
+    loss = term(encoder, batch)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-10)
+    loss.backward()
+    torch.testing.assert_close(batch.pooled.grad.flatten(0, 1), gradients[0])
+    assert gradients[0].norm() > 1e-4
+    (bias,) = (p for name, p in term.head.named_parameters() if name.endswith("predictions.bias"))
+    torch.testing.assert_close(bias.grad, gradients[1])
+    for parameter, gradient in zip(layers, gradients[2:], strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+    assert all(p.grad is None for p in encoder.parameters()), "the encoder learns through its vectors only"
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_it_depends_on_the_pooled_vector_for_every_architecture(architecture, make_masked_language_model):
+    encoder = load(make_masked_language_model(architecture))
+    term, batch = attached(encoder, probability=1.0), batch_of(encoder)
+    term(encoder, batch).backward()
+    assert (batch.pooled.grad.flatten(0, 1).norm(dim=1) > 0).all()
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+
+
+@pytest.mark.parametrize("frozen_dropout", [False, True])
+def test_the_frozen_layers_are_neither_trained_nor_saved(folder, frozen_dropout):
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="cls", head="batch_norm_train_only")
+    term = SentenceMaskedLanguageModeling(weight=1.0, frozen_layers=2, layers=1, frozen_dropout=frozen_dropout)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[term], chunk_size=3)
+    frozen = term.frozen.network
+    assert (len(frozen.encoder.layer), len(term.head_layers.encoder.layer)) == (2, 1)
+    assert frozen.training == frozen_dropout and term.head_layers.training
+    assert {name.split(".")[0] for name in term.state_dict()} == {
+        "head",
+        "head_layers",
+    }
+    module.prepare()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
+    loss.backward()
+    assert 1 < curves["sentence_mlm"] < 20
+    assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
+    assert not any(p.requires_grad for p in frozen.parameters())
+    copies = [weight for weight in term.parameters() if weight is encoder.backbone.get_input_embeddings().weight]
+    assert not copies, "the decoder is a copy"
+
+
+def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
+    encoder = load(make_model("bert"))
+    with pytest.raises(UserError, match="has no masked-language-model head .*auxiliary.sentence_mlm.head=new"):
+        attached(encoder)
+    assert 0 < attached(encoder, head="new")(encoder, batch_of(encoder)).item() < 20
+
+
+def test_mistakes_are_one_line(folder):
+    for options, message in (
+        ({"head": "old"}, "^auxiliary.sentence_mlm.head=old: choose one of pretrained, new$"),
+        ({"layers": 4}, "^auxiliary.sentence_mlm.layers=4: the model has 3 layers; choose 1 to 3$"),
+        ({"frozen_layers": 0}, "^auxiliary.sentence_mlm.frozen_layers=0: the model has 3 layers; choose 1 to 3$"),
+        ({"weight": -1}, "^auxiliary.sentence_mlm.weight=-1: it must be 0 or more"),
+    ):
+        with pytest.raises(UserError, match=message):
+            attached(load(folder), **options)
+
+
+def test_the_config_holds_the_published_values():
+    term = instantiate(OmegaConf.load(ROOT / "conf/auxiliary/sentence_mlm.yaml"))
+    assert (term.weight, term.probability, term.head_is_new) == (1e-5, 0.4, False)
+    assert (term.layers, term.frozen_layers, term.frozen_dropout) == (2, 6, False)

@@ -1,0 +1,73 @@
+"""The masks of auxiliary losses: their distribution, special tokens, and randomness."""
+
+import pytest
+import torch
+
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
+from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+
+class Masking(TokenMaskingLoss):
+    name = "masking"
+
+    def forward(self, encoder, batch):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+
+
+def attached(encoder, probability=0.15):
+    term = Masking(1.0, probability)
+    term.attach(encoder)
+    return term
+
+
+def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(encoder):
+    masked, labels = attached(encoder).mask(torch.full((2000, 100), 50))
+    chosen = labels == 50
+    assert ((labels == NOT_CHOSEN) | chosen).all() and (masked[~chosen] == 50).all()
+    became = masked[chosen]
+    shares = [chosen, became == encoder.tokenizer.mask_token_id, became == 50]
+    assert [share.float().mean().item() for share in shares] == pytest.approx([0.15, 0.8, 0.1], abs=0.01)
+
+
+def test_special_tokens_and_padding_are_not_chosen(encoder):
+    ids = ViewCollator(encoder.tokenizer, 32)([(s,) for s in SENTENCES])["input_ids"]
+    before = ids.clone()
+    masked, labels = attached(encoder, probability=1.0).mask(ids)
+    special = torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
+    assert (ids == encoder.tokenizer.pad_token_id).any() and special.any() and not special.all()
+    assert (labels[special] == NOT_CHOSEN).all() and torch.equal(masked[special], ids[special])
+    assert torch.equal(labels[~special], ids[~special])
+    assert torch.equal(ids, before)  # the contrastive loss needs them
+
+
+def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
+    term = attached(encoder)
+    ids = torch.full((8, 2, 50), 50)
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(term.mask(ids)[0])
+    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
+    assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
+
+
+@pytest.mark.parametrize("loss", [MaskedLanguageModeling, ReplacedTokenDetection, SentenceMaskedLanguageModeling])
+def test_mistakes_are_named_after_the_loss(loss, encoder):
+    for probability in (0, 1.5, float("nan")):
+        message = f"^auxiliary.{loss.name}.probability={probability}: it must be above 0 and at most 1$"
+        with pytest.raises(UserError, match=message):
+            loss(probability=probability)
+    encoder.tokenizer.mask_token = None
+    with pytest.raises(UserError, match=f"^auxiliary.{loss.name}: the tokenizer of .* has no mask token$"):
+        loss().attach(encoder)

@@ -1,0 +1,77 @@
+"""The projection head with batch normalization: its formula, precision, and saved encoders."""
+
+import math
+
+import pytest
+import torch
+
+from simcse_pl.models.batch_norm_head import BatchNormHead
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+
+def normalized(rows):
+    """Return rows (a list of lists) with mean 0 and variance 1 in each dimension, as batch normalization has them."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        mean = sum(column) / len(column)
+        variance = sum((x - mean) ** 2 for x in column) / len(column)
+        columns.append([(x - mean) / math.sqrt(variance + 1e-5) for x in column])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def product(rows, weight):
+    return [[sum(x * w for x, w in zip(row, own, strict=True)) for own in weight.tolist()] for row in rows]
+
+
+def test_it_is_linear_norm_relu_linear_norm_over_all_rows_and_views():
+    head = BatchNormHead(3, 1.0).double()
+    with torch.no_grad():
+        head[1].weight.uniform_(0.5, 2.0)
+        head[1].bias.uniform_(-1.0, 1.0)
+    assert head[0].weight.shape == (6, 3) and head[3].weight.shape == (3, 6)
+    vectors = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+    hidden = normalized(product(vectors.flatten(0, 1).tolist(), head[0].weight))
+    scale, shift = head[1].weight.tolist(), head[1].bias.tolist()
+    hidden = [[max(0.0, x * s + b) for x, s, b in zip(row, scale, shift, strict=True)] for row in hidden]
+    expected = torch.tensor(normalized(product(hidden, head[3].weight))).view(4, 2, 3)
+    torch.testing.assert_close(head(vectors), expected.double())
+    assert torch.autograd.gradcheck(head, vectors)
+
+
+def test_it_keeps_no_running_statistics_and_has_no_bias():
+    shapes = {name: tuple(x.shape) for name, x in BatchNormHead(4, 0.02).state_dict().items()}
+    assert shapes == {"0.weight": (8, 4), "1.weight": (8,), "1.bias": (8,), "3.weight": (4, 8)}
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_autocast_leaves_it_in_float32(precision):
+    head, vectors = BatchNormHead(4, 1.0), torch.randn(3, 2, 4)
+    with torch.autocast("cpu", precision):
+        found = head(vectors)
+    assert found.dtype == torch.float32 and torch.equal(found, head(vectors))
+
+
+def test_equal_vectors_have_finite_gradients_and_one_vector_is_an_error():
+    head, vectors = BatchNormHead(4, 1.0), torch.ones(2, 2, 4, requires_grad=True)
+    head(vectors).square().sum().backward()
+    assert vectors.grad.isfinite().all()
+    with pytest.raises(UserError, match="^model.head=batch_norm_train_only: a batch has one vector only: choose"):
+        head(torch.ones(1, 4))
+
+
+def test_it_applies_in_training_only_and_is_saved_with_the_encoder(make_model, tmp_path):
+    options = {"pooling": "cls", "head": "batch_norm_train_only", "dropout": 0.0}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert", initializer_range=0.5), **options)
+    assert encoder.projection[0].weight.std().item() == pytest.approx(0.5, rel=0.1)
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    assert torch.equal(encoder(inputs), encoder.pool(inputs))
+    trained = encoder.train()(inputs)
+    torch.testing.assert_close(trained.mean(dim=0), torch.zeros(32), atol=1e-5, rtol=0)
+    torch.testing.assert_close(trained.var(dim=0, correction=0), torch.ones(32), atol=1e-2, rtol=0)
+    encoder.save_pretrained(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(tmp_path)
+    assert loaded.head == "batch_norm_train_only"
+    assert torch.equal(loaded.train()(inputs), trained)
+    assert torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
