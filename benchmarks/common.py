@@ -1,4 +1,4 @@
-"""What several benchmarks share: options, sentences, separate processes, and counts of operations."""
+"""What several benchmarks share: options, sentences, separate processes, and counts of operations and memory."""
 
 import argparse
 import json
@@ -7,10 +7,12 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
 from benchmarks.comparison import timed
@@ -76,3 +78,20 @@ def operations_of(config: PreTrainedConfig, lengths: Sequence[int]) -> float:
     weights = 4 * dim * dim + 2 * dim * config.intermediate_size
     per_layer = sum(2 * weights * n + 4 * dim * n * n for n in lengths)
     return float(config.num_hidden_layers * per_layer)
+
+
+class AllocatorRecord:
+    """The records of torch's allocator on the CPU, from `start` to `peak`."""
+
+    def start(self) -> None:
+        """Begin to record."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self._profile.__enter__()
+
+    def peak(self) -> int:
+        """End, and return the peak bytes beyond what was allocated at the start."""
+        self._profile.__exit__(None, None, None)
+        assert self._profile.profiler is not None
+        events = [event for event in self._profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+        return int(max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))))

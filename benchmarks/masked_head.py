@@ -7,20 +7,17 @@ states. The backbone, which is the same for both, is not included. Memory is the
 allocated before the step, gradients included.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from statistics import median
 
 import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 from transformers import BertConfig, BertModel
 
-from benchmarks.common import parser
+from benchmarks.common import AllocatorRecord, parser
 from benchmarks.comparison import in_turn, save, timed
 from simcse_pl.losses.mlm import NOT_CHOSEN
 from simcse_pl.losses.mlm_head import MLMHead
@@ -40,12 +37,10 @@ def every_position(head: MLMHead, hidden_states: Tensor, labels: Tensor) -> Tens
 
 def peak_memory(step: Callable[[], object]) -> int:
     """Return the peak bytes that a step allocates, from the records of the allocator."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        step()
-    events = [event for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
-    most: int = max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
-    return most
+    record = AllocatorRecord()
+    record.start()
+    step()
+    return record.peak()
 
 
 def main() -> None:

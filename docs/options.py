@@ -13,14 +13,14 @@ _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:
 
 
 def header(text: str) -> str:
-    """Return the comment that a file begins with."""
-    lines = [line for line in text.splitlines() if not line.startswith("# @package")]
+    """Return the comment that a file begins with, without the command of a recipe."""
+    lines = [line for line in text.splitlines() if not line.startswith(("# @package", "# python "))]
     comment = []
     for line in lines:
         if not line.startswith("#"):
             break
-        comment.append(line.removeprefix("# "))
-    return " ".join(comment)
+        comment.append(line.removeprefix("#").strip())
+    return " ".join(filter(None, comment))
 
 
 def options(text: str, prefix: str) -> Iterator[tuple[str, str, str]]:

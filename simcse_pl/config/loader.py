@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
-_OPTIONAL = {"auxiliary", "diagnose", "experiment", "local", "logger", "queue", "setting", "size", "sweep"}  # or null
+# groups that may be null
+_OPTIONAL = {"auxiliary", "diagnose", "experiment", "local", "logger", "method", "queue", "setting", "size", "sweep"}
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 
 

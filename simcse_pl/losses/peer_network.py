@@ -59,7 +59,7 @@ class PeerNetwork(AuxiliaryLoss):
         """Copy the encoder without its head, and initialize the pooler."""
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
-        self.pooler = projection_head(encoder.backbone)
+        self.pooler = projection_head(encoder.backbone, "mlp")
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive."""

@@ -3,10 +3,13 @@
 import json
 
 import pytest
+import torch
 
 from benchmarks import __main__ as all_benchmarks
-from benchmarks.common import operations_of
+from benchmarks import methods
+from benchmarks.common import AllocatorRecord, operations_of
 from benchmarks.comparison import comparison, in_turn
+from benchmarks.methods import Cost
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
 
@@ -51,6 +54,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
         pytest.param("first_step", ["--lines", "300"], 2, marks=pytest.mark.by_hand),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
+        pytest.param("methods", ["--rounds", "1", "--steps", "1", "--only", "simcse"], 2, marks=SLOW),
         pytest.param(
             "masked_head", ["--rounds", "1", "--vocabulary", "100", "--dim", "24", "--positions", "64"], 2, marks=SLOW
         ),
@@ -64,6 +68,31 @@ def test_each_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
     assert all(list(row.values())[1] > 0 for row in rows)  # a rate, seconds, or memory
     assert (tmp_path / f"{table}.png").stat().st_size > 1000
     assert "Traceback" not in done.stderr
+
+
+def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
+    seconds = {
+        "simcse": [1.0, 2.0, 4.0],
+        "sup_simcse": [2.0, 2.0, 2.0],
+        "diffcse": [3.0, 4.0, 8.0],
+        "angle": [3.0, 1.0, 2.0],
+    }
+    memory = {"simcse": 5, "sup_simcse": 4, "diffcse": 10, "angle": 6}
+    settings = {name: "supervised" if name in ("sup_simcse", "angle") else "unsupervised" for name in memory}
+    costs = {name: Cost(0.0, own * 10**6, settings[name]) for name, own in memory.items()}
+    rows = {row.pop("method"): row for row in methods.table(seconds, costs, "").frame.to_dict("records")}
+    assert [*rows["diffcse"].values()] == [4000, 2, 2, 3, 10, 2, "simcse"]
+    assert [*rows["angle"].values()] == [2000, 1, 0.5, 1.5, 6, 1.5, "sup_simcse"]
+    assert [*rows["simcse"].values()] == [2000, 1, 1, 1, 5, 1, "simcse"]
+
+
+def test_the_record_of_the_allocator_has_the_peak_and_not_the_end():
+    record = AllocatorRecord()
+    record.start()
+    kept = torch.ones(1000)
+    torch.ones(3000)
+    torch.ones(2000)
+    assert record.peak() == 4 * 4000 and len(kept) == 1000
 
 
 def test_the_page_has_each_table_with_its_command(tmp_path):

@@ -190,3 +190,24 @@ def group():
         return group_by_seed(sweep)
 
     return read
+
+
+def of_seeds(scores, **about):
+    """Return the jobs of methods for `compare`, with the seeds 0, 1, ..."""
+    return [(name, dev, seed, about) for name, own in scores.items() for seed, dev in enumerate(own)]
+
+
+@pytest.fixture
+def compare(job, write_sweep, group):
+    """The groups of a sweep of methods; each job is a method, its score on dev, its seed, and more if needed."""
+
+    def read(*jobs, size=None):
+        made = []
+        for name, dev, seed, *more in jobs:
+            about = {"setting": "unsupervised", "options": {}, "choices": {}} | (more[0] if more else {})
+            options = {"method": name} | about.pop("options")
+            choices = {"method": name, "setting": about.pop("setting")} | about.pop("choices")
+            made.append(job(dev, seed=seed, options=options, choices=choices, **about))
+        return group(write_sweep("s", *made, table="methods", size=size))
+
+    return read

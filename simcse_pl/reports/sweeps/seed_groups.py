@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
+from simcse_pl.reports.methods import baselines
 from simcse_pl.reports.paper import Ablation, ablation
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, lower_is_better, score_names
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
 
-SCORES = ("dev", "test", "alignment", "uniformity", "transfer")
+SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
+METHOD = "method"
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Group:
         row: the row of the sweep, spelled as in the paper; None if the sweep has no rows.
         column: the column of the paper's table; None if the sweep names none.
         options: values of the options that differ between groups, by name.
+        choices: the choice in each config group, by the first run.
         runs: `seed` and SCORES by job name; correlations and shares x 100, NaN if not measured. dev and
             test are the monitored metric. Empty for a row of the paper that did not run.
     """
@@ -30,13 +34,28 @@ class Group:
     row: str | None
     column: str | None
     options: Mapping[str, str]
+    choices: Mapping[str, str | None]
     runs: pd.DataFrame
 
     @property
     def label(self) -> str:
         """The name in notes and figures."""
-        parts = [self.row, self.column, *(f"{name}={value}" for name, value in self.options.items())]
+        parts = [
+            self.row,
+            self.column,
+            *(value if name == METHOD else f"{name}={value}" for name, value in self.options.items()),
+        ]
         return ", ".join(part for part in parts if part) or "all jobs"
+
+    @property
+    def setting(self) -> str | None:
+        """The choice of conf/setting."""
+        return self.choices.get("setting")
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the other methods of its setting are compared with it."""
+        return METHOD in self.options and self.options[METHOD] == baselines().get(self.setting or "")
 
 
 @dataclass(frozen=True)
@@ -48,8 +67,8 @@ class SeedGroups:
         paper: the table of the paper that the sweep repeats, if any.
         options: options that differ between groups and do not follow from row and column.
         columns: columns of the groups, those of the paper's table first, in its order.
-        groups: with rows of the paper, all of its rows in its order, then the others.
-        transfer_tasks: the transfer tasks that all runs with transfer scores have.
+        groups: with rows of the paper, all of its rows in its order, then the others; of methods, SimCSE first.
+        sts_tasks, transfer_tasks: the test tasks that all runs with scores of some of them have.
     """
 
     sweep: Sweep
@@ -57,6 +76,7 @@ class SeedGroups:
     options: list[str]
     columns: list[str]
     groups: list[Group]
+    sts_tasks: list[str]
     transfer_tasks: list[str]
 
     @property
@@ -93,6 +113,11 @@ class SeedGroups:
         return any(group.row is not None for group in self.groups)
 
     @property
+    def compares_methods(self) -> bool:
+        """Whether the groups are of several methods."""
+        return METHOD in self.options
+
+    @property
     def known_columns(self) -> list[str]:
         """The columns that the paper's table has."""
         return [column for column in self.columns if self.paper and column in self.paper.settings]
@@ -109,7 +134,8 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     A job without results has no known column. In a sweep with rows it is in no group.
     """
     paper = ablation(sweep.table) if sweep.table else None
-    tasks = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
+    sts = shared_tasks(pd.DataFrame([run.sts for run in sweep.runs]), STS_TASKS)
+    transfer = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
     has_rows = any(job.place.row is not None for job in sweep.jobs)
     places = {job.name: (_row(job, paper), job.place.column) for job in sweep.jobs if job.run or not has_rows}
     jobs = [job for job in sweep.jobs if job.name in places]
@@ -120,16 +146,19 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     for job in jobs:
         found.setdefault((places[job.name], tuple(map(job.value, options))), []).append(job)
     groups = [
-        Group(*place, dict(zip(options, values, strict=True)), _scores(own, tasks))
+        Group(*place, dict(zip(options, values, strict=True)), own[0].choices, _scores(own, sts, transfer))
         for (place, values), own in found.items()
     ]
+    if METHOD in options:
+        order = [*baselines(), *(own.setting for own in groups)]
+        groups.sort(key=lambda own: (order.index(own.setting), not own.is_baseline))
     columns = keys_of({group.column: None} for group in groups if group.column)
     if paper:
         known = [name for name in paper.settings if name in columns]
         columns = [*known, *(name for name in columns if name not in known)]
     if paper and has_rows:
         groups = _in_papers_order(groups, paper, columns)
-    return SeedGroups(sweep, paper, options, columns, groups, tasks)
+    return SeedGroups(sweep, paper, options, columns, groups, sts, transfer)
 
 
 def _row(job: Job, paper: Ablation | None) -> str | None:
@@ -137,13 +166,18 @@ def _row(job: Job, paper: Ablation | None) -> str | None:
     return row and ((paper and paper.row(row)) or row)
 
 
-def _scores(jobs: Sequence[Job], tasks: Sequence[str]) -> pd.DataFrame:
+def _scores(jobs: Sequence[Job], sts: Sequence[str] = (), transfer: Sequence[str] = ()) -> pd.DataFrame:
     rows = {}
     for job in jobs:
         if run := job.run:
-            transfer = 100 * pd.Series(run.transfer_dev, dtype=float).reindex(tasks).mean(skipna=False)
-            rows[job.name] = {"seed": str(job.seed), **run.scores, "transfer": transfer}
+            means = {"sts": _mean(run.sts, sts), "transfer": _mean(run.transfer_dev, transfer)}
+            rows[job.name] = {"seed": str(job.seed), **run.scores, **means}
     return pd.DataFrame.from_dict(rows, orient="index", columns=None if rows else ["seed", *SCORES])
+
+
+def _mean(scores: Mapping[str, float], tasks: Sequence[str]) -> float:
+    """Return the mean x 100 over tasks; NaN if one of them, or all of them, were not measured."""
+    return float(100 * pd.Series(scores, dtype=float).reindex(tasks).mean(skipna=False))
 
 
 def _in_papers_order(groups: list[Group], paper: Ablation, columns: Sequence[str]) -> list[Group]:
@@ -153,6 +187,6 @@ def _in_papers_order(groups: list[Group], paper: Ablation, columns: Sequence[str
     for row, figures in paper.rows.items():
         for column in present:
             own = [group for group in groups if (group.row, group.column) == (row, column)]
-            empty = [Group(row, column, {}, _scores([], []))] if column is None or column in figures else []
+            empty = [Group(row, column, {}, {}, _scores([]))] if column is None or column in figures else []
             ordered += own or empty
     return [*ordered, *(group for group in groups if group.row not in paper.rows)]

@@ -1,4 +1,4 @@
-"""The figure of a sweep: scores on dev against the varied option, with the paper's as hollow markers."""
+"""The figure of a sweep: scores on dev against the varied option, with published ones as hollow markers."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,8 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
-from simcse_pl.reports.sweeps.seed_groups import SeedGroups
+from simcse_pl.reports.sweeps.paired import CONFIDENCE, difference, published_difference
+from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
 from simcse_pl.reports.sweeps.sweep_results import as_number
 from simcse_pl.reports.tables.score_tables import keys_of
 
@@ -26,6 +27,8 @@ _LEGIBLE = 1 / 3  # our scores and the paper's share an axis if each spans this 
 _READABLE_GAP = 0.05  # between ticks, as a fraction of the axis
 _SAME_GAP = 1e-9  # so that rounding does not choose between a linear and a logarithmic axis
 _SHIFT = 5.0  # points between series at the same value
+_BELOW = 4.5  # points between a mean and the scores of single seeds below it
+_COLUMNS = ["value", "mean", "std", "scores"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     Values that are numbers are on one axis, which is logarithmic if that separates them better.
     Values that are names are to the right of it, or on a vertical axis if no value is a number. The
     paper's points are in a second panel if our scores or the paper's would be illegible in one. If
-    only the seed varies, each seed is a point, and a line is the mean.
+    only the seed varies, each seed is a point, and a line is the mean. Of methods, the differences
+    from SimCSE are shown with their t-intervals, and the published differences beside them.
 
     Args:
         groups: groups of a sweep.
@@ -77,6 +81,8 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
         return None
     if len(groups.groups) == 1 and not groups.has_rows:
         return _seeds(groups)
+    if groups.compares_methods and (figure := _differences(groups)):
+        return figure
     varied, measured = _measured(groups)
     paper = _papers(groups)
     panels = [measured, paper] if paper and not _legible_together(measured, paper) else [[*measured, *paper]]
@@ -132,6 +138,25 @@ def _seeds(groups: SeedGroups) -> Figure:
         axes.axvspan(mean - std, mean + std, color="0.9", linewidth=0, zorder=0)
         axes.axvline(mean, color="0.4", linewidth=0.8, linestyle=DASHES[1], zorder=0)
         axes.set_title(f"mean ± standard deviation: {mean:.{digits}f} ± {std:.{digits}f}")
+    return figure
+
+
+def _differences(groups: SeedGroups) -> Figure | None:
+    """Draw the differences of methods from SimCSE; None if the sweep has no seed of both."""
+    found = {group.label: (difference(groups, group, "dev"), published_difference(group)) for group in groups.groups}
+    measured = {label: own for label, (own, _) in found.items() if own.count}
+    if not measured:
+        return None
+    points = [[label, own.mean, own.margin, own.by_seed.tolist()] for label, own in measured.items()]
+    theirs = [[label, gain, np.nan, []] for label, (_, gain) in found.items() if label in measured and gain == gain]
+    panels = [[Series("measured", pd.DataFrame(points, columns=_COLUMNS))]]
+    if theirs and groups.comparable:
+        panels.append([Series("published", pd.DataFrame(theirs, columns=_COLUMNS), paper=True)])
+    figure = _against_names(panels, [*measured], METHOD, groups.score_name)
+    labels = [f"on dev ({groups.score_name}, {CONFIDENCE:.0%} interval)", "published, STS average on test"]
+    for axes, label in zip(figure.axes, labels[: len(panels)], strict=True):
+        axes.axvline(0, color="0.4", linewidth=0.8, zorder=0)
+        axes.set_xlabel(f"difference from SimCSE\n{label}")
     return figure
 
 
@@ -223,9 +248,10 @@ def _draw(
             drawn = axes.plot(*dots, **dot)
         shift = _SHIFT / 72 * (turn - (len(series) - 1) / 2)
         x, y = (0.0, -shift) if downwards else (shift, 0.0)
-        offset = ScaledTranslation(x, y, axes.figure.dpi_scale_trans)
-        for artist in [*bars.get_children(), *drawn]:
-            artist.set_transform(axes.transData + offset)
+        below = _BELOW / 72 * (downwards and len(series) == 1)  # or else a series may be there
+        for artists, own_y in ((bars.get_children(), y), (drawn, y - below)):
+            for artist in artists:
+                artist.set_transform(axes.transData + ScaledTranslation(x, own_y, axes.figure.dpi_scale_trans))
 
 
 def _score_label(series: Sequence[Series], score: str) -> str:

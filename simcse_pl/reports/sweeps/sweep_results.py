@@ -61,6 +61,7 @@ class TrainingRun(Shape):
     seed: int | None = None
     sweep: Place | None = None
     trial: Trial | None = None
+    sts: Mapping[str, Number] = {}
     transfer_dev: Mapping[str, Number] = {}
     transfer_classifier: str = "scikit-learn"
     failed: Mapping[str, str] = {}

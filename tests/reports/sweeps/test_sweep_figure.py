@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
+from tests.reports.conftest import of_seeds
 
 TEMPERATURES = {"dot product": 0.80, 0.001: 0.81, 0.01: 0.82, 0.05: 0.86, 0.1: 0.79, 1: 0.66}
 
@@ -202,3 +203,30 @@ def test_the_option_with_the_most_numbers_is_on_the_axis(write_sweep, job, group
     assert figure.axes[0].get_xlabel() == "data.batch_size"
     assert legend(figure) == [f"measured, model.head={head}" for head in ("mlp", "none", "x")]
     np.testing.assert_allclose(curve(figure.axes[0], 2)[0], [[64, 70.4], [128, 70.5]])
+
+
+def test_methods_are_drawn_as_differences_from_simcse_beside_the_published_ones(compare):
+    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
+    figure = sweep_figure(compare(*of_seeds(scores)))
+    ours, theirs = figure.axes
+    assert [label.get_text() for label in ours.get_yticklabels()] == ["esimcse", "hardness"]
+    points, bars = curve(ours)
+    np.testing.assert_allclose(points, [[4 / 3, 0], [-4 / 3, 1]])
+    np.testing.assert_allclose([bar[:, 0] for bar in bars], [[-0.101, 2.768], [-4.202, 1.535]], atol=1e-3)
+    np.testing.assert_allclose(dots(ours), [[1, 0], [2, 0], [1, 0], [0, 1], [-2, 1], [-2, 1]], atol=1e-12)
+    np.testing.assert_allclose(curve(theirs)[0], [[78.27 - 76.25, 0]])
+    assert hollow(theirs) and not hollow(ours)
+    assert ours.get_xlabel() == "difference from SimCSE\non dev (Spearman x 100, 95% interval)"
+    assert theirs.get_xlabel() == "difference from SimCSE\npublished, STS average on test"
+    for axes in figure.axes:
+        assert any(np.allclose(line.get_xdata(), 0) for line in axes.lines)
+
+
+def test_methods_without_simcse_are_drawn_with_their_scores(compare):
+    (axes,) = sweep_figure(compare(("esimcse", 0.8, 0), ("pcl", 0.81, 0))).axes
+    np.testing.assert_allclose(curve(axes)[0], [[80, 0], [81, 1]])
+
+
+def test_methods_that_are_not_published_have_one_panel(compare):
+    (axes,) = sweep_figure(compare(("simcse", 0.8, 0), ("mine", 0.81, 0))).axes
+    np.testing.assert_allclose(curve(axes)[0], [[1, 0]])

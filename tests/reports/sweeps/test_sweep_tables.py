@@ -1,4 +1,4 @@
-"""The tables of a sweep, read back cell by cell, and their notes."""
+"""The tables of a sweep, read back cell by cell."""
 
 import csv
 import io
@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-from simcse_pl.reports.sweeps.sweep_tables import sweep_notes, sweep_tables
+from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from tests.reports.conftest import of_seeds
 
 
 def shown(table):
@@ -158,121 +157,6 @@ def test_files_have_all_digits_in_three_columns_and_readers_one_cell(write_sweep
     assert r"\begin{tabular}{lrrrr}" in table.latex() and r"x & 70.21 ± 2.25 (3) &" in table.latex()
 
 
-def found(notes, start):
-    return [note for note in notes if note.startswith(start)]
-
-
-def test_notes_of_a_complete_sweep_say_what_was_run(write_sweep, job, group):
-    jobs = [job(0.7, seed=seed, row=row) for row in (0.1, 0.2) for seed in (2, 1)]
-    assert sweep_notes(group(write_sweep("s", *jobs, table="table_3_dropout"))) == [
-        "dev: STS-B dev, which selects the checkpoint; alignment and uniformity are measured on dev; "
-        "mean ± sample standard deviation (seeds); *: best on dev",
-        "model minilm; data wiki; steps 60; seeds 1, 2; dev before training 60.00",
-        "paper: BERT-base, unsupervised, on STS-B dev",
-    ]
-
-
-def test_notes_name_all_models_data_and_steps(write_sweep, job, group):
-    before = {"spearman": 0.4567, "alignment": 0.1, "uniformity": -1.0}
-    jobs = [
-        job(0.7, options={"model": "bert"}, choices={"model": "bert"}),
-        job(0.7, options={"model": "minilm"}, choices={"data": "nli"}, before=before, steps=40),
-    ]
-    expected = "model bert or minilm; data wiki or nli; steps 60 or 40; seed 0; dev before training 45.67 to 60.00"
-    assert sweep_notes(group(write_sweep("s", *jobs)))[1] == expected
-
-
-def test_the_range_over_seeds_is_a_note(write_sweep, job, group):
-    jobs = [job(dev, seed=seed) for seed, dev in {3: 0.71, 5: 0.69, 8: 0.705, 9: float("nan")}.items()]
-    assert "dev from 69.00 (seed 5) to 71.00 (seed 3)" in sweep_notes(group(write_sweep("s", *jobs)))
-    assert not found(sweep_notes(group(write_sweep("one", job(0.7)))), "dev from")
-
-
-def test_transfer_tasks_are_named_and_counted(write_sweep, job, group):
-    few = write_sweep("few", job(0.7, transfer_dev={"CR": 0.8, "MR": 0.7}))
-    expected = "transfer: mean accuracy x 100 on dev of MR, CR (2 of 7 tasks), scikit-learn classifier"
-    assert expected in sweep_notes(group(few))
-    accuracies = dict.fromkeys(("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), 0.8)
-    (note,) = found(sweep_notes(group(write_sweep("all", job(0.7, transfer_dev=accuracies)))), "transfer")
-    assert note.endswith("MR, CR, SUBJ, MPQA, SST, TREC, MRPC, scikit-learn classifier")
-
-
-CHOICES = (
-    "the paper's choice of batch size and learning rate: unsupervised BERT-base 64 and 3e-05, unsupervised BERT-large "
-    "64 and 1e-05, unsupervised RoBERTa-base 512 and 1e-05, unsupervised RoBERTa-large 512 and 3e-05, supervised base "
-    "512 and 5e-05, supervised large 512 and 1e-05"
-)
-UNKNOWN = (
-    "warning: unknown table table_9_nothing; tables of the paper: table_1_augmentation, table_2_objective, "
-    "table_3_dropout, table_4_supervised_data, table_6_pooling, table_7_hard_negative, table_d1_temperature, "
-    "table_d2_mlm, table_a1_hyperparameters"
-)
-UNSET = "warning: sweep.column is not set; the table's columns: unsupervised, supervised"
-WRONG = "warning: sweep.column=three; the table's columns: one encoder, two encoders"
-NO_ROW = "warning: sweep.row is not set in any job, so the paper's numbers are not shown"
-
-
-@pytest.mark.parametrize(
-    ("table", "column_", "row", "expected"),
-    [
-        ("table_6_pooling", "supervised", "x", ["paper: BERT-base, supervised, on STS-B dev"]),
-        ("table_2_objective", "two encoders", "x", ["paper: BERT-base, unsupervised, two encoders, on STS-B dev"]),
-        ("table_6_pooling", None, "x", ["paper: BERT-base, on STS-B dev", UNSET]),
-        ("table_2_objective", "three", "x", ["paper: BERT-base, unsupervised, on STS-B dev", WRONG]),
-        ("table_3_dropout", None, None, [NO_ROW]),
-        ("table_a1_hyperparameters", None, None, [CHOICES]),
-        ("table_9_nothing", None, "x", [UNKNOWN]),
-        ("batch_size", None, None, []),
-    ],
-)
-def test_notes_name_the_papers_setting_and_wrong_rows_and_columns(
-    table, column_, row, expected, write_sweep, job, group
-):
-    assert sweep_notes(group(write_sweep("s", job(0.7, row=row, column=column_), table=table)))[2:] == expected
-
-
-def test_one_seed_per_row_is_a_warning(write_sweep, job, group):
-    notes = sweep_notes(group(write_sweep("s", *(job(0.7, options={"a": a}) for a in (1, 2)))))
-    expected = "warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2"
-    assert found(notes, "warning") == [expected]
-    assert not found(sweep_notes(group(write_sweep("one", job(0.7)))), "warning")
-
-
-def test_a_seed_that_counts_twice_is_a_warning(write_sweep, job):
-    folders = {
-        name: write_sweep(name, *(job(0.7, seed=seed, row=0.1) for seed in seeds), table="table_3_dropout")
-        for name, seeds in (("a", (0, 1)), ("b", (1, 2)))
-    }
-    (sweep,) = read_sweeps(folders)
-    expected = ["warning: 0.1: seed 1 counts more than once (a/1, b/0)"]
-    assert found(sweep_notes(group_by_seed(sweep)), "warning") == expected
-
-
-def test_different_validation_data_is_a_warning(write_sweep, job, group):
-    jobs = [job(0.7, seed=n, validation=name) for n, name in enumerate(("sample dev", "STS-B dev", "sample dev"))]
-    notes = sweep_notes(group(write_sweep("s", *jobs)))
-    assert notes[0].startswith("dev: sample dev or STS-B dev, which")
-    assert found(notes, "warning") == ["warning: validated on different data: sample dev (0, 2); STS-B dev (1)"]
-
-
-def test_notes_name_jobs_that_failed_diverged_were_pruned_or_did_not_start(write_sweep, job, group):
-    jobs = [
-        job(0.7, seed=0, options={"a": 1, "b": 5}, failed={"TREC": "no file TREC.label"}),
-        job(seed=1, options={"a": 1, "b": 5}),
-        None,
-        job(float("nan"), seed=0, options={"a": 2, "b": 5}),
-        job(0.8, seed=1, options={"a": 2, "b": 5}, trial={"values": {}, "pruned": True}),
-        job(0.8, seed=1, options={"a": 2, "b": 5}, failed={"TREC": "no file TREC.label"}),
-    ]
-    assert sweep_notes(group(write_sweep("s", *jobs)))[-5:] == [
-        "failed: TREC: no file TREC.label (0; 5)",
-        "failed or unfinished: 1 (a=1 seed=1)",
-        "no score on dev: 3 (a=2 seed=0)",
-        "not started: 2",
-        "pruned by the search: 4",
-    ]
-
-
 def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep, job, group):
     def lowest(loss, row):
         scores = {"before": {"loss": 2.0}, "best": {"loss": loss}, "test": {}, "test_before": {}}
@@ -293,7 +177,61 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     assert "dev before training 2.000" in notes and "alignment" not in notes and "so they are not shown" in notes
 
 
-def test_different_metrics_are_a_warning(write_sweep, job, group):
-    other = job(0.7, options={"a": 2}, monitor="mrr", best={"mrr": 0.5})
-    (table,) = sweep_tables(group(write_sweep("s", job(0.7, options={"a": 1}), other)))
-    assert "warning: checkpoints chosen by different metrics: Spearman x 100 or mrr x 100" in table.notes
+def test_methods_have_differences_from_simcse_and_published_averages(compare):
+    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
+    found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
+    (table,) = sweep_tables(found)
+    assert table.title == "methods (sweep), size=mini: Spearman x 100"
+    assert shown(table) == [
+        ["method", "setting", "dev", "difference on dev", "published", "published difference", "test"],
+        ["simcse", "unsupervised", "80.00 ± 1.00 (3)", "–", "76.25", "–", "75.00 ± 1.00"],
+        ["esimcse", "unsupervised", "81.33 ± 1.53 (3)", "+1.33 [-0.10, +2.77]", "78.27", "+2.02", "76.33 ± 1.53"],
+        ["hardness", "unsupervised", "78.67 ± 1.53 (3)", "-1.33 [-4.20, +1.54]", "–", "–", "73.67 ± 1.53"],
+        ["sup_simcse", "supervised", "85.00 ± 0.00 (3)", "–", "81.57", "–", "80.00 ± 0.00"],
+    ]
+    (row,) = (row for row in data(table) if row["method"] == "esimcse")
+    assert float(row["difference on dev high"]) - float(row["difference on dev"]) == pytest.approx(1.434, abs=1e-3)
+    assert row["difference on dev n"] == "3"
+
+
+def test_a_star_marks_a_gain_beyond_the_spread_of_seeds_and_no_loss(compare):
+    scores = {"simcse": [0.8, 0.81], "esimcse": [0.85, 0.8601], "mixcse": [0.81, 0.87], "pcl": [0.75, 0.7601]}
+    (table,) = sweep_tables(compare(*of_seeds(scores)))
+    stars = {name: cell.startswith("*") for name, cell in column(table, "difference on dev").items()}
+    assert stars == {"simcse": False, "esimcse": True, "mixcse": False, "pcl": False}
+    assert not any("*" in cell for cell in column(table, "dev").values())
+
+
+def test_where_lower_is_better_a_star_marks_a_lower_score(compare):
+    def lowest(loss):
+        return {"monitor": "loss", "mode": "min", "best": {"loss": loss}, "test": {}}
+
+    losses = {"simcse": [1.0, 1.1], "esimcse": [0.5, 0.602], "pcl": [1.5, 1.601]}
+    jobs = [(name, 0, seed, lowest(loss)) for name, own in losses.items() for seed, loss in enumerate(own)]
+    (table,) = sweep_tables(compare(*jobs))
+    assert column(table, "difference on dev")["esimcse"] == "* -0.499 [-0.512, -0.486]"
+    assert not column(table, "difference on dev")["pcl"].startswith("*")
+    assert "published" not in table.frame  # these are Spearman's correlations
+
+
+def test_one_seed_has_a_difference_without_an_interval(compare):
+    (table,) = sweep_tables(compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0), ("esimcse", 0.9, 1)))
+    assert column(table, "difference on dev") == {"simcse": "–", "esimcse": "+1.00 (1)"}
+
+
+def test_the_average_of_sts_and_its_difference_are_shown_where_it_was_measured(compare):
+    tasks = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+    jobs = [
+        (name, 0.8, seed, {"sts": {task: mean + 0.01 * (k - 3) for k, task in enumerate(tasks)}})
+        for name, own in {"simcse": [0.7, 0.72], "esimcse": [0.75, 0.76]}.items()
+        for seed, mean in enumerate(own)
+    ]
+    (table,) = sweep_tables(compare(*jobs))
+    assert shown(table)[0][-2:] == ["sts", "difference on sts"]
+    assert column(table, "sts") == {"simcse": "71.00 ± 1.41", "esimcse": "75.50 ± 0.71"}
+    assert column(table, "difference on sts")["esimcse"] == "+4.50 [-1.85, +10.85]"
+
+
+def test_a_failed_job_of_a_method_is_in_its_group(compare):
+    (table,) = sweep_tables(compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0), ("esimcse", None, 1)))
+    assert [row[0] for row in shown(table)[1:]] == ["simcse", "esimcse"]

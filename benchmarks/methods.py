@@ -1,0 +1,192 @@
+"""Time and memory of a training step of each method, relative to SimCSE.
+
+    python -m benchmarks.methods                          every file of conf/method
+    python -m benchmarks.methods --only simcse esimcse    some of them
+
+Each method trains the packaged encoder (6 layers) as `sweep=methods size=mini` does, on 32 rows per step. The methods
+take turns, and ratios are within a round: the median, the lowest and the highest. The first step of each turn is not
+counted. A supervised method is compared with supervised SimCSE.
+
+Memory counts weights, the optimizer's state, and the peak of what the last step allocates, gradients included. It is
+read from the records of the allocator, not from the process: a small change is visible, but not what libraries keep.
+"""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import pytorch_lightning as pl
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, open_dict
+
+import simcse_pl.sweeps.resolvers  # noqa: F401  the config refers to them
+from benchmarks.common import AllocatorRecord, parser
+from benchmarks.comparison import in_turn, save
+from simcse_pl.cli.train import build_module
+from simcse_pl.config import CONF
+from simcse_pl.reports.methods import baselines
+from simcse_pl.training.callbacks import SeedEveryStep
+from simcse_pl.training.trainer import make_trainer
+from simcse_pl.utils.tables import Table
+
+METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
+
+
+@dataclass
+class Cost:
+    """The cost of a training step.
+
+    Args:
+        seconds: seconds per step.
+        memory: peak bytes of weights, the optimizer's state and a step.
+        setting: the choice of conf/setting.
+    """
+
+    seconds: float
+    memory: int
+    setting: str | None
+
+
+class StepMeter(pl.Callback):
+    """Take the time of all steps but the first and the last, and the peak memory of the last.
+
+    Args:
+        steps: number of timed steps; the trainer runs two more.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.ends: list[float] = []
+        self.memory = 0
+        self.record = AllocatorRecord()
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Begin to record the allocator in the last step."""
+        if trainer.global_step == self.steps + 1:
+            optimizer = trainer.optimizers[0]
+            optimizer.zero_grad()  # gradients are allocated within the step
+            self.memory = _state_bytes(trainer.lightning_module, optimizer)
+            self.record.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Record the time, or the peak of the last step."""
+        if trainer.global_step <= self.steps + 1:
+            self.ends.append(time.perf_counter())
+        else:
+            self.memory += self.record.peak()
+
+
+def _state_bytes(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Return the bytes of weights, buffers and the optimizer's state."""
+    state = (x for own in optimizer.state.values() for x in own.values() if isinstance(x, torch.Tensor))
+    return sum(x.nbytes for x in (*module.parameters(), *module.buffers(), *state))
+
+
+def composed(method: str) -> DictConfig:
+    """Return the config of a job of `sweep=methods size=mini`."""
+    options = ["sweep=methods", "size=mini", f"method={method}", "model=minilm_cls", "run_name=x", "run_dir=x"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", options, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    with open_dict(config):
+        del config["hydra"]
+    return config
+
+
+def train(method: str, steps: int) -> Cost:
+    """Train with a method for a few steps, without validation, logs and checkpoints."""
+    config = composed(method)
+    pl.seed_everything(config.seed, verbose=False)
+    encoder = instantiate(config.model)
+    evaluators = instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    module = build_module(config, encoder)
+    meter = StepMeter(steps)
+    trainer = make_trainer(
+        config.trainer.precision,
+        "cpu",
+        devices=1,
+        max_steps=steps + 2,
+        gradient_clip_val=config.trainer.gradient_clip_val,
+        callbacks=[SeedEveryStep(config.seed), meter],
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer.fit(module, data)
+    setting = HydraConfig.get().runtime.choices.setting
+    return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
+
+
+def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], note: str) -> Table:
+    """Return the table of costs.
+
+    Args:
+        seconds: seconds per step of each round, by method.
+        costs: memory and setting by method.
+        note: what was trained.
+    """
+    rows = []
+    for method, own in seconds.items():
+        cost = costs[method]
+        simcse = baselines().get(cost.setting or "", "simcse")
+        ratios = [ours / theirs for ours, theirs in zip(own, seconds[simcse], strict=True)]
+        rows.append(
+            {
+                "method": method,
+                "ms per step": 1e3 * median(own),
+                "times SimCSE": median(ratios),
+                "lowest": min(ratios),
+                "highest": max(ratios),
+                "memory, MB": cost.memory / 1e6,
+                "memory, times SimCSE": cost.memory / costs[simcse].memory,
+                "compared with": simcse,
+            }
+        )
+    decimals = {"ms per step": 0, "memory, MB": 0, "times SimCSE": 2, "lowest": 2, "highest": 2}
+    decimals |= {"memory, times SimCSE": 2}
+    rounds = len(next(iter(seconds.values())))
+    threads = f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+    notes = [note, f"medians of {rounds} rounds; ratios are within a round, with the lowest and the highest; {threads}"]
+    return Table("methods", "Cost of a training step", pd.DataFrame(rows), decimals, notes)
+
+
+def main() -> None:
+    """Run the command line."""
+    command_line = parser(__doc__)
+    command_line.add_argument("--steps", type=int, default=2, help="timed steps per turn")
+    command_line.add_argument("--only", nargs="+", metavar="METHOD", choices=METHODS, help="methods; default: all")
+    arguments = command_line.parse_args()
+    for name in ("pytorch_lightning", "lightning.pytorch", "simcse_pl"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    first = [*baselines().values()]
+    methods = [*first, *(method for method in arguments.only or METHODS if method not in first)]
+    costs: dict[str, Cost] = {}
+
+    def turn(method: str) -> float:
+        costs[method] = train(method, arguments.steps)
+        return costs[method].seconds
+
+    ways: dict[str, Callable[[], float]] = {method: partial(turn, method) for method in methods}
+    seconds = in_turn(ways, arguments.rounds, warm_up=False)
+    config = composed("simcse")
+    note = f"{arguments.steps} steps of {config.data.batch_size} rows of each method and round, all-MiniLM-L6-v2"
+    save(arguments.out, table(seconds, costs, note))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The published scores of methods (methods.yaml), and the methods that the others are compared with."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+_FILE = Path(__file__).parent / "methods.yaml"
+_OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """Published scores of a method with one model: Spearman x 100 on test sets.
+
+    Args:
+        setting: `unsupervised` or `supervised`.
+        model: such as `BERT-base`.
+        average: the average over STS12 to STS16, STS-B and SICK-R.
+        source: a key of `sources` in methods.yaml.
+        scores: by task, and `Avg`; empty if only the average is known.
+        variant: what distinguishes it from other scores with this setting and model.
+        deviation: the standard deviation of the average over seeds; None if unknown.
+        note: a remark on the figures.
+        doubt: why the score is not certain; None if it is.
+    """
+
+    setting: str
+    model: str
+    average: float
+    source: str
+    scores: Mapping[str, float]
+    variant: str | None = None
+    deviation: float | None = None
+    note: str | None = None
+    doubt: str | None = None
+
+
+@dataclass(frozen=True)
+class PublishedMethod:
+    """A method as published; None where something is unknown.
+
+    Args:
+        repository: the code, `OWNER/NAME` on GitHub, that was read at `commit`, in `folder` if it has one.
+        note: a remark on the code or the scores.
+    """
+
+    title: str
+    authors: str
+    year: int
+    venue: str
+    arxiv: str | None
+    repository: str | None
+    commit: str | None
+    scores: tuple[PublishedScore, ...]
+    folder: str | None = None
+    note: str | None = None
+
+
+@functools.cache
+def published_methods() -> Mapping[str, PublishedMethod]:
+    """Return the methods of methods.yaml by their names in conf/method."""
+    content = _content()
+    return {
+        name: PublishedMethod(**own | {"scores": tuple(_score(one, content["columns"]) for one in own["scores"])})
+        for name, own in content["methods"].items()
+    }
+
+
+def published_score(method: str, setting: str | None, model: str | None) -> PublishedScore | None:
+    """Return the published score to show beside a run; None if there is none.
+
+    Args:
+        method: a choice of conf/method.
+        setting: the run's choice of conf/setting.
+        model: the run's choice of conf/model.
+    """
+    scores = published_methods()[method].scores if method in published_methods() else ()
+    return next((one for one in scores if (one.setting, one.model) == (setting, published_model(model))), None)
+
+
+def published_model(model: str | None) -> str:
+    """Return the published model whose scores stand beside those of a choice of conf/model."""
+    return str(_content()["models"].get(model, _OTHER_MODELS))
+
+
+def baselines() -> Mapping[str, str]:
+    """Return the method that the others are compared with, by choice of conf/setting."""
+    return dict(_content()["baselines"])
+
+
+def sources() -> Mapping[str, str]:
+    """Return what scores were copied from, by `PublishedScore.source`."""
+    return dict(_content()["sources"])
+
+
+@functools.cache
+def _content() -> Any:
+    return OmegaConf.to_container(OmegaConf.load(_FILE))
+
+
+def _score(given: Mapping[str, Any], columns: list[str]) -> PublishedScore:
+    scores = dict(zip(columns, given.get("scores", ()), strict="scores" in given))
+    return PublishedScore(**{"average": scores.get("Avg"), **given, "scores": scores})

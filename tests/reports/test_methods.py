@@ -1,0 +1,59 @@
+"""The published scores of methods."""
+
+from statistics import fmean
+
+import pytest
+
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.reports.methods import baselines, published_methods, published_model, published_score, sources
+from simcse_pl.reports.paper import named_row
+
+SCORES = [
+    pytest.param(name, score, id=f"{name} {score.setting} {score.model} {score.variant or ''}")
+    for name, method in published_methods().items()
+    for score in method.scores
+]
+
+
+@pytest.mark.parametrize(("name", "score"), SCORES)
+def test_every_score_is_complete_and_its_average_is_over_its_tasks(name, score):
+    assert score.setting in baselines() and score.source in sources()
+    if score.scores:
+        assert [*score.scores] == [*STS_TASKS, "Avg"] and score.average == score.scores["Avg"]
+        # some papers round their own averages differently
+        assert score.average == pytest.approx(fmean(score.scores[task] for task in STS_TASKS), abs=0.04)
+        assert all(60 < figure < 95 for figure in score.scores.values())
+    assert score.scores or 70 < score.average < 90
+
+
+def test_a_method_has_one_score_for_a_setting_a_model_and_a_variant():
+    for name, method in published_methods().items():
+        found = [(score.setting, score.model, score.variant) for score in method.scores]
+        assert len(found) == len({*found}), name
+        assert method.commit is None or len(method.commit) == 7
+
+
+def test_simcse_has_the_papers_scores():
+    for setting, name in baselines().items():
+        of_paper = [score for score in published_methods()[name].scores if score.source == "paper"]
+        assert len(of_paper) == 3
+        for score in of_paper:
+            assert score.scores == named_row("table_5_sts", f"{setting}/SimCSE-{score.model}").figures
+
+
+def test_a_run_is_beside_the_score_of_its_setting_and_model():
+    assert published_score("promptbert", "unsupervised", "bert").average == 78.54
+    assert published_score("promptbert", "supervised", "bert").average == 81.97
+    assert published_score("promptbert", "unsupervised", "roberta").average == 79.15
+    assert published_score("promptbert", "unsupervised", "minilm_cls").model == "BERT-base"
+    assert published_score("rankcse", "unsupervised", "bert").variant == "ListMLE"
+    assert published_score("cards", "unsupervised", "bert") is None  # published for RoBERTa only
+    assert published_score("a_method_of_ones_own", "unsupervised", "bert") is None
+    assert published_score("promptbert", None, None) is None
+    assert (published_model("bert_large"), published_model(None)) == ("BERT-large", "BERT-base")
+
+
+def test_a_score_that_is_not_certain_says_why():
+    assert "computed" in published_score("simcse_pp", "unsupervised", "bert").doubt
+    assert "withdrawn" in published_score("rankcse", "unsupervised", "roberta").doubt
+    assert published_score("esimcse", "unsupervised", "bert").doubt is None
