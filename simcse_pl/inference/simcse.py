@@ -285,8 +285,6 @@ class SimCSE:
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
-            if settings["template"] is None:
-                del settings["template"]  # indexes of older versions have none
         return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:

@@ -151,12 +151,8 @@ def test_cells_of_other_columns_may_hold_anything(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "row", "message"),
     [
-        (ScoredPairs, {"a": "x", "b": None, "c": 1}, "line 2: a sentence is empty"),
         (ScoredPairs, {"a": "x", "b": 5, "c": 1}, "line 2: column b holds no text but 5"),
-        (ScoredPairs, {"a": "x", "b": "y", "c": None}, "line 2: the score is '', not a number"),
-        (Retrieval, {"a": "x", "b": None, "c": None}, "line 2: the query has no positive"),
         (Retrieval, {"a": "x", "b": ["p"], "c": "q"}, r"line 2: column b holds no text but \['p'\]"),
-        (Retrieval, {"a": "x", "b": "p", "c": 2}, "line 2: column c holds no text but 2"),
     ],
 )
 def test_cells_that_are_not_text_are_errors(kind, row, message, tmp_path):
@@ -183,7 +179,6 @@ BAD = {
         [SCORED[0], ("a b.", "c d.", "high")],
         "line 2: the score is 'high', not a number",
     ),
-    "an infinite score": (ScoredPairs, [SCORED[0], ("a.", "b.", "inf")], "line 2: the score is 'inf', not a number"),
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all scores are 3; pairs with different scores"),
     "two columns": (ScoredPairs, [("a.", "b."), ("c", "d")], "its rows have 2 columns, and 3 are needed"),
     "a short row": (ScoredPairs, [SCORED[0], ("c", "d")], "line 2: the row has 2 columns, and 3 are needed"),
@@ -212,8 +207,6 @@ def test_bad_files_are_errors_in_one_line(case, write):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"validation": []}, "data.validation is empty"),
-        ({"validation": ["sentval"]}, "unknown source sentval"),
         ({"test": ["a.tsv", "b.tsv"]}, r"^data.test=\['a.tsv', 'b.tsv'\]: give one file, or files with names"),
         ({"test": {"a/b": "a.tsv"}}, "^data.test: the name 'a/b' has a slash"),
     ],
@@ -221,12 +214,6 @@ def test_bad_files_are_errors_in_one_line(case, write):
 def test_bad_values_are_errors(arguments, message):
     with pytest.raises(UserError, match=message):
         ScoredPairs(**arguments)
-
-
-def test_a_csv_row_of_empty_cells_is_an_error(tmp_path):
-    (tmp_path / "dev.csv").write_text("a b.,c d.\n,\n")
-    with pytest.raises(UserError, match="dev.csv, line 2: the query is empty$"):
-        Retrieval(str(tmp_path / "dev.csv"))
 
 
 def test_a_k_below_1_is_an_error():
