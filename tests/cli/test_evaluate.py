@@ -133,17 +133,7 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
     assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
-    assert results["settings"] == {
-        **{
-            "pooling": "cls",
-            "template": None,
-            "num_layers": 1,
-            "max_length": None,
-            "normalize": None,
-            "word_counts": None,
-        },
-        **{"split": "test", "bf16": False, "postprocess": None, "dim": 32},
-    }
+    assert results["settings"].items() >= {"pooling": "cls", "num_layers": 1, "postprocess": None, "dim": 32}.items()
     tasks = {score["task"]: score for score in results["sts"]}
     assert list(tasks) == ["STS12", "STS13", "STS-B", "SICK-R"]
     assert_table(folder, done.stdout, "sts", {task: 100 * own["wmean"]["spearman"] for task, own in tasks.items()})
