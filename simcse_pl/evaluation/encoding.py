@@ -13,7 +13,6 @@ from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.validation import check_seed
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +94,10 @@ def sentences_to_fit_on(
         limit: size of the sample, which is drawn with `seed`; None for all sentences.
 
     Raises:
-        UserError: the file or a column does not exist, a row is invalid, `limit` is below 2, or the seed is invalid.
+        UserError: the file or a column does not exist, a row is invalid, or `limit` is below 2.
     """
     if limit is not None and limit < 2:
         raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
-    check_seed(seed)
     if isinstance(columns, int | str):
         columns = [columns]
     sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))

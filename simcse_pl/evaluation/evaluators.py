@@ -14,7 +14,7 @@ from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.evaluator import FileEvaluator, Files, stsb_sources
 from simcse_pl.evaluation.metrics import alignment, best_accuracy, uniformity
-from simcse_pl.evaluation.sts import correlation
+from simcse_pl.evaluation.sts import correlation, cosines
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
@@ -24,10 +24,6 @@ POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are p
 
 class _Pairs(FileEvaluator[list[ScoredPair]]):
     """Pairs of sentences with a number."""
-
-    def rows(self, file: str) -> list[tuple[str, str, str, float]]:
-        """Return the place, the sentences and the number of each row of a file."""
-        return read_scored(file, self.header, self.split)
 
     def sentences_of(self, data: list[ScoredPair]) -> list[str]:
         """Return the sentences of the pairs."""
@@ -80,7 +76,8 @@ class ScoredPairs(_Pairs):
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        pairs = [ScoredPair(first, second, score) for _, first, second, score in self.rows(file)]
+        rows = read_scored(file, self.header, self.split)
+        pairs = [ScoredPair(first, second, score) for _, first, second, score in rows]
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file}: all scores are {pairs[0].score:g}; pairs with different scores are needed")
         return pairs
@@ -114,7 +111,7 @@ class BinaryPairs(_Pairs):
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a label from each row."""
         pairs = []
-        for place, first, second, label in self.rows(file):
+        for place, first, second, label in read_scored(file, self.header, self.split):
             if label not in (0, 1):
                 raise UserError(f"{file}, {place}: the label is {label:g}; it must be 0 or 1")
             pairs.append(ScoredPair(first, second, label))
@@ -124,11 +121,10 @@ class BinaryPairs(_Pairs):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
-        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
-        cosines, labels = cosine_similarity(first, second).numpy(), np.array([pair.score for pair in data])
+        scores, labels = cosines(encode, data), np.array([pair.score for pair in data])
         return {
-            "average_precision": float(average_precision_score(labels, cosines)),
-            "accuracy": best_accuracy(cosines, labels),
+            "average_precision": float(average_precision_score(labels, scores)),
+            "accuracy": best_accuracy(scores, labels),
         }
 
 

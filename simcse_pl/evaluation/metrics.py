@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from sklearn.metrics import roc_curve
 from torch import Tensor
 
 from simcse_pl.utils.tensors import as_float64, unit_vectors
@@ -110,8 +111,5 @@ def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
         scores: [n].
         labels: [n], 0 or 1.
     """
-    order = np.argsort(-scores, kind="stable")
-    right = np.concatenate([[0.0], np.cumsum(np.where(labels[order] == 1, 1.0, -1.0))]) + (labels == 0).sum()
-    ranked = scores[order]
-    possible = np.concatenate([[True], ranked[1:] != ranked[:-1], [True]])
-    return float(right[possible].max() / len(labels))
+    false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
+    return float((true * labels.mean() + (1 - false) * (1 - labels.mean())).max())

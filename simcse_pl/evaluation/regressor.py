@@ -20,20 +20,19 @@ _ROUNDS = 21  # SentEval begins rounds up to and including epoch 1000
 _PATIENCE = 4  # rounds without improvement on dev, not necessarily consecutive
 
 
-def evaluate_with_regressor(encode: Encode, splits: dict[str, StsTask], seed: int = 1111) -> Correlation:
+def evaluate_with_regressor(encode: Encode, splits: dict[str, StsTask]) -> Correlation:
     """Train a regressor on `train`, with early stopping on `dev`, and return the correlations of its scores on `test`.
 
     The regressor is a softmax over the scores 1 to 5 with the features |u - v| and u * v. As in SentEval, Adam
     minimizes the squared error of the class probabilities (Tai, Socher and Manning 2015), and Pearson's correlation on
-    dev stops training early. `encode` is called once, with the distinct sentences. `seed` seeds the weights and the
-    order of the batches.
+    dev stops training early. `encode` is called once, with the distinct sentences.
     """
     sides = [[getattr(pair, side) for pair in task.pairs] for task in splits.values() for side in ("first", "second")]
     vectors = [own.float() for own in encode_columns(encode, *sides)]
     x = dict(zip(splits, map(pair_features, vectors[::2], vectors[1::2]), strict=True))
     human = {split: np.array([pair.score for pair in task.pairs]) for split, task in splits.items()}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(1111)  # SentEval's seed
         model = _train(x["train"], _class_weights(human["train"]), x["dev"], human["dev"])
     return correlation(_scores(model, x["test"]), human["test"])
 

@@ -94,14 +94,11 @@ def load_suite(
             bundle and `senteval_dir` is None.
     """
     names = [names] if isinstance(names, str) else names
-    if not isinstance(names, Sequence):
-        raise UserError(f"tasks={names}: give one, or a list such as [sts,MR]")
     known = ("sts", "transfer", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)
     for name in names:
         if name not in known:
             raise UserError(f"tasks: no task {name}; choose among {', '.join(known)}")
     for option, value, choices in (
-        ("split", split, SPLITS),
         ("geometry.split", geometry_split, (WHOLE, *SPLITS)),
         ("transfer.classifier", classifier, CLASSIFIERS),
     ):

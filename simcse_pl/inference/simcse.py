@@ -15,7 +15,7 @@ from torch import Tensor
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings, hash_tensors
+from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
 from simcse_pl.results.neighbourhood import Neighbour
@@ -285,9 +285,6 @@ class SimCSE:
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
-            for newer in ("template", "template_bias", "final_period"):  # indexes of older versions have none
-                if settings[newer] == getattr(EncoderSettings, newer):
-                    del settings[newer]
         return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:

@@ -47,25 +47,15 @@ def files(tmp_path, make_model):
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
         "empty.txt": "",
-        "blank.txt": "\n\n  \n",
         "latin.txt": "café\n".encode("latin-1"),
         "one.txt": "One sentence.\n",
-        "x.docx": "x",
-        "x.parquet": b"PAR1nothing",
-        "x.jsonl": '{"a": 1}\nnot json\n',
-        "ragged.csv": "a,b\n1,2\n3\n",
-        "header.csv": "sent0,sent1\n",
         "x.ckpt": b"PK nothing",
         "x.vec": "2 3\na 1 2 3\nb 1 2\n",
         "words.txt": "a 1 2\nb 3 4\n",
-        "x.json": "{",
         "scored.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\t3.5\n",
         "word_as_score.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\thigh\n",
-        "one_label.tsv": "A dog.\tA cat.\t1\nA man.\tA woman.\t1\n",
-        "no_positive.tsv": "A dog.\tA cat.\nA man.\t\n",
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",
-        "conf/experiment/no_list.yaml": "defaults: model\n",
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())

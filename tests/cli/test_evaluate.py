@@ -18,7 +18,6 @@ from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle
 from tests.models.test_lightning_checkpoint import save
-from tests.offline_wandb import offline_runs
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
 
@@ -71,17 +70,6 @@ def evaluate(run_command, tmp_path):
 
 def results_of(folder):
     return json.loads((folder / "results.json").read_text())
-
-
-def test_wandb_gets_the_tables_and_figures(evaluate, make_model):
-    given = [f"encoder={make_model('bert')}", "pooling=cls", "label=small"]
-    done, folder = evaluate(*given, "wandb.mode=offline", "wandb.project=mine")
-    assert done.stdout.endswith(f"W&B      wandb sync {folder}/wandb\n")
-    (run,) = offline_runs(folder)
-    assert (run.started.project, run.started.job_type, run.started.display_name) == ("mine", "evaluate", "small")
-    results = results_of(folder)
-    assert run.table("evaluation/sts")["data"] == [["small", pytest.approx(100 * results["sts"][0]["all"]["spearman"])]]
-    assert run.image("evaluation/spectra").is_file() and run.config["evaluation"]["pooling"] == "cls"
 
 
 def measured(encode, suite, postprocess=None):
@@ -145,17 +133,7 @@ def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sent
     assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
     assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
-    assert results["settings"] == {
-        **{
-            "pooling": "cls",
-            "template": None,
-            "num_layers": 1,
-            "max_length": None,
-            "normalize": None,
-            "word_counts": None,
-        },
-        **{"split": "test", "bf16": False, "postprocess": None, "dim": 32},
-    }
+    assert results["settings"].items() >= {"pooling": "cls", "num_layers": 1, "postprocess": None, "dim": 32}.items()
     tasks = {score["task"]: score for score in results["sts"]}
     assert list(tasks) == ["STS12", "STS13", "STS-B", "SICK-R"]
     assert_table(folder, done.stdout, "sts", {task: 100 * own["wmean"]["spearman"] for task, own in tasks.items()})
@@ -239,18 +217,3 @@ def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkp
         for score in results["sts"]:
             assert f"{100 * score['mean']['spearman']:.2f}" in together
     assert together.count("┃ encoder") == 2  # Spearman's and Pearson's table
-
-
-def test_an_error_of_retrieval_does_not_affect_other_scores(mistake_in, word_vectors, tmp_path, bundle):
-    folder = tmp_path / "index"
-    (tmp_path / "text.txt").write_text("a man\na dog\nthe moon\n")
-    (tmp_path / "other.txt").write_text("a dog\n")
-    RetrievalTask(tmp_path / "other.txt", ["a"], folder=folder)(load_encoder(str(word_vectors)).encode)
-    search = [f"retrieval.corpus={tmp_path}/text.txt", "retrieval.queries=[a dog]", f"retrieval.folder={folder}"]
-    stderr = mistake_in("evaluate.py", f"encoder={word_vectors}", f"senteval_dir={bundle}", "tasks=STS-B", *search)
-    why = f"retrieval.folder: {folder} holds an index of another corpus"
-    assert f"error: retrieval: {why}\n" in stderr
-    assert stderr.endswith("error: not measured: retrieval; everything else was measured\n")
-    results = results_of(tmp_path / "run")
-    assert results["failed"] == {"retrieval": why} and results["retrieval"] is None
-    assert results["sts"][0]["task"] == "STS-B"

@@ -79,7 +79,6 @@ def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, write_
         "nothing was measured": (write_results("empty", {"label": "z"}),),
         f"two sweeps have the label {sweep}": (sweep, sweep),
         "two sweeps have the label a:": (sweep, other, "--labels", "a", "a"),
-        "results.json": (tmp_path,),
     }
     for message, arguments in mistakes.items():
         assert message in run(*arguments, status=2).err

@@ -134,11 +134,3 @@ def test_the_corpus_is_a_file_or_the_packaged_sample(tmp_path):
     (tmp_path / "one.txt").write_text("same\nsame\n")
     with pytest.raises(UserError, match="one.txt has only one distinct sentence"):
         find_neighbours([], str(tmp_path / "one.txt"))
-
-
-def test_a_few_queries_are_spread_over_the_sentences(run_of, make_model, tmp_path):
-    sentences = [f"{SENTENCES[k % 8]} {k}" for k in range(60)]
-    (tmp_path / "many.txt").write_text("\n".join(sentences))
-    end = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    found = find_neighbours(run_of(model(make_model("bert")), encoders=[end]), str(tmp_path / "many.txt")).queries
-    assert [query.sentence for query in found] == sentences[::10]

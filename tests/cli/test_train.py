@@ -189,13 +189,6 @@ def test_a_template_per_view_is_trained_measured_and_saved(train, make_model):
     assert measured == pytest.approx(own, abs=1e-3)
 
 
-def test_an_unknown_metric_is_an_error_before_training(train, make_model):
-    done, folder = train("monitor=val/nothing", *tiny(make_model("bert")), "logger=csv", status=2)
-    line = "monitor=val/nothing: no evaluator measures it; choose one of val/spearman, val/alignment, val/uniformity"
-    assert done.stderr == f"error: {line}\n"
-    assert not (folder / "checkpoints").exists()
-
-
 def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pairs):
     given = [
         f"data.validation={pairs}",

@@ -33,14 +33,6 @@ def test_each_problem_predicts_like_scikit_learn(classes):
     assert len({tuple(own.tolist()) for own in predicted}) > 1
 
 
-def test_rows_outside_the_fit_have_no_effect():
-    features, labels = data(2)
-    rows = torch.arange(N) < 200
-    flipped = torch.where(rows, labels, 1 - labels)
-    first, second = (fit_predict(features, own, torch.ones(1), rows[None]) for own in (labels, flipped))
-    assert torch.equal(first, second)
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 def test_separable_classes_with_weak_regularization(classes):
     labels = torch.arange(60) % classes

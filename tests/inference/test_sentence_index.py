@@ -93,13 +93,6 @@ def test_a_corpus_may_be_smaller_than_top_k(cells, encode, capfd):
     assert "WARNING" not in "".join(capfd.readouterr())
 
 
-def test_zero_vectors_have_similarity_0(encode):
-    encode.vectors["s 0"] = torch.zeros(DIM)
-    index = SentenceIndex.build(encode, names(range(4)))
-    assert [one.similarity for one in index.search(["s 0"], 3)[0]] == [0, 0, 0]
-    assert dict(index.search(["s 9"], 4)[0])["s 0"] == 0
-
-
 def test_fewer_cells_find_most_neighbours_deterministically():
     encode = Table(torch.randn(3000, DIM))
     corpus, queries = names(range(2900)), names(range(2900, 3000))
@@ -138,10 +131,8 @@ def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_p
         (SETTINGS_FILE, b'{"encoder":', "not valid JSON"),
         (SETTINGS_FILE, b'{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
         (SETTINGS_FILE, b'{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
-        (SETTINGS_FILE, b'{"encoder": null, "sentences": ["s 0", "s 1"]}', "is damaged, build the index again: "),
-        (VECTORS_FILE, None, "damaged"),
         (VECTORS_FILE, b"x" * 30, "damaged"),
-        *((VECTORS_FILE, shape, "is damaged, build the index again: ") for shape in [(DIM,), (1, DIM)]),
+        (VECTORS_FILE, (DIM,), "is damaged, build the index again: "),
     ],
 )
 def test_damaged_folders_raise_one_line(file, content, message, encode, tmp_path):
@@ -186,17 +177,3 @@ def test_invalid_arguments_raise_errors(encode):
     ):
         with pytest.raises(UserError, match=message):
             call()
-
-
-def test_faiss_and_torch_run_on_several_threads_in_one_process(run_command):
-    code = """
-import faiss, torch
-from simcse_pl.inference.sentence_index import SentenceIndex
-torch.set_num_threads(2)
-faiss.omp_set_num_threads(2)
-vectors, sentences = torch.randn(3000, 64), [str(i) for i in range(3000)]
-for _ in range(3):
-    index = SentenceIndex.build(lambda some: vectors[[int(s) for s in some]] @ torch.eye(64), sentences, (50, 10))
-    print(len(index.search(sentences[:200], 5)))
-"""
-    assert run_command("-c", code).stdout.split() == ["200"] * 3

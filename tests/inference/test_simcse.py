@@ -106,21 +106,6 @@ def test_the_docstring_example_is_correct():
     assert doctest.testmod(api).attempted == 4 and doctest.testmod(api).failed == 0
 
 
-def test_an_index_is_built_added_to_saved_and_loaded(fresh, tmp_path, make_model):
-    rows = [*SENTENCES, SENTENCES[0]]
-    (tmp_path / "corpus.csv").write_text("number,text\n" + "".join(f'{i},"{row}"\n' for i, row in enumerate(rows)))
-    fresh.build_index(tmp_path / "corpus.csv", column="text")
-    assert fresh.index.sentences == list(dict.fromkeys(rows))
-    assert fresh.add_to_index([rows[0], "something else", "and more"]) == 2
-    fresh.save_index(tmp_path / "index")
-    other = SimCSE(make_model("bert"), pooling="mean", device="cpu")
-    other.load_index(tmp_path / "index")
-    queries = [*rows, "something else", "unheard of"]
-    assert other.search(queries, top_k=4, threshold=None) == fresh.search(queries, top_k=4, threshold=None)
-    assert other.search("something else")[0].sentence == "something else"
-    assert other.search(["something else"]) == [other.search("something else")]
-
-
 def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make_model):
     fresh.build_index(["A dog."])  # too short for its vector to depend on max_length
     fresh.save_index(tmp_path / "index")
@@ -141,17 +126,11 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     ("call", "message"),
     [
         (lambda one: one.search("x"), "there is no index: call build_index or load_index first"),
-        (lambda one: one.load_index("nowhere"), "nowhere holds no index"),
-        (lambda one: one.build_index("nowhere.txt"), "no file nowhere.txt"),
-        (lambda one: one.encode([3]), "sentence 0 is not a string but 3"),
         (lambda one: one.similarity("x", torch.ones(3)), "the vectors have 32 and 3 dimensions"),
-        (lambda one: one.encode("x", max_length=65), "max_length=65: this model reads 3 to 64 tokens"),
-        (lambda one: one.encode("x", batch_size=0), "batch_size=0"),
         (lambda one: one.encode("x", device="gpu"), "device=gpu: "),
         (lambda one: SimCSE(one.name, pooler="avg"), "pooler=avg: choose cls or cls_before_pooler"),
         (lambda one: SimCSE(one.name, pooler="cls", pooling="cls"), "pooler=cls and pooling=cls: give one of them"),
         (lambda one: SimCSE(one.name, num_cells=0, pooling="cls"), "num_cells=0"),
-        (lambda one: SimCSE(one.name, pooling="cls", device="cuda:77"), "^device=cuda:77: .*$"),
     ],
 )
 def test_invalid_arguments_raise_errors(fresh, call, message):

@@ -25,10 +25,6 @@ def fitted(skewed):
     return Flow(hidden=32, epochs=15, lr=3e-3).fit(skewed)
 
 
-def independent_gaussians(x):
-    return norm.logpdf(x, x.mean(dim=0), x.std(dim=0)).sum(axis=1).mean()
-
-
 def test_the_likelihood_is_that_of_the_change_of_variables(fitted, skewed):
     x, step = skewed.double(), 1e-6
     ends = [[fitted.transform(x + sign * step * row) for row in torch.eye(6).double()] for sign in (1, -1)]
@@ -38,16 +34,10 @@ def test_the_likelihood_is_that_of_the_change_of_variables(fitted, skewed):
 
 
 def test_the_likelihood_rises_from_that_of_independent_gaussians(fitted, skewed):
-    expected = independent_gaussians(skewed.double())
+    x = skewed.double()
+    expected = norm.logpdf(x, x.mean(dim=0), x.std(dim=0)).sum(axis=1).mean()
     assert fitted.history[0] == pytest.approx(expected, abs=1e-3)
     assert len(fitted.history) == 16 and fitted.history[-1] > max(*fitted.history[:-3], expected + 1)
-
-
-def test_the_fitted_embeddings_become_more_gaussian(fitted, skewed):
-    def off_diagonal(vectors):
-        return (vectors.T.corrcoef() - torch.eye(6)).abs().mean()
-
-    assert off_diagonal(fitted.transform(skewed)) < 0.5 * off_diagonal(skewed)
 
 
 def test_a_seed_gives_one_flow_and_keeps_the_global_random_state(skewed):

@@ -10,8 +10,8 @@ from simcse_pl.utils.errors import UserError
 
 MAKE = {
     "whitening": lambda: Whitening(dim=4),
-    "remove_components": lambda: RemoveComponents(count=2),
-    "flow": lambda: Flow(epochs=1, hidden=8),
+    "remove_components": lambda: RemoveComponents(count=2, center=False),
+    "flow": lambda: Flow(epochs=1, hidden=8, seed=3),
 }
 every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 

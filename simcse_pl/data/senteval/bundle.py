@@ -3,8 +3,8 @@
 import logging
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.text_files import check_is_file
 
 log = logging.getLogger(__name__)
 
@@ -33,43 +33,35 @@ class NotInBundleError(UserError):
     """The bundle has no file of a task."""
 
 
-def text_lines(path: Path, latin1: bool = False) -> list[str]:
-    """Return the lines of a file (see `read_lines`).
-
-    Args:
-        path: the file.
-        latin1: decode a file that is not UTF-8 from Latin-1.
+def text_lines(path: Path) -> list[str]:
+    """Return the lines of a file that is UTF-8, or else Latin-1, as some of SentEval's files are.
 
     Raises:
-        UserError: the file does not exist, or is not UTF-8 without `latin1`.
+        UserError: the file does not exist or cannot be read.
     """
     check_is_file(path)
-    lines: list[str] = []
-    for line in read_lines(path):
-        if not isinstance(line, Unreadable):
-            lines.append(line)
-        elif latin1:
-            with open(path, encoding="latin-1", newline="\n") as file:
-                return [line.removesuffix("\n").removesuffix("\r") for line in file]
-        else:
-            raise UserError(f"{path}, line {len(lines) + 1}: {line.problem}")
-    return lines
+    with reraise_as(f"{path} cannot be read"):
+        content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    lines = text.removesuffix("\n").split("\n") if text else []  # U+0085 and U+2028 are text
+    return [line.removesuffix("\r") for line in lines]
 
 
-def tab_separated_rows(
-    path: Path, columns: int, header: bool = False, latin1: bool = False
-) -> list[tuple[int, list[str]]]:
+def tab_separated_rows(path: Path, columns: int, header: bool = False) -> list[tuple[int, list[str]]]:
     """Return the line number and the cells of each line that is not blank.
 
     Args:
-        path, latin1: see `text_lines`.
+        path: the file.
         columns: the smallest number of cells.
         header: skip the first line.
 
     Raises:
         UserError: a line has too few columns, the file has no rows, or as from `text_lines`.
     """
-    lines = list(enumerate(text_lines(path, latin1), 1))[1 if header else 0 :]
+    lines = list(enumerate(text_lines(path), 1))[1 if header else 0 :]
     rows = [(number, line.split("\t")) for number, line in lines if line.strip()]
     for number, cells in rows:
         if len(cells) < columns:

@@ -72,25 +72,25 @@ def _senteval_order(example: Example) -> tuple[int, ...]:
 
 def _one_class(path: Path, label: int) -> list[Example]:
     """Read one sentence per line; a blank line is an empty sentence (CR has some), as in SentEval."""
-    sentences = [_words(line) for line in text_lines(path, latin1=True)]
+    sentences = [_words(line) for line in text_lines(path)]
     if not any(sentences):
         raise UserError(f"{path} has no sentences")
     return [Example((sentence,), label) for sentence in sentences]
 
 
 def _sst(path: Path) -> list[Example]:
-    rows = tab_separated_rows(path, columns=2, latin1=True)
+    rows = tab_separated_rows(path, columns=2)
     return [_example(path, number, cells[:1], cells[1], ("0", "1")) for number, cells in rows]
 
 
 def _mrpc(path: Path) -> list[Example]:
-    rows = tab_separated_rows(path, columns=5, header=True, latin1=True)
+    rows = tab_separated_rows(path, columns=5, header=True)
     return [_example(path, number, cells[3:5], cells[0], ("0", "1")) for number, cells in rows]
 
 
 def _trec(path: Path) -> list[Example]:
     examples = []
-    for number, cells in tab_separated_rows(path, columns=1, latin1=True):
+    for number, cells in tab_separated_rows(path, columns=1):
         category, question = [*" ".join(cells).split(maxsplit=1), ""][:2]  # `NUM:dist How far is it ...`
         examples.append(_example(path, number, [question], category.partition(":")[0], _TREC_CLASSES))
     return examples

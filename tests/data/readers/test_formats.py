@@ -81,7 +81,6 @@ def test_an_unclosed_quotation_mark_is_an_unreadable_row(tmp_path):
     ("name", "content", "message"),
     [
         ("data.xlsx", b"", "its name should end in .txt, .csv"),
-        ("data.gz", b"", "its name should end in"),
         ("data.txt.gz", b"not gzip at all", "cannot be read"),
         ("data.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], "cannot be read"),
         ("data.parquet", b"PAR1 or not", "cannot be read"),

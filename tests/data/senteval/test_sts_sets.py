@@ -91,16 +91,3 @@ def test_the_sample_covers_the_whole_scale(split):
     bands = [sum(low <= pair.score < low + 1 for pair in pairs) for low in range(4)]
     assert min([*bands, sum(pair.score >= 4 for pair in pairs)]) >= 50
     assert sum(pair.score > 4 for pair in pairs) >= 30
-
-
-def test_sentences_of_the_sample_are_distinct():
-    pairs = load_sample("dev").pairs + load_sample("test").pairs
-    sentences = [sentence for pair in pairs for sentence in (pair.first, pair.second)]
-    assert len(set(sentences)) == len(sentences)
-
-
-@pytest.mark.slow
-def test_real_bundle(senteval_dir):
-    names = ("STS12", "STS13", "STS14", "STS-B", "SICK-R")
-    pairs = {name: len(load_sts_task(senteval_dir, name).pairs) for name in names}
-    assert pairs == {"STS12": 2358, "STS13": 1500, "STS14": 3750, "STS-B": 1379, "SICK-R": 4927}
