@@ -75,10 +75,10 @@ def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
         _check_values(taker, resolved, written, ())
     for place, node in _parts(resolved):
         target = _imported(node["_target_"], ".".join(map(str, place)))
-        parameters = _parameters(target)
-        takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+        base = _base_for_further_options(target)
+        parameters = {**(inspect.signature(base).parameters if base else {}), **inspect.signature(target).parameters}
         for name in node:
-            if not takes_any and name not in parameters and not str(name).startswith("_"):
+            if (base or not _takes_any(target)) and name not in parameters and not str(name).startswith("_"):
                 option = ".".join(map(str, [*place, name]))
                 near = did_you_mean(str(name), parameters) or f" of {node['_target_']}"
                 raise UserError(f"no option {option}{near} (--help lists all)")
@@ -117,20 +117,18 @@ def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written:
 def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of the arguments. `**kwargs` are arguments of the base class or of the returned class."""
     if inspect.isclass(taker):
-        inherited = _hints(taker.__mro__[1]) if _takes_any(taker) else {}
-        return inherited | typing.get_type_hints(taker.__init__)
+        base = _base_for_further_options(taker)
+        return (_hints(base) if base else {}) | typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
     return _hints(returned) | hints if _takes_any(taker) and inspect.isclass(returned) else hints
 
 
-def _parameters(taker: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the arguments by name; `**kwargs` of a class stand for the arguments of its base class."""
-    own = dict(inspect.signature(taker).parameters)
-    if inspect.isclass(taker) and _takes_any(taker) and taker.__mro__[1] is not object:
-        named = {name: one for name, one in own.items() if one.kind != one.VAR_KEYWORD}
-        return _parameters(taker.__base__) | named
-    return own
+def _base_for_further_options(taker: Callable[..., Any]) -> type | None:
+    """Return the base class that takes the `**kwargs` of a class; None if no class has names for them."""
+    if not inspect.isclass(taker) or not _takes_any(taker) or _takes_any(taker.__mro__[1]):
+        return None
+    return taker.__mro__[1] if inspect.signature(taker.__mro__[1]).parameters else None
 
 
 def _takes_any(taker: Callable[..., Any]) -> bool:

@@ -59,6 +59,14 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
         ),
         ({"seed": "abc", "callbacks": {"seeds": SEEDS | {"seed": "${seed}"}}}, "seed=abc: it must be a valid integer"),
         ({"plugins": [SEEDS | {"seed": "abc"}]}, "plugins.0.seed=abc: it must be a valid integer"),
+        (
+            {"objective": {"_target_": "simcse_pl.losses.negatives.GaussianNegatives", "mask_duplicates": "x"}},
+            "objective.mask_duplicates=x: it must be a valid boolean",
+        ),
+        (
+            {"objective": {"_target_": "simcse_pl.losses.negatives.GaussianNegatives", "temprature": 1}},
+            r"no option objective.temprature; did you mean temperature\? \(--help lists all\)",
+        ),
         ({"seeds": SEEDS | {"sed": 3}}, r"no option seeds.sed; did you mean seed\? \(--help lists all\)"),
     ],
 )

@@ -38,7 +38,22 @@ def test_labelled_pairs_of_all_labels():
         assert own["hypothesis"].tolist() == ROWS[COLUMN[label]].tolist()
 
 
+def test_scored_pairs_have_the_columns_of_the_published_file():
+    pairs = pandas.read_csv(sample.nli_pairs(["entailment", "contradiction"], scored=True))
+    assert list(pairs.columns) == ["text1", "text2", "label"] and len(pairs) == 1600
+    for score, column in ((1.0, "sent1"), (0.0, "hard_neg")):
+        own = pairs[pairs["label"] == score]
+        assert own["text1"].tolist() == ROWS["sent0"].tolist() and own["text2"].tolist() == ROWS[column].tolist()
+    assert set(pandas.read_csv(sample.nli_pairs(["neutral"], scored=True))["label"]) == {0.5}
+
+
 def test_a_file_is_written_once():
     first = os.stat(sample.nli_pairs()).st_mtime_ns
     assert os.stat(sample.nli_pairs()).st_mtime_ns == first
-    assert sample.nli_pairs() != sample.nli_pairs(labelled=True) != sample.nli_pairs(["neutral"])
+    made = (
+        sample.nli_pairs(),
+        sample.nli_pairs(labelled=True),
+        sample.nli_pairs(scored=True),
+        sample.nli_pairs(["neutral"]),
+    )
+    assert len(set(made)) == len(made)

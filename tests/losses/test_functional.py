@@ -49,6 +49,43 @@ def test_the_loss_equals_a_loop_over_all_keys(decoupled, negatives, masked, alph
     torch.testing.assert_close(torch.stack(halves).mean(), loss)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("masked", [0, ROWS * 3])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_hardness_weights_the_terms_of_negatives_by_their_powers(decoupled, masked, alpha, beta):
+    tensors, keys = draw(2)
+    own, further = torch.rand(ROWS, dtype=torch.float64) - 0.5, torch.rand(ROWS, 3, dtype=torch.float64) - 0.5
+    negative_mask = torch.rand(ROWS, masked) > 0.5
+    negative_mask[:, :ROWS].fill_diagonal_(False)
+    losses = []
+    for i, anchor in enumerate(tensors[0].tolist()):
+        terms = [
+            (alpha if row == i and j >= ROWS else 1.0) * math.exp(similarity(anchor, key) / TEMPERATURE)
+            for j, (row, key) in enumerate(keys)
+            if j != i and (j >= masked or not negative_mask[i, j])
+        ]
+        terms = [term for term in terms if term] + [math.exp(value / TEMPERATURE) for value in further[i].tolist()]
+        powers = [term**beta for term in terms]
+        mean = math.fsum(powers) / len(powers)
+        total = math.fsum(term * power / mean for term, power in zip(terms, powers, strict=True))
+        positive = math.exp(own[i].item() / TEMPERATURE)
+        losses.append(math.log(total + positive * (not decoupled)) - math.log(positive))
+    options = {"temperature": TEMPERATURE, "hard_negative_weight": alpha, "decoupled": decoupled, "hardness": beta}
+    loss = contrastive_loss(*tensors, own, further, **options, negative_mask=negative_mask)
+    assert loss.item() == pytest.approx(math.fsum(losses) / ROWS)
+    given = [tensor.requires_grad_() for tensor in (*tensors, own, further)]
+    assert torch.autograd.gradcheck(lambda *x: contrastive_loss(*x, **options, negative_mask=negative_mask), given)
+
+
+@pytest.mark.parametrize("hardness", [1.0, 50.0])
+def test_hardness_of_distant_embeddings_is_finite(hardness):
+    anchors = torch.eye(4, requires_grad=True)
+    loss = contrastive_loss(anchors, -torch.eye(4).roll(1, 0), temperature=0.001, hardness=hardness)
+    loss.backward()
+    assert loss.isfinite() and anchors.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("threshold", [0.3, -0.2, 1.0])
 @pytest.mark.parametrize("negatives", [0, 2])
 def test_near_negatives_are_those_above_the_threshold(negatives, threshold):
@@ -64,12 +101,13 @@ def test_near_negatives_are_those_above_the_threshold(negatives, threshold):
     assert not near_negatives(same, same, threshold=1.0).any()
 
 
+@pytest.mark.parametrize("hardness", [0.0, 1.0])
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_an_anchor_without_negatives_has_loss_0_and_no_gradient(rows, decoupled):
+def test_an_anchor_without_negatives_has_loss_0_and_no_gradient(rows, decoupled, hardness):
     anchors, positives = torch.randn(rows, 3, requires_grad=True), torch.randn(rows, 3)
     near = near_negatives(anchors, positives, threshold=-1.0)
-    loss = contrastive_loss(anchors, positives, negative_mask=near, decoupled=decoupled)
+    loss = contrastive_loss(anchors, positives, negative_mask=near, decoupled=decoupled, hardness=hardness)
     loss.backward()
     assert loss.item() == 0 and not anchors.grad.any()
 

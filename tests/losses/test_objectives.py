@@ -39,6 +39,7 @@ def test_views_are_anchor_positive_and_hard_negatives(views):
         ({"temperature": 0.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"hard_negative_weight": -1.0}, "hard_negative_weight"),
+        ({"hardness": -0.1}, "^objective.hardness=-0.1: it must be 0 or more, and finite$"),
         ({"similarity": "euclid"}, "cosine, dot"),
         ({"false_negative_threshold": 90}, "^objective.false_negative_threshold=90: it must be -1 to 1, or null$"),
         ({"labels": 1}, "^objective.labels=1: it must be at least 2$"),
@@ -99,6 +100,47 @@ def test_several_positives_are_averaged_without_each_other(roles, alpha):
             losses.append(-math.log(similarity(row, roles.index(ANCHOR), row, own) / total))
     loss = ContrastiveObjective(0.1, alpha)(EmbeddedBatch(embeddings, roles, {}))
     assert loss.item() == pytest.approx(sum(losses) / len(losses), rel=1e-9)
+
+
+@pytest.mark.parametrize("objective", [ContrastiveObjective, DecoupledContrastiveObjective])
+@pytest.mark.parametrize("left_out", [{}, {"mask_duplicates": True}, {"false_negative_threshold": 0.2}])
+@pytest.mark.parametrize("roles", [(ANCHOR, POSITIVE), (NEGATIVE, POSITIVE, ANCHOR, POSITIVE)])
+def test_the_symmetric_loss_also_compares_positives_with_anchors(roles, left_out, objective):
+    x = torch.randn(5, len(roles), 4, dtype=torch.float64, requires_grad=True)
+    queue = torch.randn(3, 4, dtype=torch.float64)
+    unit = torch.nn.functional.normalize(x, dim=-1)
+    ids = torch.arange(5 * len(roles)).view(5, -1, 1).repeat(1, 1, 3)
+    ids[3, 1], ids[4, roles.index(ANCHOR)] = ids[0, 1], ids[1, 1]  # two positives; a positive and an anchor
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    anchors = unit[:, roles.index(ANCHOR)]
+    backward = []
+    for view in [view for view, role in enumerate(roles) if role is POSITIVE]:
+        for i in range(5):
+            logits = anchors @ unit[i, view] / 0.1
+            keys = torch.cat([anchors, torch.nn.functional.normalize(queue, dim=-1)])
+            others = [j for j in range(8) if j != i]
+            if "mask_duplicates" in left_out:
+                others = [j for j in others if {i, j} not in ({0, 3}, {1, 4})]
+            if "false_negative_threshold" in left_out:
+                others = [j for j in others if unit[i, view] @ keys[j] <= 0.2]
+            terms = [keys[j] @ unit[i, view] / 0.1 for j in others]
+            terms += [] if objective.decoupled else [logits[i]]
+            backward.append(torch.stack(terms).logsumexp(0) - logits[i] if terms else 0 * logits[i])
+    batch = EmbeddedBatch(x, roles, inputs, queue=queue)
+    forward = objective(0.1, 0.3, **left_out)(batch)
+    loss, expected = (
+        objective(0.1, 0.3, **left_out, symmetric=True)(batch),
+        (forward + torch.stack(backward).mean()) / 2,
+    )
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(one, x, retain_graph=True)[0] for one in (loss, expected)))
+
+
+def test_hardness_is_that_of_the_contrastive_loss():
+    embeddings = torch.randn(4, 3, 6)
+    views = embeddings[:, 0], embeddings[:, 1], embeddings[:, 2:]
+    expected = contrastive_loss(*views, hardness=0.7)
+    assert ContrastiveObjective(hardness=0.7)(embedded(embeddings)) == expected != contrastive_loss(*views)
 
 
 @pytest.mark.parametrize(
