@@ -13,8 +13,8 @@ _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:
 
 
 def header(text: str) -> str:
-    """Return the comment that a file begins with, without the command of a recipe."""
-    lines = [line for line in text.splitlines() if not line.startswith(("# @package", "# python "))]
+    """Return the comment that a file begins with, without its command."""
+    lines = [line for line in text.splitlines() if line != "#" and not line.startswith(("# @package", "# python "))]
     comment = []
     for line in lines:
         if not line.startswith("#"):

@@ -41,6 +41,16 @@ TABLE_A1 = {
     "sup_roberta_base": ("roberta-base", 512, 5e-5, 3),
     "sup_roberta_large": ("roberta-large", 512, 1e-5, 3),
 }
+# Released scripts: model, batch size, learning rate, epochs, and what else differs from SimCSE
+RELEASED = {
+    "gs_infonce_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"model.dropout": 0.2, "objective.std": 0.5}),
+    "gs_infonce_bert_large": ("bert-large-uncased", 64, 1e-5, 1, {"model.dropout": 0.2, "objective.std": 0.1}),
+    "gs_infonce_roberta_base": ("roberta-base", 64, 1e-5, 1, {"model.dropout": 0.1, "objective.std": 0.1}),
+    "gs_infonce_roberta_large": ("roberta-large", 128, 2e-5, 1, {"model.dropout": 0.1, "objective.std": 0.5}),
+    "mixcse_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"objective.share": 0.2}),
+    "simcse_pp_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"auxiliary.dimension_contrast.temperature": 5.0}),
+    "angle_nli_bert_base": ("bert-base-uncased", 128, 5e-5, 10, {"scheduler.num_warmup_steps": 50}),
+}
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 
@@ -256,6 +266,18 @@ def assert_is_row_of_table_a1(config, recipe):
 @pytest.mark.parametrize("recipe", TABLE_A1)
 def test_experiments_have_the_values_of_table_a1(recipe):
     assert_is_row_of_table_a1(composed(f"experiment={recipe}"), recipe)
+
+
+@pytest.mark.parametrize("recipe", RELEASED)
+def test_experiments_have_the_values_of_released_scripts(recipe):
+    name, batch_size, lr, epochs, further = RELEASED[recipe]
+    config = composed(f"experiment={recipe}")
+    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
+    assert (config.trainer.max_epochs, config.trainer.max_steps, config.model.pooling) == (epochs, -1, "cls")
+    assert {option: OmegaConf.select(config, option) for option in further} == further
+    if "angle" not in recipe:
+        assert (config.model.head, config.data.max_length, config.val_every) == ("mlp_train_only", 32, 125)
+    check_types(config, SimCSEModule, TrainOptions)
 
 
 @pytest.mark.parametrize("recipe", ["unsup_bert_base", "sup_bert_base", "sup_roberta_base"])

@@ -121,7 +121,8 @@ def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
         return (_hints(base) if base else {}) | typing.get_type_hints(taker.__init__)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
-    return _hints(returned) | hints if _takes_any(taker) and inspect.isclass(returned) else hints
+    further = _takes_any(taker) and inspect.isclass(returned) and returned is not NoneType
+    return _hints(returned) | hints if further else hints
 
 
 def _base_for_further_options(taker: Callable[..., Any]) -> type | None:

@@ -18,11 +18,14 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.dimension_contrast import DimensionContrast
+from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
-from simcse_pl.losses.scored_pairs import CosineMSEObjective
+from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
@@ -106,6 +109,12 @@ def scored(encoder):
     return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows) | {"dataset": "scored"}
 
 
+def others(encoder):
+    rows = [tuple(SENTENCES[i : i + 4]) for i in range(5)]
+    roles = (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)
+    return ViewCollator(encoder.tokenizer, 16)(rows) | {"roles": roles}
+
+
 MASKED = ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)
 VARIANTS = {
     "simcse": {},
@@ -114,9 +123,20 @@ VARIANTS = {
     "guide": {"guide": True},
     "several positives": {"batch": positives},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
+    "hardness": {
+        "objective": ContrastiveObjective(hardness=1.0, hard_negative_weight=2.0),
+        "batch": partial(views_of, 3),
+    },
+    "symmetric": {"objective": ContrastiveObjective(symmetric=True, mask_duplicates=True)},
+    "noise": {"objective": GaussianNegatives(8), "queue": lambda: MomentumQueue(size=5)},
+    "mixtures": {"objective": MixedNegatives(), "batch": partial(views_of, 3)},
+    "without dropout": {"objective": NegativesWithoutDropout(), "auxiliary": lambda: [DimensionContrast()]},
+    "margins": {"objective": AngularMarginObjective(), "auxiliary": lambda: [TripletMargin()], "batch": others},
     "dcl": {"objective": DecoupledContrastiveObjective()},
     "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
     "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": scored, "waits": ANY},  # and of scores
+    "cosent": {"objective": CoSENTObjective(), "batch": scored, "waits": ANY},
+    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": scored, "waits": ANY},
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
