@@ -24,8 +24,12 @@ from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
@@ -155,6 +159,11 @@ VARIANTS = {
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
+    "batch norm head": {"head": "batch_norm_train_only"},
+    "whitened": {"objective": WhitenedContrastiveObjective(groups=8, mask_duplicates=True), "batch": positives},
+    "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
+    "sentence mlm": {"auxiliary": lambda: [SentenceMaskedLanguageModeling(head="new", frozen_layers=1)], "waits": ANY},
+    "ranking": {"teacher": True},
     "queue": {"queue": lambda: MomentumQueue(size=5)},
     "two encoders": {"two": True},
     "shared dropout": {"shared_dropout_mask": True, "waits": ANY},  # saves the random state
@@ -164,6 +173,8 @@ VARIANTS = {
     "modernbert": {"architecture": "modernbert"},
     "roberta": {"architecture": "roberta"},
 }
+
+DRAWN_ON_DEVICE = ("mlm", "sentence mlm", "replaced tokens", "whitened")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -180,6 +191,10 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         return SentenceEncoder.from_pretrained(folder, num_layers=2, dropout=0.0, attention_dropout=0.0, **given)
 
     objective = options.pop("objective", ContrastiveObjective())
+    if options.pop("teacher", False):
+        encoder().save_pretrained(tmp_path)
+        made["auxiliary"] = [RankingConsistency()]
+        made["auxiliary"] += [RankingDistillation([tmp_path] * 2, loss="list_net", alpha=0.5)]
     if options.pop("guide", False):
         encoder().save_pretrained(tmp_path)
         objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
@@ -206,5 +221,5 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         found.append(step(on_device))
         assert device.synchronizations.total() == waits, device.synchronizations
         found = [float(loss) for loss in found]
-    if variant != "mlm":  # whose masks are drawn on the device
+    if variant not in DRAWN_ON_DEVICE:
         assert found == pytest.approx(expected, rel=1e-4)
