@@ -11,6 +11,7 @@ import torch.multiprocessing as mp
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
 from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
+from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
@@ -43,6 +44,9 @@ def _gradients(folder, case, precision, first, end):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp", dropout=0.0, attention_dropout=0.0)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
+    if case == "debiased":
+        objective = DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8)
+        torch.nn.init.normal_(objective.guide.encoder.backbone.embeddings.word_embeddings.weight)
     objective.mask_duplicates = case == "hard duplicates"
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
@@ -119,7 +123,7 @@ CASES = [
         ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
         (torch.float32, torch.float64),
     ),
-    *itertools.product(("idea chunks", "soft", "peer chunks"), (torch.float32, torch.float64)),
+    *itertools.product(("idea chunks", "soft", "peer chunks", "debiased"), (torch.float32, torch.float64)),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
@@ -127,6 +131,7 @@ CASES = [
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.by_hand), 3])
 def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch):
     folder = make_model("bert")
+    SentenceEncoder.from_pretrained(folder, pooling="mean").save_pretrained(f"{folder}_guide")
     with mp.Manager() as manager:
         results = manager.dict()
         mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)
