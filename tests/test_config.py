@@ -28,6 +28,7 @@ MISSING = {  # what a choice leaves to the user
     "checkpoint": "model.name=folder",
     "text": "data.train=file.txt",
     "saved": "postprocess.folder=folder",
+    "debiased": "objective.guide=folder",
 }
 
 # Table A.1: batch size and learning rate; 1 epoch unsupervised, 3 supervised

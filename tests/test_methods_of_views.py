@@ -6,6 +6,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.cli.train import build_module
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from tests.conftest import tiny
 from tests.test_config import composed
@@ -16,6 +17,7 @@ NAMES = {
     "roberta_base": "roberta-base",
     "roberta_large": "roberta-large",
 }
+SIMCSE = "princeton-nlp/unsup-simcse-"
 SHORTER = {"bert": 24, "roberta": 23}  # 32 tokens less those of the template, 4 + 4, and RoBERTa's single space
 
 OPTIONS = {
@@ -23,6 +25,7 @@ OPTIONS = {
     "sncse": ("auxiliary.bidirectional_margin.weight",),
     "cards": ("views.switch_case.probability", "views.switch_case.independent"),
     "pcl": ("auxiliary.peer_network.temperature",),
+    "dclr": ("model.name", "objective.guide", "objective.threshold", "objective.noise_ratio", "trainer.max_epochs"),
 }
 PUBLISHED = {  # batch size, learning rate, and the options of the method
     "esimcse_bert_base": (64, 3e-5, 0.32, 160, None),
@@ -36,6 +39,10 @@ PUBLISHED = {  # batch size, learning rate, and the options of the method
     "cards_roberta_base": (512, 4e-5, 0.05, True),
     "cards_roberta_large": (512, 7.5e-6, 0.1, False),
     "pcl_bert_base": (256, 3e-5, 0.05),
+    "dclr_bert_base": (128, 3e-5, "bert-base-uncased", f"{SIMCSE}bert-base-uncased", 0.9, 1.0, 3),
+    "dclr_bert_large": (256, 3e-5, f"{SIMCSE}bert-large-uncased", f"{SIMCSE}bert-base-uncased", 0.9, 3.0, 1),
+    "dclr_roberta_base": (128, 3e-5, "roberta-base", f"{SIMCSE}roberta-base", 0.85, 2.5, 3),
+    "dclr_roberta_large": (256, 1e-5, f"{SIMCSE}roberta-large", f"{SIMCSE}roberta-base", 0.85, 5.0, 1),
 }
 TEMPLATES = ['This sentence : " {sentence} " means [MASK] .', 'This sentence of " {sentence} " means [MASK] .']
 OF_METHOD = {  # of every recipe
@@ -54,6 +61,7 @@ OF_METHOD = {  # of every recipe
         "views.token_insertion_2.rate": 0.2,
         "views.token_insertion_2.max_length": 32,
     },
+    "dclr": {"objective.noise_steps": 4, "objective.noise_step_size": 1e-3},
 }
 
 
@@ -62,8 +70,9 @@ def test_a_recipe_has_the_published_values(recipe):
     config = composed(f"experiment={recipe}")
     method, _, model = recipe.partition("_")
     batch_size, lr, *values = PUBLISHED[recipe]
-    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (NAMES[model], batch_size, lr)
-    assert (config.objective.temperature, config.trainer.max_epochs, config.val_every) == (0.05, 1, 125)
+    assert method == "dclr" or (config.model.name, config.trainer.max_epochs) == (NAMES[model], 1)
+    assert (config.data.batch_size, config.optimizer.lr) == (batch_size, lr)
+    assert (config.objective.temperature, config.val_every) == (0.05, 125)
     assert (config.model.head, config.model.pooling) == ("mlp_train_only", "mask" if method == "sncse" else "cls")
     assert config.data.max_length == (SHORTER[model.split("_")[0]] if method == "sncse" else 32)
     for option, value in (OF_METHOD[method] | dict(zip(OPTIONS[method], values, strict=True))).items():
@@ -71,10 +80,17 @@ def test_a_recipe_has_the_published_values(recipe):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "model"), [("esimcse_bert_base", "bert"), ("cards_roberta_base", "roberta"), ("pcl_bert_base", "bert")]
+    ("recipe", "model"),
+    [
+        ("esimcse_bert_base", "bert"),
+        ("cards_roberta_base", "roberta"),
+        ("pcl_bert_base", "bert"),
+        ("dclr_bert_base", "bert"),
+    ],
 )
 def test_a_method_has_the_values_of_the_smallest_published_model(recipe, model):
-    assert composed(f"method={recipe.partition('_')[0]}", f"model={model}") == composed(f"experiment={recipe}")
+    own, other = composed(f"method={recipe.partition('_')[0]}", f"model={model}"), composed(f"experiment={recipe}")
+    assert OmegaConf.to_container(own, resolve=True) == OmegaConf.to_container(other, resolve=True)
 
 
 def test_sncse_parses_sentences_in_its_recipes_only():
@@ -87,13 +103,17 @@ ROLES = {
     "sncse": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
     "cards": None,
     "pcl": (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8),
+    "dclr": None,
 }
 
 
 @pytest.mark.parametrize("method", ROLES)
-def test_a_method_trains_an_encoder(method, make_model, sentences):
+def test_a_method_trains_an_encoder(method, make_model, sentences, tmp_path):
+    simcse = tmp_path / "simcse"
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").save_pretrained(simcse)
     own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]", "data.batch_size=4"]
-    config = composed(f"method={method}", *own, *tiny(make_model("bert")))
+    guide = [f"objective.guide={simcse}"] if method == "dclr" else []
+    config = composed(f"method={method}", *own, *guide, *tiny(make_model("bert")))
     encoder, evaluators = instantiate(config.model), instantiate(config.evaluators)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
     data.setup()

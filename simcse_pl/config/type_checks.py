@@ -6,6 +6,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Literal
 
 from hydra._internal.utils import _locate

@@ -13,6 +13,7 @@ from examples.my_research.terms import NegativeMargin, TeacherSimilarities
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import MaskedLanguageModeling
@@ -68,6 +69,10 @@ def _gradients(folder, case, precision, first, end):
     head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
     encoder = SentenceEncoder.from_pretrained(folder, head=head, dropout=0.0, attention_dropout=0.0, **options)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
+    objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
+    if case == "debiased":
+        objective = DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8)
+        torch.nn.init.normal_(objective.guide.encoder.backbone.embeddings.word_embeddings.weight)
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
@@ -175,7 +180,7 @@ METHODS = (
     *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "order", "angle"),
     *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted bias chunks"),
     *("networks batch_norm chunks", "ranking net chunks", "ranking mle"),
-    *("batch_norm hard", "whitened", "whitened batch_norm chunks"),
+    *("batch_norm hard", "whitened", "whitened batch_norm chunks", "debiased"),
 )
 PROMPTED = {
     "pooling": "mask",
@@ -192,6 +197,7 @@ CASES = [
     ),
     *itertools.product(("idea chunks",), (torch.float32, torch.float64)),
     *itertools.product(METHODS, (torch.float64,)),  # a bias is a small difference of large vectors
+    *itertools.product(("idea chunks", "soft", "peer chunks", "debiased"), (torch.float32, torch.float64)),
     *itertools.product(("hard mlm chunks",), HALVES),
 ]
 
@@ -199,6 +205,7 @@ CASES = [
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.by_hand), 3])
 def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch):
     folder = make_model("bert")
+    SentenceEncoder.from_pretrained(folder, pooling="mean").save_pretrained(f"{folder}_guide")
     with mp.Manager() as manager:
         results = manager.dict()
         mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)

@@ -1,0 +1,113 @@
+"""The contrast with fewer false negatives, and with noise that an adversary has moved as further negatives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
+from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import at_least_float32, unit_vectors
+from simcse_pl.utils.validation import check_non_negative, check_positive
+
+
+class DebiasedObjective(Objective):
+    """The loss of debiased contrastive learning (DCLR, Zhou et al. 2022, section 3), as in its released code.
+
+    In plain terms: random vectors are further negatives, and are moved to where the contrastive loss is larger. A
+    negative of the batch that a fixed encoder finds similar to the anchor is probably no negative, so it has no
+    influence on the encoder.
+
+    For the anchors h_i and positives h_j+ of m rows, and the noise n_1, ..., n_k, let
+
+        s_ij = cos(h_i, h_j+) / t for j = 1..m, but 0 if i != j and the fixed encoder's cosine is above the threshold
+        s_ij = cos(h_i, n_(j - m)) / t for j = m + 1..m + k
+        p_ij = exp(s_ij) / sum_l exp(s_il)
+
+    The loss is the mean cross-entropy of these probabilities, with the label 1 for i = j and 0 for all others,
+
+        -1 / (m (m + k)) sum_i ( log p_ii + sum_(j != i) log(1 - p_ij) )
+
+    The noise is drawn from N(0, I) in each step, the same for all anchors and devices. Each of `noise_steps` steps adds
+    `noise_step_size` g / ||g|| to a vector, for the gradient g of `contrastive_loss` with all negatives.
+
+    Args:
+        guide: folder or name of the fixed encoder. Its vocabulary must be that of the trained encoder, and it is not
+            saved.
+        temperature: t, above 0.
+        threshold: phi, -1 to 1.
+        noise_ratio: k / m, 0 or more; k is rounded down.
+        noise_steps: the number of steps of the noise, 0 or more.
+        noise_step_size: their length, 0 or more.
+
+    Raises:
+        UserError: if a value is out of range, or the guide cannot be loaded.
+    """
+
+    contrasts = True
+
+    def __init__(
+        self,
+        guide: str | Path,
+        temperature: float = 0.05,
+        threshold: float = 0.9,
+        noise_ratio: float = 1.0,
+        noise_steps: int = 4,
+        noise_step_size: float = 1e-3,
+    ) -> None:
+        super().__init__()
+        check_positive("objective.temperature", temperature)
+        if not -1 <= threshold <= 1:
+            raise UserError(f"objective.threshold={threshold}: it must be -1 to 1")
+        check_non_negative("objective.noise_ratio", noise_ratio)
+        check_non_negative("objective.noise_steps", noise_steps)
+        check_non_negative("objective.noise_step_size", noise_step_size)
+        self.temperature, self.threshold, self.noise_ratio = temperature, threshold, noise_ratio
+        self.noise_steps, self.noise_step_size = noise_steps, noise_step_size
+        self.guide = FrozenEncoder(guide)
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the guide reads the encoder's token ids."""
+        self.guide.check_vocabulary(encoder, "objective.guide")
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows are an anchor and a positive, without labels."""
+        check_one_anchor(roles)
+        if list(roles).count(Role.POSITIVE) != 1 or Role.NEGATIVE in roles or labels:
+            raise UserError("objective=debiased takes one anchor and one positive, without labels: set views=dropout")
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's anchors against the rows of all devices."""
+        self.check_rows(batch.roles, batch.label_kind)
+        anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
+        everyone, offset = batch.gathered, batch.split.label_offset
+        guided = self.guide.embed(batch.inputs)
+        near = similarity_matrix(guided[:, anchor], batch.gather(guided)[:, positive]) > self.threshold
+        own = torch.eye(len(everyone), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
+        near = near & ~own
+        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, len(everyone) - 1)
+        noise = self._noise(everyone[:, anchor], everyone[:, positive])
+        cosines = [similarity_matrix(batch.embeddings[:, anchor], keys) for keys in (everyone[:, positive], noise)]
+        scores = torch.cat([cosines[0].masked_fill(near, 0), cosines[1]], dim=1) / self.temperature
+        log_p = scores.log_softmax(dim=1)
+        log_not_p = torch.log1p(-log_p.exp().clamp(max=1 - torch.finfo(log_p.dtype).eps))  # log(0) is infinite
+        return -batch.split.weight * torch.where(F.pad(own, (0, len(noise))), log_p, log_not_p).mean()
+
+    def _noise(self, anchors: Tensor, positives: Tensor) -> Tensor:
+        """Return the moved noise for the rows of all devices, [k, dim]."""
+        anchors, positives = at_least_float32(anchors.detach()), at_least_float32(positives.detach())
+        noise = from_first_rank(anchors.new_empty(int(self.noise_ratio * len(anchors)), anchors.shape[1]).normal_())
+        for _ in range(self.noise_steps if len(noise) else 0):
+            noise.requires_grad_()
+            loss = contrastive_loss(anchors, positives, queue=noise, temperature=self.temperature)
+            (gradient,) = torch.autograd.grad(loss, noise)
+            noise = noise.detach() + self.noise_step_size * unit_vectors(gradient)
+        return noise.detach()
