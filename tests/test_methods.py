@@ -17,15 +17,15 @@ from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.reports.methods import baselines, published_methods
+from simcse_pl.reports.methods import baselines, published_methods, setting_of
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES
 from tests.test_config import composed
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
-TINY: dict[str, list[str]] = {}  # what a method needs for a model of 32 dimensions
+TINY = {"whitenedcse": ["objective.groups=16"]}  # what a method needs for a model of 32 dimensions
 STEPS = 4
-_ON_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+|(distil|distilro|ro)?bert(a)?-[\w-]+")
+_NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -55,11 +55,11 @@ def test_in_a_mini_sweep_all_methods_have_the_same_values(name):
 
 
 def with_local_networks(node, folder):
-    """Replace the names of further networks on the hub."""
+    """Replace the names of further networks, on the hub and in packages."""
     for key, value in node.items() if OmegaConf.is_dict(node) else enumerate(node):
         if OmegaConf.is_config(value):
             with_local_networks(value, folder)
-        elif isinstance(value, str) and key != "_target_" and _ON_THE_HUB.fullmatch(value):
+        elif isinstance(value, str) and key != "_target_" and _NETWORK.fullmatch(value):
             node[key] = str(folder)
 
 
