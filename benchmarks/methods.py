@@ -33,7 +33,7 @@ from benchmarks.common import AllocatorRecord, parser
 from benchmarks.comparison import in_turn, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.reports.methods import baselines
+from simcse_pl.reports.methods import baselines, setting_of
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
@@ -48,12 +48,12 @@ class Cost:
     Args:
         seconds: seconds per step.
         memory: peak bytes of weights, the optimizer's state and a step.
-        setting: the choice of conf/setting.
+        setting: `unsupervised` or `supervised`.
     """
 
     seconds: float
     memory: int
-    setting: str | None
+    setting: str
 
 
 class StepMeter(pl.Callback):
@@ -128,7 +128,7 @@ def train(method: str, steps: int) -> Cost:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer.fit(module, data)
-    setting = HydraConfig.get().runtime.choices.setting
+    setting = setting_of(HydraConfig.get().runtime.choices)
     return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
 
 
@@ -143,7 +143,7 @@ def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], not
     rows = []
     for method, own in seconds.items():
         cost = costs[method]
-        simcse = baselines().get(cost.setting or "", "simcse")
+        simcse = baselines()[cost.setting]
         ratios = [ours / theirs for ours, theirs in zip(own, seconds[simcse], strict=True)]
         rows.append(
             {

@@ -70,12 +70,17 @@ def published_methods() -> Mapping[str, PublishedMethod]:
     }
 
 
-def published_score(method: str, setting: str | None, model: str | None) -> PublishedScore | None:
+def setting_of(choices: Mapping[str, str | None]) -> str:
+    """Return the setting of a run by its choices in the config groups; the data without a setting are labelled."""
+    return choices.get("setting") or "supervised"
+
+
+def published_score(method: str, setting: str, model: str | None) -> PublishedScore | None:
     """Return the published score to show beside a run; None if there is none.
 
     Args:
         method: a choice of conf/method.
-        setting: the run's choice of conf/setting.
+        setting: the run's setting.
         model: the run's choice of conf/model.
     """
     scores = published_methods()[method].scores if method in published_methods() else ()
@@ -88,7 +93,7 @@ def published_model(model: str | None) -> str:
 
 
 def baselines() -> Mapping[str, str]:
-    """Return the method that the others are compared with, by choice of conf/setting."""
+    """Return the method that the others are compared with, by setting."""
     return dict(_content()["baselines"])
 
 

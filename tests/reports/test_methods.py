@@ -5,7 +5,14 @@ from statistics import fmean
 import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
-from simcse_pl.reports.methods import baselines, published_methods, published_model, published_score, sources
+from simcse_pl.reports.methods import (
+    baselines,
+    published_methods,
+    published_model,
+    published_score,
+    setting_of,
+    sources,
+)
 from simcse_pl.reports.paper import named_row
 
 SCORES = [
@@ -49,8 +56,13 @@ def test_a_run_is_beside_the_score_of_its_setting_and_model():
     assert published_score("rankcse", "unsupervised", "bert").variant == "ListMLE"
     assert published_score("cards", "unsupervised", "bert") is None  # published for RoBERTa only
     assert published_score("a_method_of_ones_own", "unsupervised", "bert") is None
-    assert published_score("promptbert", None, None) is None
     assert (published_model("bert_large"), published_model(None)) == ("BERT-large", "BERT-base")
+
+
+def test_a_run_without_a_setting_is_supervised():
+    """The default data are labelled, and scored pairs are, too."""
+    assert setting_of({"setting": "unsupervised"}) == "unsupervised"
+    assert setting_of({"setting": None}) == setting_of({}) == "supervised"
 
 
 def test_a_score_that_is_not_certain_says_why():

@@ -48,7 +48,7 @@ def reach(count: int) -> float:
 
 def baseline_of(groups: SeedGroups, group: Group) -> Group | None:
     """Return SimCSE in the setting of a group and with the same other options; None for SimCSE itself."""
-    wanted = {**group.options, METHOD: baselines().get(group.setting or "")}
+    wanted = {**group.options, METHOD: baselines().get(group.setting)}
     place = group.row, group.column, group.setting
     found = (own for own in groups.groups if (own.row, own.column, own.setting) == place and own.options == wanted)
     return None if group.is_baseline else next(found, None)
@@ -71,5 +71,5 @@ def published_of(group: Group) -> PublishedScore | None:
 def published_difference(group: Group) -> float:
     """Return the published difference from SimCSE in the same setting; NaN if unknown."""
     own = published_of(group)
-    simcse = published_score(baselines().get(group.setting or "", ""), group.setting, group.choices.get("model"))
+    simcse = published_score(baselines().get(group.setting, ""), group.setting, group.choices.get("model"))
     return own.average - simcse.average if own and simcse and not group.is_baseline else math.nan

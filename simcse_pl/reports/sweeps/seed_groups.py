@@ -7,7 +7,7 @@ import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.methods import baselines
+from simcse_pl.reports.methods import baselines, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, lower_is_better, score_names
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
@@ -48,14 +48,14 @@ class Group:
         return ", ".join(part for part in parts if part) or "all jobs"
 
     @property
-    def setting(self) -> str | None:
-        """The choice of conf/setting."""
-        return self.choices.get("setting")
+    def setting(self) -> str:
+        """`unsupervised` or `supervised`."""
+        return setting_of(self.choices)
 
     @property
     def is_baseline(self) -> bool:
         """Whether the other methods of its setting are compared with it."""
-        return METHOD in self.options and self.options[METHOD] == baselines().get(self.setting or "")
+        return METHOD in self.options and self.options[METHOD] == baselines().get(self.setting)
 
 
 @dataclass(frozen=True)

@@ -206,10 +206,10 @@ def test_the_option_with_the_most_numbers_is_on_the_axis(write_sweep, job, group
 
 
 def test_methods_are_drawn_as_differences_from_simcse_beside_the_published_ones(compare):
-    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
+    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
     figure = sweep_figure(compare(*of_seeds(scores)))
     ours, theirs = figure.axes
-    assert [label.get_text() for label in ours.get_yticklabels()] == ["esimcse", "hardness"]
+    assert [label.get_text() for label in ours.get_yticklabels()] == ["esimcse", "hardness_weighting"]
     points, bars = curve(ours)
     np.testing.assert_allclose(points, [[4 / 3, 0], [-4 / 3, 1]])
     np.testing.assert_allclose([bar[:, 0] for bar in bars], [[-0.101, 2.768], [-4.202, 1.535]], atol=1e-3)

@@ -178,7 +178,7 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
 
 
 def test_methods_have_differences_from_simcse_and_published_averages(compare):
-    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
+    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
     found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
     (table,) = sweep_tables(found)
     assert table.title == "methods (sweep), size=mini: Spearman x 100"
@@ -186,7 +186,7 @@ def test_methods_have_differences_from_simcse_and_published_averages(compare):
         ["method", "setting", "dev", "difference on dev", "published", "published difference", "test"],
         ["simcse", "unsupervised", "80.00 ± 1.00 (3)", "–", "76.25", "–", "75.00 ± 1.00"],
         ["esimcse", "unsupervised", "81.33 ± 1.53 (3)", "+1.33 [-0.10, +2.77]", "78.27", "+2.02", "76.33 ± 1.53"],
-        ["hardness", "unsupervised", "78.67 ± 1.53 (3)", "-1.33 [-4.20, +1.54]", "–", "–", "73.67 ± 1.53"],
+        ["hardness_weighting", "unsupervised", "78.67 ± 1.53 (3)", "-1.33 [-4.20, +1.54]", "–", "–", "73.67 ± 1.53"],
         ["sup_simcse", "supervised", "85.00 ± 0.00 (3)", "–", "81.57", "–", "80.00 ± 0.00"],
     ]
     (row,) = (row for row in data(table) if row["method"] == "esimcse")

