@@ -17,7 +17,7 @@ from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.reports.methods import baselines, published_methods, setting_of
+from simcse_pl.reports.methods import baselines, published_methods
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES
 from tests.test_config import composed

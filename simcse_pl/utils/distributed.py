@@ -96,13 +96,6 @@ def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
     return gathered
 
 
-def from_first_rank(values: Tensor) -> Tensor:
-    """Return the first rank's tensor on all ranks, such as random numbers that they share."""
-    if world_size() > 1:
-        dist.broadcast(values, 0)
-    return values
-
-
 def sum_over_ranks(values: Tensor) -> Tensor:
     """Return the sum of a tensor over all ranks, without gradients."""
     total = values.detach().clone()
