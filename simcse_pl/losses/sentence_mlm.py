@@ -92,6 +92,5 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         """Return the states of the trained layers; position 0 begins as the sentence vector."""
         inputs = dict(inputs)
         sentence = inputs.pop("sentence")
-        with torch.no_grad():
-            tokens = super().states(backbone, inputs)
+        tokens = super().states(backbone, inputs)
         return run_layers(self.head_layers, torch.cat([sentence, tokens[:, 1:]], dim=1), inputs["attention_mask"])

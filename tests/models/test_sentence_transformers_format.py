@@ -259,7 +259,9 @@ def assert_written_for_the_library(encoder, folder):
     torch.testing.assert_close(SentenceEncoder.from_pretrained(folder).encode(TEXTS), expected, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize(("head", "normalize"), [("mlp", True), ("mlp", False), ("mlp_train_only", True)])
+@pytest.mark.parametrize(
+    ("head", "normalize"), [("mlp", True), ("mlp", False), ("mlp_train_only", True), ("batch_norm_train_only", True)]
+)
 def test_the_library_applies_the_head_that_is_kept(head, normalize, make_model, tmp_path):
     options = {"head": head, "normalize": normalize, "max_length": 20}
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), "cls", **options)
