@@ -107,20 +107,46 @@ ROLES = {
 }
 
 
+def built(*options):
+    """Return the data and the module of a run, ready to train."""
+    config = composed(*options)
+    encoder, evaluators = instantiate(config.model), instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    data.setup()
+    module = build_module(config, encoder)
+    module.prepare(data.row_kinds)
+    return data, module
+
+
 @pytest.mark.parametrize("method", ROLES)
 def test_a_method_trains_an_encoder(method, make_model, sentences, tmp_path):
     simcse = tmp_path / "simcse"
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").save_pretrained(simcse)
     own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]", "data.batch_size=4"]
     guide = [f"objective.guide={simcse}"] if method == "dclr" else []
-    config = composed(f"method={method}", *own, *guide, *tiny(make_model("bert")))
-    encoder, evaluators = instantiate(config.model), instantiate(config.evaluators)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
-    data.setup()
-    module = build_module(config, encoder)
-    module.prepare(data.row_kinds)
+    data, module = built(f"method={method}", *own, *guide, *tiny(make_model("bert")))
     batch = next(iter(data.train_dataloader()))
     assert batch.get("roles") == ROLES[method]
     loss, _ = module.loss(batch)
     loss.backward()
     assert torch.isfinite(loss) and all(p.grad is not None for p in module.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize(
+    ("options", "roles"),
+    [
+        (["method=cards", "data.roles=[anchor,negative]"], (Role.ANCHOR, Role.NEGATIVE, Role.POSITIVE)),
+        (["method=sncse", "views=dropout", "data.roles=[anchor,other]"], (Role.ANCHOR, Role.OTHER, Role.POSITIVE)),
+    ],
+)
+def test_retrieved_and_soft_negatives_can_come_from_a_file(options, roles, make_model, tmp_path):
+    (tmp_path / "rows.tsv").write_text("".join(f"a{i} b\tc{i} d\n" for i in range(8)))
+    own = [
+        "model=bert",
+        "data=text",
+        f"data.train={tmp_path}/rows.tsv",
+        "data.header=false",
+        "data.validation=[sample]",
+    ]
+    data, _ = built(*options, *own, *tiny(make_model("bert")))
+    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
