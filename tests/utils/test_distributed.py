@@ -86,6 +86,7 @@ def _gradients(folder, case, precision, first, end):
         share["dataset"] = "own"
     if queue:
         queue.update(encoder, share)
+    torch.manual_seed(rank())  # as in training, each rank draws its own numbers
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
         loss, _ = module.loss(share)
     loss.backward()
