@@ -129,6 +129,8 @@ def test_negatives_are_the_anchors_without_dropout(make_module, options):
     module = make_module(**options)
     module.prepare()
     assert any(isinstance(part, FastDropout) for part in module.encoder.modules())
+    assert module.objective.chunk_size == options.get("chunk_size")
+    assert module.objective.length_bucketing == options.get("length_bucketing", True)
     batch = rows()
     torch.manual_seed(5)
     embedded_batch = module.embed(batch)
