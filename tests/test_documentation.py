@@ -156,6 +156,24 @@ def test_the_page_of_options_is_up_to_date():
     assert (ROOT / "docs" / "options.md").read_text() == page()
 
 
+def test_the_generated_parts_of_the_page_of_methods_are_up_to_date():
+    """`python docs/methods.py` writes them."""
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert runpy.run_path(str(ROOT / "docs" / "methods.py"))["updated"](page) == page
+
+
+def test_the_costs_of_the_benchmark_are_shown_for_each_method(tmp_path):
+    script = runpy.run_path(str(ROOT / "docs" / "methods.py"))
+    head = "| method | ms per step | times SimCSE | lowest | highest | memory, MB | memory, times SimCSE |\n"
+    costs = f"**Cost**\n\n{head}|:--|--:|--:|--:|--:|--:|--:|\n| esimcse | 300 | 1.36 | 1.25 | 1.50 | 641 | 1.23 |\n"
+    page = "<!-- costs -->\nReplaced.\n<!-- end -->\n<!-- esimcse -->\n<!-- end -->\nBy hand.\n"
+    page = script["updated"](script["with_costs"](page, costs))
+    cost = "A step takes 1.36 times (1.25 to 1.50) as long as SimCSE's and needs 1.23 times its memory.\n"
+    assert costs in page and cost in page and "Replaced" not in page
+    assert "ESimCSE: Enhanced Sample" in page and "| BERT-base, unsupervised | 73.40 |" in page
+    assert page.endswith("<!-- end -->\nBy hand.\n") and script["updated"](page) == page
+
+
 def section(title):
     return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 

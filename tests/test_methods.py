@@ -19,7 +19,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.reports.methods import baselines, published_methods
 from simcse_pl.training.module import SimCSEModule
-from tests.conftest import SENTENCES
+from tests.conftest import ROOT, SENTENCES
 from tests.test_config import composed
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
@@ -76,9 +76,9 @@ def files(tmp_path_factory):
     return folder
 
 
-def config_of(name, tiny_bert, files):
+def config_of(name, tiny_bert, files, *further):
     """Return the config of a method, with a tiny model and a few rows."""
-    options = [f"method={name}", "model=bert", "size=mini", f"model.name={tiny_bert}", *TINY.get(name, [])]
+    options = [*further, f"method={name}", "model=bert", "size=mini", f"model.name={tiny_bert}", *TINY.get(name, [])]
     options += [f"trainer.max_steps={STEPS}", "trainer=cpu", "data.batch_size=3", "data.limit=8"]
     config = composed(*options, f"data.validation={files}/pairs.tsv", "data.test=null")
     if HydraConfig.get().runtime.choices.data in ("wiki", "wiki_sample"):
@@ -191,3 +191,23 @@ def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path)
         results = manager.dict()
         mp.spawn(on_rank, (tmp_path / "store", configs, results), nprocs=2)
         assert dict(results) == {number: {name: [] for name in METHODS} for number in (0, 1)}
+
+
+def test_every_method_has_a_section_in_the_documentation():
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert [name for name in METHODS if name not in baselines().values() and f"<!-- {name} -->" not in page] == []
+
+
+def test_the_method_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "methods.md").read_text().partition("\n## A method of your own\n")[2]
+    blocks = ["\n".join(re.findall(r"^ {4}(.*)$", block, re.M)) for block in re.split(r"\n(?=\S)", page)]
+    (method,) = (block for block in blocks if block.startswith("# @package"))
+    (module,) = (block for block in blocks if block.startswith("from simcse_pl"))
+    (lines,) = (block for block in blocks if block.startswith("objective:"))
+    assert all(0 < len(block.splitlines()) < 10 for block in (method, module, lines))
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text(f"{method}\n{lines}\n")
+    (tmp_path / "my_losses.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    trained, _ = fit(config_of("mine", tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]"))
+    assert type(trained.objective).__name__ == "CentredObjective" and trained.queue and len(trained.auxiliary) == 1

@@ -28,6 +28,7 @@ _READABLE_GAP = 0.05  # between ticks, as a fraction of the axis
 _SAME_GAP = 1e-9  # so that rounding does not choose between a linear and a logarithmic axis
 _SHIFT = 5.0  # points between series at the same value
 _BELOW = 4.5  # points between a mean and the scores of single seeds below it
+_OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one
 _COLUMNS = ["value", "mean", "std", "scores"]
 
 
@@ -153,10 +154,18 @@ def _differences(groups: SeedGroups) -> Figure | None:
     if theirs and groups.comparable:
         panels.append([Series("published", pd.DataFrame(theirs, columns=_COLUMNS), paper=True)])
     figure = _against_names(panels, [*measured], METHOD, groups.score_name)
-    labels = [f"on dev ({groups.score_name}, {CONFIDENCE:.0%} interval)", "published, STS average on test"]
+    sizes = np.abs([own.mean for own in measured.values()])
+    if sizes.max() > _OUTLIER * max(np.median(sizes), 1):
+        figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic
+        figure.axes[0].xaxis.set_major_formatter("{x:g}")
+        figure.axes[0].autoscale_view()
+    labels = [
+        f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval",
+        "published difference,\nSTS average on test",
+    ]
     for axes, label in zip(figure.axes, labels[: len(panels)], strict=True):
         axes.axvline(0, color="0.4", linewidth=0.8, zorder=0)
-        axes.set_xlabel(f"difference from SimCSE\n{label}")
+        axes.set_xlabel(label)
     return figure
 
 

@@ -216,8 +216,9 @@ def test_methods_are_drawn_as_differences_from_simcse_beside_the_published_ones(
     np.testing.assert_allclose(dots(ours), [[1, 0], [2, 0], [1, 0], [0, 1], [-2, 1], [-2, 1]], atol=1e-12)
     np.testing.assert_allclose(curve(theirs)[0], [[78.27 - 76.25, 0]])
     assert hollow(theirs) and not hollow(ours)
-    assert ours.get_xlabel() == "difference from SimCSE\non dev (Spearman x 100, 95% interval)"
-    assert theirs.get_xlabel() == "difference from SimCSE\npublished, STS average on test"
+    assert ours.get_xlabel() == "difference from SimCSE on dev,\nSpearman x 100, 95% interval"
+    assert theirs.get_xlabel() == "published difference,\nSTS average on test"
+    assert ours.get_xscale() == "linear"
     for axes in figure.axes:
         assert any(np.allclose(line.get_xdata(), 0) for line in axes.lines)
 
@@ -230,3 +231,12 @@ def test_methods_without_simcse_are_drawn_with_their_scores(compare):
 def test_methods_that_are_not_published_have_one_panel(compare):
     (axes,) = sweep_figure(compare(("simcse", 0.8, 0), ("mine", 0.81, 0))).axes
     np.testing.assert_allclose(curve(axes)[0], [[1, 0]])
+
+
+def test_a_difference_far_from_the_others_leaves_them_legible(compare):
+    scores = {"simcse": [0.8, 0.81], "esimcse": [0.804, 0.812], "promptbert": [0.3, 0.35], "pcl": [0.799, 0.811]}
+    ours, _ = sweep_figure(compare(*of_seeds(scores))).axes
+    assert ours.get_xscale() == "symlog"
+    low, high = ours.get_xlim()
+    points, _ = curve(ours)
+    assert np.all((low < points[:, 0]) & (points[:, 0] < high))

@@ -1,0 +1,120 @@
+"""Update the generated parts of docs/methods.md: `python docs/methods.py [METHODS.md of benchmarks.methods]`.
+
+These parts stand between `<!-- NAME -->` and `<!-- end -->`: `overview`, `costs`, and one for each method. All other
+text is written by hand.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from simcse_pl.reports.methods import PublishedMethod, PublishedScore, baselines, published_methods, sources
+
+PAGE = Path(__file__).with_suffix(".md")
+CONF = Path(__file__).parents[1] / "conf" / "method"
+PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
+OVERVIEW_MODELS = ("BERT-base", "RoBERTa-base")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def reference(method: PublishedMethod) -> str:
+    """Return the paper and the code of a method."""
+    sentences = [f"*{method.title}*, {method.authors}, {method.venue} {method.year}"]
+    if method.arxiv:
+        sentences[0] += f", [arXiv:{method.arxiv}](https://arxiv.org/abs/{method.arxiv})"
+    if method.repository:
+        folder = f", folder {method.folder}" if method.folder else ""
+        code = f"[{method.repository}](https://github.com/{method.repository}) at {method.commit}{folder}"
+        sentences.append(f"Code: {code}")
+    if method.note:
+        sentences.append(method.note[0].upper() + method.note[1:])
+    return "".join(f"{sentence}. " for sentence in sentences).rstrip() + "\n"
+
+
+def remark(score: PublishedScore) -> str:
+    """Return what is to be known about a score."""
+    spread = f"standard deviation of the average {score.deviation:.2f}" if score.deviation else None
+    doubt = f"not certain: {score.doubt}" if score.doubt else None
+    return "; ".join(filter(None, (spread, score.note, doubt)))
+
+
+def scores(method: PublishedMethod) -> str:
+    """Return the published scores of a method; empty without any."""
+    if not method.scores:
+        return ""
+    columns = next((list(one.scores) for one in method.scores if one.scores), ["Avg"])
+    rows = []
+    for one in method.scores:
+        figures = {**dict.fromkeys(columns, "–"), **{task: f"{x:.2f}" for task, x in one.scores.items()}}
+        figures["Avg"] = f"{one.average:.2f}"
+        name = ", ".join(filter(None, (one.model, one.setting, one.variant)))
+        rows.append([name, *figures.values(), one.source, remark(one)])
+    head = ["published", *columns, "source", "remark"]
+    if not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return "\n" + table(head, rows)
+
+
+def costs(page: str) -> dict[str, dict[str, str]]:
+    """Return the measured costs of a step by method, from the page's own table."""
+    text = next((part["text"] for part in PART.finditer(page) if part["name"] == "costs"), "")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
+
+
+def cost(measured: dict[str, str]) -> str:
+    """Return the cost of a method's step in a sentence."""
+    time = f"{measured['times SimCSE']} times ({measured['lowest']} to {measured['highest']}) as long as SimCSE's"
+    return f"\nA step takes {time} and needs {measured['memory, times SimCSE']} times its memory.\n"
+
+
+def overview() -> str:
+    """Return the table of all methods in conf/method, with their published averages."""
+    rows = []
+    for name in sorted(file.stem for file in CONF.glob("*.yaml")):
+        method = published_methods().get(name)
+        if method is None or name in baselines().values():
+            continue
+        averages = []
+        for model in OVERVIEW_MODELS:
+            own = [one for one in method.scores if one.model == model]
+            first = next((one for one in own if one.setting == "unsupervised"), next(iter(own), None))
+            supervised = ", supervised" if first and first.setting == "supervised" else ""
+            averages.append(f"{first.average:.2f}{'?' * bool(first.doubt)}{supervised}" if first else "–")
+        rows.append([f"`{name}`", f"{method.authors} {method.year}", *averages])
+    return table(["method", "paper", *OVERVIEW_MODELS], rows)
+
+
+def updated(page: str) -> str:
+    """Return the page with its generated parts up to date; measured costs stay as they are."""
+    measured = costs(page)
+
+    def part(found: re.Match[str]) -> str:
+        name, text = found["name"], found["text"]
+        if name == "overview":
+            text = overview()
+        elif name == "sources":
+            text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
+        elif name != "costs":
+            method = published_methods()[name]
+            text = reference(method) + scores(method) + (cost(measured[name]) if name in measured else "")
+        return f"{name} -->\n{text}<!-- end -->"
+
+    return PART.sub(part, page)
+
+
+def with_costs(page: str, measured: str) -> str:
+    """Return the page with another table of costs."""
+    return PART.sub(lambda part: f"costs -->\n{measured}<!-- end -->" if part["name"] == "costs" else part[0], page)
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    for file in sys.argv[1:]:
+        page = with_costs(page, Path(file).read_text(encoding="utf-8"))
+    PAGE.write_text(updated(page), encoding="utf-8")
