@@ -82,12 +82,3 @@ def test_no_source_of_stsb_is_an_error(sources, message):
 def test_a_given_senteval_dir_must_have_stsb(tmp_path):
     with pytest.raises(UserError, match="no file .*sts-dev.csv"):
         load_stsb(["senteval", "sample"], tmp_path)
-
-
-@pytest.mark.parametrize("split", ["dev", "test"])
-def test_the_sample_covers_the_whole_scale(split):
-    pairs = load_sample(split).pairs
-    assert len(pairs) >= 300
-    bands = [sum(low <= pair.score < low + 1 for pair in pairs) for low in range(4)]
-    assert min([*bands, sum(pair.score >= 4 for pair in pairs)]) >= 50
-    assert sum(pair.score > 4 for pair in pairs) >= 30
