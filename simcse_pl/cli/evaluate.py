@@ -24,7 +24,7 @@ from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.paper import named_row
-from simcse_pl.results.evaluation_results import write_results
+from simcse_pl.results.evaluation_results import Result, write_json
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import show
@@ -57,7 +57,9 @@ def evaluate(config: DictConfig) -> None:
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
     results = evaluate_suite(encode, suite, device, progress=True)
     print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
-    result = write_results(folder / RESULTS_FILE, report | results.model_dump())
+    report |= results.model_dump()
+    write_json(folder / RESULTS_FILE, report)
+    result = Result(**report)
     tables = encoder_tables([result], config.aggregation)
     save(folder, tables, figures={})
     for table in tables:

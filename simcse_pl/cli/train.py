@@ -35,7 +35,7 @@ from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
-from simcse_pl.utils.errors import UserError, did_you_mean, first_line
+from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import show
 
@@ -160,10 +160,8 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
         "objectives": instantiate(config.objectives) or None,
     }
     arguments = {name: value for name, value in arguments.items() if value is not None}
-    try:
+    with reraise_as(f"module._target_={config.module._target_}"):
         inspect.signature(make).bind(**arguments)
-    except TypeError as error:
-        raise UserError(f"module._target_={config.module._target_}: {first_line(error)}") from error
     module: EncoderModule = make(**arguments)
     if not isinstance(module, EncoderModule):
         raise UserError(f"module._target_={config.module._target_}: it must be an EncoderModule or a SimCSEModule")

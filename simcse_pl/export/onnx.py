@@ -17,7 +17,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import sorted_batches
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.postprocessing.affine import AffinePostProcess
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tensors import unit_vectors
 
@@ -113,7 +113,7 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
     ((_, inputs),) = sorted_batches(sentences, encoder.templates, len(sentences), encoder.max_length)
     was_training = encoder.training
     try:
-        with _quiet(), torch.no_grad():
+        with reraise_as(f"{type(encoder.backbone).__name__} cannot be exported to ONNX"), _quiet(), torch.no_grad():
             torch.onnx.export(
                 _Graph(encoder).eval(),
                 kwargs={"inputs": inputs},
@@ -125,9 +125,6 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
                 dynamo=True,
                 verbose=False,
             )
-    except Exception as error:  # of many types
-        kind = type(encoder.backbone).__name__
-        raise UserError(f"{kind} cannot be exported to ONNX: {first_line(error)}") from error
     finally:
         encoder.train(was_training)
 

@@ -19,7 +19,7 @@ from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
 from simcse_pl.results.neighbourhood import Neighbour
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -273,10 +273,8 @@ class SimCSE:
         if isinstance(self.encoder, SentenceEncoder):
             options["max_length"] = max_length
             device = device or self.device
-            try:
+            with reraise_as(f"device={device}"):  # an unknown or missing device
                 self.encoder.to(device)
-            except (RuntimeError, AssertionError) as error:  # torch's, for an unknown or missing device
-                raise UserError(f"device={device}: {first_line(error)}") from error
         return partial(self.encoder.encode, **options)
 
     def _settings(self) -> dict[str, Any]:

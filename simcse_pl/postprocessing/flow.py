@@ -47,8 +47,7 @@ class Flow(PostProcess):
         history: the mean log-likelihood of the fitted embeddings in nats, before the first epoch and after each.
 
     Raises:
-        UserError: an option is out of range, or, in `fit`, embeddings have one dimension or the likelihood
-            diverges.
+        UserError: an option is out of range, or, in `fit`, the likelihood diverges.
 
     Examples:
         >>> x = torch.randn(500, 8).exp()
@@ -80,8 +79,6 @@ class Flow(PostProcess):
         self.history: list[float] = []
 
     def _fit(self, x: Tensor) -> None:
-        if x.shape[1] < 2:
-            raise UserError("flow: a coupling needs two dimensions, but the embeddings have one")
         x = x.float()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)

@@ -235,18 +235,6 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     return as_result(read_json(file), file)
 
 
-def write_results(path: Path, report: Mapping[str, Any]) -> Result:
-    """Write a results file of evaluate.py, and return its content as `read` does.
-
-    Args:
-        path: the file.
-        report: plain values in the shape of `Result`.
-    """
-    result = as_result(report, path)
-    write_json(path, report)
-    return result
-
-
 def write_json(path: Path, report: Mapping[str, Any]) -> None:
     """Write plain values to a JSON file atomically, with null for NaN and infinity."""
     content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from simcse_pl.results.metrics import SPEARMAN
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 
 _PLANE = ("val/alignment", "val/uniformity")
@@ -63,10 +63,8 @@ def read_curves(folder: Path) -> pd.DataFrame:
         UserError: the file is damaged.
     """
     file = folder / CURVES_FILE
-    try:
+    with reraise_as(f"{file} is damaged"):
         return pd.read_csv(file).astype(float)
-    except ValueError as error:  # pandas' errors and UnicodeDecodeError are subclasses
-        raise UserError(f"{file} is damaged: {first_line(error)}") from error
 
 
 def run_label(folder: Path) -> str:

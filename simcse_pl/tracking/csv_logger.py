@@ -10,7 +10,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.utils.distributed import is_first_process
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import atomic_write
 
 
@@ -31,15 +31,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: the file is damaged, or a row has no integer `step`.
     """
-    try:
+    with reraise_as(f"{path} is damaged, move it away to continue"):
         with path.open(newline="", encoding="utf-8") as file:
             rows: list[dict[Any, Any]] = list(csv.DictReader(file, strict=True))
         for number, row in enumerate(rows, 1):
             if None in row or None in row.values():
                 raise ValueError(f"row {number} has more or fewer columns than the first line")
             int(row["step"])
-    except (ValueError, KeyError, csv.Error) as error:
-        raise UserError(f"{path} is damaged, move it away to continue: {first_line(error)}") from error
     return rows
 
 

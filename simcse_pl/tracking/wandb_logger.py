@@ -72,7 +72,7 @@ class Dashboard(WandbLogger):
         self._best: dict[str, float] = {}
         if started is None:
             return
-        with suppress(OSError, UserError):  # there is no validation yet
+        with suppress(UserError):  # there is no validation yet
             points = read_run(self.folder).points.rename(columns={"score": SPEARMAN})
             self._path = points[_PATH].to_numpy().tolist()
         if _BEST_STEP in (summary := summary_of(started)):

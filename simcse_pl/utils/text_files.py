@@ -2,13 +2,12 @@
 
 import gzip
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, reraise_as
 
 STANDARD_INPUT = "-"
 
@@ -35,16 +34,13 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
 
     Only \n and \r\n end a line; U+0085 and U+2028 are text. A file that cannot be read raises UserError.
     """
-    try:
-        with _open(path, packed) as file:
-            for number, raw in enumerate(file):
-                raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-                try:
-                    yield raw.decode("utf-8-sig" if number == 0 else "utf-8")
-                except UnicodeDecodeError as error:
-                    yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
+    with reraise_as(f"{path} cannot be read"), _open(path, packed) as file:
+        for number, raw in enumerate(file):
+            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            try:
+                yield raw.decode("utf-8-sig" if number == 0 else "utf-8")
+            except UnicodeDecodeError as error:
+                yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
 
 
 def _open(path: Path, packed: bool) -> AbstractContextManager[Iterable[bytes]]:

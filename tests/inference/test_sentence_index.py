@@ -104,13 +104,6 @@ def test_fewer_cells_find_most_neighbours_deterministically():
     assert first == again and 0.8 * 1000 < found < 1000
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_encoders_may_return_any_precision(dtype, encode):
-    vectors = torch.stack([*encode.vectors.values()]).to(dtype)
-    index = SentenceIndex.build(lambda some: vectors[[int(one[2:]) for one in some]], names(range(50)))
-    assert sentences_of(index.search(["s 60"], 1))[0] == brute_force(encode, names(range(50)), "s 60", 1)[0]
-
-
 def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_path):
     encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
     corpus = [*encode.vectors][200:]

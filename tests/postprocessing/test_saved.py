@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE
-from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.saved import KINDS, load
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
@@ -29,19 +28,6 @@ def test_a_saved_map_loads_equal_to_the_bit(make, tmp_path):
     assert (loaded.options, loaded.width) == (postprocess.options, 6)
     assert torch.equal(loaded.transform(new), postprocess.transform(new))
     assert torch.equal(loaded.fit(new).transform(x), make().fit(new).transform(x))  # a second fit replaces it
-
-
-def test_saving_replaces_the_old_one_and_keeps_other_files_unless_it_fails(tmp_path, monkeypatch):
-    x = torch.randn(80, 6)
-    (tmp_path / "notes.txt").write_text("mine")
-    RemoveComponents(1).fit(torch.randn(80, 3)).save(tmp_path)
-    Whitening().fit(x).save(tmp_path)
-    before = load(tmp_path).transform(x)
-    monkeypatch.setattr("json.dumps", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        Whitening(2).fit(x).save(tmp_path)
-    assert torch.equal(load(tmp_path).transform(x), before)
-    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", SETTINGS_FILE, TENSORS_FILE}
 
 
 @pytest.mark.parametrize("file", [SETTINGS_FILE, TENSORS_FILE])

@@ -15,7 +15,7 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 
-from simcse_pl.utils.errors import FailureError, UserError, first_line
+from simcse_pl.utils.errors import FailureError, UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, cache_folder
 from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.text_files import check_is_file
@@ -129,9 +129,7 @@ def _articles(dump: Path) -> Iterator[str]:
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
     with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
-        try:
+        with reraise_as(f"{dump} is truncated or not a Wikipedia dump"):
             for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
                 if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in any language
                     yield markup
-        except (OSError, EOFError, StopIteration, ValueError, AttributeError, SyntaxError) as error:
-            raise UserError(f"{dump} is truncated or not a Wikipedia dump: {first_line(error)}") from error

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
 from simcse_pl.utils.validation import LONE_SURROGATE
 
@@ -211,18 +210,14 @@ def _json_object(line: str) -> dict[str, Any] | Unreadable:
 
 
 def _parquet(path: Path) -> OpenedTable:
-    failures = (OSError, ValueError, OverflowError, pyarrow.ArrowException)
-    try:
+    damaged = f"{path} cannot be read"
+    with reraise_as(damaged):
         file = pyarrow.parquet.ParquetFile(path)
-    except failures as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
     def rows() -> Iterator[Sequence[Any]]:
-        try:
+        with reraise_as(damaged):
             for batch in file.iter_batches():
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        except failures as error:
-            raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
     names = list(file.schema_arrow.names)
     return OpenedTable(((f"row {i}", row) for i, row in enumerate(rows(), 1)), len(names), names)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import load_hub_dataset
-from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines, warn_if_short
+from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines
 from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -93,9 +93,7 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
             subsets = {
                 path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in files
             }
-    task = StsTask(name, split, subsets)
-    warn_if_short(name, split, len(task.pairs))
-    return task
+    return StsTask(name, split, subsets)
 
 
 def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[str, StsTask]:

@@ -9,7 +9,6 @@ from simcse_pl.data.prepare.conversion import (
     check_paths,
     has_words,
     usable_rows,
-    write_csv,
 )
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
@@ -49,20 +48,3 @@ def test_paths_that_cannot_be_read_or_written_are_errors(tmp_path):
         with pytest.raises(UserError, match=message) as error:
             check_paths(files, out)
         assert "\n" not in str(error.value)
-
-
-def test_a_file_is_written_atomically(tmp_path):
-    def rows():
-        yield ("a", "b")
-        raise UserError("damaged")
-
-    out = tmp_path / "new" / "out.csv"
-    assert write_csv(out, ("x", "y"), [('say "a", b', "c")], ConversionStats()) == 1
-    written = out.read_text(encoding="utf-8")
-    assert written == 'x,y\n"say ""a"", b",c\n'
-    with pytest.raises(UserError, match="damaged"):
-        write_csv(out, ("x", "y"), rows(), ConversionStats())
-    with pytest.raises(UserError, match=r"nothing to write to .*out.csv \(no rows read\)"):
-        write_csv(out, ("x", "y"), [], ConversionStats())
-    assert out.read_text(encoding="utf-8") == written
-    assert list(out.parent.iterdir()) == [out]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines, warn_if_short
+from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines
 from simcse_pl.data.senteval.sts_sets import STS_TASKS, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.utils.errors import UserError
@@ -52,14 +52,3 @@ def test_damaged_and_missing_files_are_errors_of_one_line(task, path, content, m
 def test_a_task_that_is_not_in_the_bundle(name, tmp_path):
     with pytest.raises(NotInBundleError, match="^no (file|folder|STS.input files in) "):
         load(tmp_path, name)
-
-
-def test_fewer_pairs_than_the_original_are_a_warning(bundle, caplog):
-    warn_if_short("STS-B", "test", 1379)
-    warn_if_short("STS-B", "train", 1)
-    load(bundle, "STS12")
-    load(bundle, "MR")
-    assert caplog.messages == [
-        "STS12 test: 4 of the original's 3108, so its score is not comparable with published ones",
-        "MR test: 4 of the original's 10662, so its score is not comparable with published ones",
-    ]

@@ -31,14 +31,13 @@ def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     with caplog.at_level(logging.INFO):
         assert load_stsb(["senteval", "sample"], bundle)["dev"].pairs[0].first == 'A "dev.'
         assert load_stsb(["senteval", "sample"], None)["test"].name == "sample"
-    assert [record.getMessage() for record in caplog.records if record.levelname == "INFO"] == [
+    assert caplog.messages == [
         *(f"{split}: 1 scored pairs from STS-B in {bundle}" for split in SPLITS),
         *(
             f"{split}: {len(load_sample(split).pairs)} scored pairs from the project's own sample, which is not STS-B"
             for split in SPLITS
         ),
     ]
-    assert all("of the original's" in record.getMessage() for record in caplog.records if record.levelname != "INFO")
 
 
 HUB_ROWS = [{"score": 3.0, "sentence1": "A.", "sentence2": "B."}]
@@ -82,12 +81,3 @@ def test_no_source_of_stsb_is_an_error(sources, message):
 def test_a_given_senteval_dir_must_have_stsb(tmp_path):
     with pytest.raises(UserError, match="no file .*sts-dev.csv"):
         load_stsb(["senteval", "sample"], tmp_path)
-
-
-@pytest.mark.parametrize("split", ["dev", "test"])
-def test_the_sample_covers_the_whole_scale(split):
-    pairs = load_sample(split).pairs
-    assert len(pairs) >= 300
-    bands = [sum(low <= pair.score < low + 1 for pair in pairs) for low in range(4)]
-    assert min([*bands, sum(pair.score >= 4 for pair in pairs)]) >= 50
-    assert sum(pair.score > 4 for pair in pairs) >= 30

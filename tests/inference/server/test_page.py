@@ -146,19 +146,6 @@ def test_the_address_contains_the_search(page, address, folders, corpus):
     assert page.browser.find_element(By.ID, "top_k").get_attribute("value") == "3"
 
 
-def test_threshold_limits_the_results(page, folders, corpus):
-    page.type("Two dogs run.")
-    page.found()
-    nearest = expected(folders, corpus, "Two dogs run.")
-    between = (nearest[0][1].similarity + nearest[0][2].similarity) / 2
-    page.type(f"{between:.5f}", "threshold")
-    page.until(lambda: len(page.columns()[0]) == 2)
-    page.type("1", "threshold")
-    none = page.browser.find_elements(By.CLASS_NAME, "none")
-    page.until(lambda: all(line.is_displayed() for line in none))
-    assert page.columns() == [[], []]
-
-
 def test_a_found_sentence_can_be_searched_by_keyboard(page):
     page.type("Two dogs run.")
     sentence = page.found()[0][1][1]
@@ -191,16 +178,6 @@ def test_invalid_input_shows_an_error(page):
         page.until(lambda: page.text("error"))
         page.type("5" if field == "top_k" else "", field)
         page.found(5)
-
-
-def test_narrow_screens_stack_the_columns(page):
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
-    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    page.type("Two dogs run.")
-    page.found()
-    first, second = (section.rect for section in page.browser.find_elements(By.TAG_NAME, "section"))
-    assert first["x"] == second["x"] and second["y"] >= first["y"] + first["height"]
-    assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 360
 
 
 def test_a_stopped_server_shows_an_error(browser, make_model, corpus):
