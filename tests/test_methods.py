@@ -23,7 +23,10 @@ from tests.conftest import ROOT, SENTENCES
 from tests.test_config import composed
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
-TINY = {"whitenedcse": ["objective.groups=16"]}  # what a method needs for a model of 32 dimensions
+TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
+    "infocse": ["auxiliary.sentence_mlm.frozen_layers=2"],
+    "whitenedcse": ["objective.groups=16"],
+}
 STEPS = 4
 _NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
@@ -62,9 +65,12 @@ def with_local_networks(node, folder):
 
 
 @pytest.fixture(scope="session")
-def tiny_bert(make_model):
-    """A model as deep as BERT-base, with room for a template."""
-    return make_model("bert", num_hidden_layers=12, max_position_embeddings=256)
+def tiny_bert(make_model, tmp_path_factory):
+    """A saved encoder with room for a template."""
+    folder = tmp_path_factory.mktemp("tiny_bert")
+    model = make_model("bert", max_position_embeddings=256)
+    SentenceEncoder.from_pretrained(model, pooling="cls").save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
         ({"plugins": [SEEDS | {"seed": "abc"}]}, "plugins.0.seed=abc: it must be a valid integer"),
         (
             {"objective": {"_target_": "simcse_pl.losses.negatives.GaussianNegatives", "mask_duplicates": "x"}},
-            "objective.mask_duplicates=x: it must be a valid boolean",
+            "objective.mask_duplicates=x: it must be true or false",
         ),
         (
             {"objective": {"_target_": "simcse_pl.losses.negatives.GaussianNegatives", "temprature": 1}},

@@ -65,7 +65,7 @@ def _batch(views):
 def _gradients(folder, case, precision, first, end):
     """Return the loss of some rows without dropout, and its gradient as one vector."""
     torch.manual_seed(0)
-    options = PROMPTED if "bias" in case else {"pooling": "mean"}
+    options = PROMPTED if "prompts" in case else {"pooling": "mean"}
     head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
     encoder = SentenceEncoder.from_pretrained(folder, head=head, dropout=0.0, attention_dropout=0.0, **options)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
@@ -117,7 +117,7 @@ def _gradients(folder, case, precision, first, end):
         batch["labels"] = torch.linspace(0, 5, ROWS)
     if case in ("scores", "dataset", "order", "angle"):
         batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
-    if "bias" in case:
+    if "prompts" in case:
         rows = [(sentence,) * 3 for sentence in SENTENCES[:ROWS]]
         batch = ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
     roles = roles or default_roles(batch["input_ids"].shape[1])
@@ -178,7 +178,7 @@ ROLES = {
 }
 METHODS = (
     *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "order", "angle"),
-    *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted bias chunks"),
+    *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted prompts chunks"),
     *("networks batch_norm chunks", "ranking net chunks", "ranking mle"),
     *("batch_norm hard", "whitened", "whitened batch_norm chunks", "debiased"),
 )
