@@ -62,9 +62,12 @@ def with_local_networks(node, folder):
 
 
 @pytest.fixture(scope="session")
-def tiny_bert(make_model):
-    """A model as deep as BERT-base, with room for a template."""
-    return make_model("bert", num_hidden_layers=12, max_position_embeddings=256)
+def tiny_bert(make_model, tmp_path_factory):
+    """An encoder as deep as BERT-base, with room for a template."""
+    folder = make_model("bert", num_hidden_layers=12, max_position_embeddings=256)
+    encoder = tmp_path_factory.mktemp("encoder")
+    SentenceEncoder.from_pretrained(folder, pooling="cls").save_pretrained(encoder)
+    return encoder
 
 
 @pytest.fixture(scope="session")
