@@ -73,8 +73,9 @@ def cost(measured: dict[str, str]) -> str:
     return f"\nA step takes {time} and needs {measured['memory, times SimCSE']} times its memory.\n"
 
 
-def overview() -> str:
-    """Return the table of all methods in conf/method, with their published averages."""
+def overview(page: str) -> str:
+    """Return the table of all methods in conf/method, with links to their sections and their published averages."""
+    titles = {name: title for title, name in re.findall(r"^#+ (.*)\n\n<!-- (\w+) -->$", page, flags=re.MULTILINE)}
     rows = []
     for name in sorted(file.stem for file in CONF.glob("*.yaml")):
         method = published_methods().get(name)
@@ -86,8 +87,11 @@ def overview() -> str:
             first = next((one for one in own if one.setting == "unsupervised"), next(iter(own), None))
             supervised = ", supervised" if first and first.setting == "supervised" else ""
             averages.append(f"{first.average:.2f}{'?' * bool(first.doubt)}{supervised}" if first else "–")
-        rows.append([f"`{name}`", f"{method.authors} {method.year}", *averages])
-    return table(["method", "paper", *OVERVIEW_MODELS], rows)
+        title = titles.get(name, name)
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        link = f"[{title}](#{anchor})" if name in titles else title
+        rows.append([link, f"`{name}`", f"{method.authors} {method.year}", *averages])
+    return table(["method", "`method=`", "paper", *OVERVIEW_MODELS], rows)
 
 
 def updated(page: str) -> str:
@@ -97,7 +101,7 @@ def updated(page: str) -> str:
     def part(found: re.Match[str]) -> str:
         name, text = found["name"], found["text"]
         if name == "overview":
-            text = overview()
+            text = overview(page)
         elif name == "sources":
             text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
         elif name != "costs":
