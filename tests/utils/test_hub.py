@@ -36,7 +36,7 @@ def test_offline_mode_searches_the_cache_only():
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b/c"])
-def test_a_name_that_is_not_a_repository_is_one_line(name):
+def test_a_name_that_is_not_a_repository_is_an_error(name):
     with pytest.raises(UserError):
         hub.download(name, "f.txt")
 
