@@ -190,9 +190,8 @@ def test_no_file_runs_code_or_leaves_its_folder(case, here):
     if named is None:
         load_case()
     else:
-        with pytest.raises(UserError, match=named) as error:
+        with pytest.raises(UserError, match=named):
             load_case()
-        assert "\n" not in str(error.value)
     assert not Path("touched").exists() and not any("evil" in name for name in sys.modules)
 
 

@@ -36,10 +36,9 @@ def test_offline_mode_searches_the_cache_only():
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b/c"])
-def test_a_name_that_is_not_a_repository_is_one_line(name):
-    with pytest.raises(UserError) as error:
+def test_a_name_that_is_not_a_repository_is_an_error(name):
+    with pytest.raises(UserError):
         hub.download(name, "f.txt")
-    assert "\n" not in str(error.value)
 
 
 def test_quiet_restores_the_level():

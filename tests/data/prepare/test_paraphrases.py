@@ -138,9 +138,8 @@ KAGGLE = ",".join(HEADER) + "\n0,1,2,Is it?,Is it so?,1\n"
 def test_invalid_rows_are_errors_or_dropped(tmp_path, corpus, name, good, bad, message):
     source = tmp_path / name
     source.write_bytes((good + bad).encode("latin-1"))
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         convert(corpus, source, tmp_path / "out.csv")
-    assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     stats, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
     assert (stats[INVALID], len(rows)) == (1, 1)
@@ -165,9 +164,8 @@ def test_an_unclosed_quotation_mark_does_not_affect_later_rows(tmp_path):
 )
 def test_other_files_are_errors(tmp_path, corpus, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         convert(corpus, tmp_path / name, tmp_path / "out.csv")
-    assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

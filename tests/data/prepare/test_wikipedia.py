@@ -82,9 +82,8 @@ def test_documents_are_separate_and_in_order(tmp_path, name, processes):
 )
 def test_a_file_that_is_not_a_dump_leaves_no_output(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         extract(tmp_path / name, tmp_path / "out.txt")
-    assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

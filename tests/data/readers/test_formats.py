@@ -1,4 +1,4 @@
-"""The cells of each format, and damaged files."""
+"""Places in files, and damaged files; tests/properties/test_readers.py reads back what was written."""
 
 import gzip
 import json
@@ -10,45 +10,12 @@ from simcse_pl.data.readers.formats import open_table
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 
-ROWS = [["One, two.", 'He said "no".'], ["Zwölf Boxkämpfer", "半年"], ["a\u0085b", "c\u2028d"]]
-
-
-def write(path, rows=ROWS, header=("first", "second")):
-    """Write rows with other libraries than those that read them."""
-    kind = path.name.removesuffix(".gz").rpartition(".")[2]
-    table = pandas.DataFrame(rows, columns=list(header))
-    if kind == "csv":
-        table.to_csv(path, index=False)
-    elif kind == "tsv":
-        text = "\n".join("\t".join(row) for row in [header, *rows]) + "\n"
-        (gzip.open if path.suffix == ".gz" else open)(path, "wb").write(text.encode())
-    elif kind == "jsonl":
-        table.to_json(path, orient="records", lines=True, force_ascii=False)
-    else:
-        table.to_parquet(path)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        *((f"data.{kind}{packed}", "line 2") for kind in ("csv", "tsv") for packed in ("", ".gz")),
-        ("data.jsonl", "line 1"),
-        ("data.jsonl.gz", "line 1"),
-        ("data.parquet", "row 1"),
-    ],
-)
-def test_every_format_gives_the_same_cells(name, place, tmp_path):
-    table = open_table(write(tmp_path / name))
-    assert (table.header, table.width) == (["first", "second"], 2)
-    records = list(table.records)
-    assert [list(cells) for _, cells in records] == ROWS
-    assert records[0][0] == place
-
 
 def test_line_numbers_count_lines_not_rows(tmp_path):
     (tmp_path / "data.csv").write_text('a,b\n"one\nmore",two\n\nthree,four\n')
     assert [place for place, _ in open_table(tmp_path / "data.csv").records] == ["line 2", "line 5"]
+    pandas.DataFrame({"a": ["b", "c"]}).to_parquet(tmp_path / "data.parquet")
+    assert [place for place, _ in open_table(tmp_path / "data.parquet").records] == ["row 1", "row 2"]
 
 
 @pytest.mark.parametrize("name", ["data.txt", "data.csv", "data.tsv", "data.jsonl"])
@@ -91,7 +58,7 @@ def test_files_that_cannot_be_read(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
         list(open_table(tmp_path / name).records)
-    assert str(tmp_path / name) in str(error.value) and "\n" not in str(error.value)
+    assert str(tmp_path / name) in str(error.value)
 
 
 def test_parquet_with_text_that_is_not_utf8(tmp_path):

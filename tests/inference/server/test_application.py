@@ -26,10 +26,8 @@ def client(encoders):
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 4, "threshold": 0.5}])
-@pytest.mark.parametrize(
-    "queries", [[" Two dogs run.\n"], [SENTENCES[3], "Ein Hund läuft – 狗在跑 🐕‍🦺", "\U0010ffff"]]
-)
-def test_every_encoder_finds_what_search_finds(options, queries, client, encoders):
+def test_every_encoder_finds_what_search_finds(options, client, encoders):
+    queries = [" Two dogs run.\n", "Ein Hund läuft – 狗在跑 🐕‍🦺", "\U0010ffff"]
     response = client.post("/search", json={"queries": queries} | options)
     assert response.status_code == 200, response.text
     assert [one["encoder"] for one in response.json()["encoders"]] == ["A", "B"]
@@ -78,6 +76,8 @@ def test_an_error_in_a_search_does_not_reach_the_client(client, encoders, monkey
     monkeypatch.setattr(encoders[1], "search", fail)
     response = client.post("/search", json={"queries": ["a"]})
     assert response.status_code == 500 and "another query" not in response.text
+    monkeypatch.undo()
+    assert client.post("/search", json={"queries": ["a"]}).status_code == 200
 
 
 def test_encoders_and_limits_are_listed(client):
