@@ -86,6 +86,17 @@ def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
     assert [*rows["simcse"].values()] == [2000, 1, 1, 1, 5, 1, "simcse"]
 
 
+def test_the_state_of_training_has_all_weights_once_and_those_of_fixed_networks():
+    linear = torch.nn.Linear(3, 5)
+    module = torch.nn.ModuleList([linear, linear, torch.nn.BatchNorm1d(2)])
+    module[0].__dict__["fixed"] = torch.nn.Sequential(torch.nn.Linear(7, 1, bias=False))
+    optimizer = torch.optim.SGD(linear.parameters(), lr=1.0, momentum=0.5)
+    linear(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    linears, norm, fixed = 4 * (15 + 5), 4 * 4 * 2 + 8, 4 * 7
+    assert methods.state_bytes(module, optimizer) == 2 * linears + norm + fixed
+
+
 def test_the_record_of_the_allocator_has_the_peak_and_not_the_end():
     record = AllocatorRecord()
     record.start()
