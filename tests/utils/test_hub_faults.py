@@ -70,10 +70,10 @@ def test_a_hub_that_fails_is_one_line(command, fault, where, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["", "/train.csv"])
-def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, tmp_path, file):
+def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_path, file):
     given = ["train.py", "data=text", f"data.train=hf://datasets/me/data{file}", *tiny(make_model("bert"))]
-    given += ["logger=csv", "trainer=cpu", "trainer.max_steps=1", "data.batch_size=4", "data.validation=[sample]"]
-    given += [f"+trainer.limit_{stage}_batches=1" for stage in ("val", "test")] + [f"hydra.run.dir={tmp_path}/run"]
+    given += ["logger=csv", "trainer=cpu", "trainer.max_steps=1", "data.batch_size=4", f"data.validation={pairs}"]
+    given += [f"hydra.run.dir={tmp_path}/run"]
     assert "8 rows of 1" in command(*given).stdout
 
 
