@@ -88,14 +88,14 @@ class DebiasedObjective(Objective):
         """Return the loss of this device's anchors against the rows of all devices."""
         self.check_rows(batch.roles, batch.label_kind)
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
-        everyone, offset = batch.gathered, batch.split.label_offset
+        gathered, offset = batch.gathered, batch.split.label_offset
         guided = self.guide.embed(batch.inputs)
         near = similarity_matrix(guided[:, anchor], batch.gather(guided)[:, positive]) > self.threshold
-        own = torch.eye(len(everyone), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
+        own = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
         near = near & ~own
-        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, len(everyone) - 1)
-        noise = self._noise(everyone[:, anchor], everyone[:, positive])
-        cosines = [similarity_matrix(batch.embeddings[:, anchor], keys) for keys in (everyone[:, positive], noise)]
+        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, len(gathered) - 1)
+        noise = self._noise(gathered[:, anchor], gathered[:, positive])
+        cosines = [similarity_matrix(batch.embeddings[:, anchor], keys) for keys in (gathered[:, positive], noise)]
         scores = torch.cat([cosines[0].masked_fill(near, 0), cosines[1]], dim=1) / self.temperature
         log_p = scores.log_softmax(dim=1)
         log_not_p = torch.log1p(-log_p.exp().clamp(max=1 - torch.finfo(log_p.dtype).eps))  # log(0) is infinite

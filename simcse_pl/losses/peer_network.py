@@ -13,8 +13,8 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_vi
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.objectives import check_one_anchor
-from simcse_pl.models.backbone import projection_head
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
@@ -75,18 +75,18 @@ class PeerNetwork(AuxiliaryLoss):
         pooled = apply_in_chunks(pool, batch.inputs, self.chunk_size)
         networks = batch.embeddings, encoder.project(self.pooler(pooled))
         anchors = [embeddings[:, anchor] for embeddings in networks]
-        everyone = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
+        gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
         offset = batch.split.label_offset
-        own = torch.eye(len(everyone), dtype=torch.bool, device=everyone.device)[offset : offset + len(anchors[0])]
+        own = torch.eye(len(gathered), dtype=torch.bool, device=gathered.device)[offset : offset + len(anchors[0])]
         own = F.pad(own, (len(views), 0))
         scores = {}  # log S(a, b), by the numbers of the networks
         for b, embeddings in enumerate(networks):
             for a in range(2):
                 same = unit_vectors(anchors[a])[:, None] * unit_vectors(select_views(embeddings, views))
-                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], everyone[:, b])], dim=1)
+                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], gathered[:, b])], dim=1)
                 scores[a, b] = (cosines / self.temperature).masked_fill(own, -torch.inf).log_softmax(dim=1)
-        loss = contrastive_loss(anchors[1], everyone[:, 2], temperature=self.temperature, label_offset=offset)
-        labels = F.pad(torch.ones_like(own[:, : len(views)], dtype=loss.dtype), (0, len(everyone)))
+        loss = contrastive_loss(anchors[1], gathered[:, 2], temperature=self.temperature, label_offset=offset)
+        labels = F.pad(torch.ones_like(own[:, : len(views)], dtype=loss.dtype), (0, len(gathered)))
         for within in (scores[0, 0], scores[1, 1]):
             errors = F.binary_cross_entropy_with_logits(within.exp(), labels, reduction="none")
             loss = loss + _mean_without(own, errors)

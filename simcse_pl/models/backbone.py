@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -14,12 +13,9 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from simcse_pl.models.batch_norm_head import BatchNormHead
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
-
-log = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 
@@ -184,42 +180,6 @@ def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
     """Return the layer of word embeddings, or None if it is not a plain one (I-BERT's is quantized)."""
     layer = backbone.get_input_embeddings()
     return layer if isinstance(layer, nn.Embedding) else None
-
-
-def projection_head(backbone: PreTrainedModel, head: str) -> nn.Sequential:
-    """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
-    dim, std = backbone.config.hidden_size, getattr(backbone.config, "initializer_range", 0.02)
-    if head == "batch_norm_train_only":
-        return BatchNormHead(dim, std)
-    linear = nn.Linear(dim, dim)
-    nn.init.normal_(linear.weight, std=std)
-    nn.init.zeros_(linear.bias)
-    if head == "transform":
-        eps = getattr(backbone.config, "layer_norm_eps", 1e-12)
-        return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
-    return nn.Sequential(linear, nn.Tanh())
-
-
-def pretrained_transform(name: str) -> dict[str, Tensor]:
-    """Return weights for the head `transform`, those before the decoder of a pretrained masked language model.
-
-    Args:
-        name: a name for `resolve`.
-
-    Returns:
-        The state dict; an empty one, with a warning, if the checkpoint has no such weights.
-    """
-    try:
-        model = load_masked_language_model(name)
-        parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
-        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
-        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
-        if not linear or not norm:
-            raise UserError(f"the head of {type(model).__name__} has another form")
-    except UserError as error:
-        log.warning("head=transform: %s; its weights are drawn at random", error)
-        return {}
-    return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
 
 
 def recompute_layers(backbone: PreTrainedModel) -> None:

@@ -11,15 +11,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import (
-    load_backbone,
-    load_tokenizer,
-    longest_input,
-    pretrained_transform,
-    projection_head,
-    resolve,
-)
+from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, resolve
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
+from simcse_pl.models.heads import HEADS, pretrained_transform, projection_head
 from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
@@ -32,8 +26,6 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
-
-HEADS = ("none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform")
 
 
 class SentenceEncoder(nn.Module):

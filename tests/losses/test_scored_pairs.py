@@ -150,14 +150,6 @@ def test_values_out_of_range_are_errors(make, message):
         make()
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_scores_that_are_not_finite_are_errors(wrong, choice):
-    labels = torch.tensor([0.0, wrong, 1.0])
-    with pytest.raises(UserError, match=f"^objective={choice}: a row has a score that is not a finite number: "):
-        CHOICES[choice]()(embedded(torch.randn(3, 2, 6), labels=labels))
-
-
 @pytest.mark.parametrize("max_score", [0.0, -1.0, float("nan")])
 def test_a_largest_score_that_is_not_positive_is_an_error(max_score):
     with pytest.raises(UserError, match="^objective.max_score=.*: it must be above 0, and finite$"):

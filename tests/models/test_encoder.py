@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.models.backbone import resolve
-from simcse_pl.models.encoder import HEADS, SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
+from simcse_pl.models.heads import HEADS
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.saved_encoder import HEAD_FILE
 from simcse_pl.postprocessing.whitening import Whitening
@@ -130,7 +131,7 @@ def test_heads_apply_in_their_modes(head, make_model):
     else:
         linear = encoder.projection[0]
         projected = (
-            encoder.projection(bare)  # tests/models/test_batch_norm_head.py has its formula
+            encoder.projection(bare)  # tests/models/test_heads.py has its formula
             if head == "batch_norm_train_only"
             else torch.tanh(bare @ linear.weight.T + linear.bias)
         )

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.encoder import HEADS, SentenceEncoder
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.heads import HEADS
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.module import SimCSEModule

@@ -139,8 +139,8 @@ VARIANTS = {
     "dcl": {"objective": DecoupledContrastiveObjective()},
     "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
     "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": scored, "waits": ANY},  # and of scores
-    "cosent": {"objective": CoSENTObjective(), "batch": scored, "waits": ANY},
-    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": scored, "waits": ANY},
+    "cosent": {"objective": CoSENTObjective(), "batch": scored},
+    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": scored},
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},

@@ -16,16 +16,15 @@ _RELEASED_LIMIT = 10
 class TokenRepetition(TokenView):
     """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
 
-    In plain terms: the positive has another length than the anchor, so that the length says less. Each of these numbers
-    of repeated subwords has equal probability, but never are all repeated. For N subwords, and L tokens with the
-    special ones, they are
+    In plain terms: the positive is longer than the anchor, so that the length of a sentence says less about it. The
+    number of repeated subwords is drawn uniformly. For N subwords, and L tokens including the special ones, it is
 
         paper:    0 to max(2, rate N)
         released: 0 to min(10, rate L) - 1, and 0 if rate L < 1
 
-    The second is the formula of the released code, which also draws once for all epochs. Special tokens are not
-    repeated. The view may be longer than data.max_length, but not than model.max_length: fewer subwords of a sentence
-    are then repeated, and none of a sentence that has this length already.
+    but always below N. `released` is the formula of the released code, which draws the view of a row once for all
+    epochs. Special tokens are not repeated. The view may be longer than data.max_length, but not longer than
+    model.max_length: fewer subwords are repeated if the view would exceed it.
 
     Args:
         rate: the largest fraction of subwords to repeat, 0.32 in the paper.
@@ -131,8 +130,8 @@ class TokenInsertion(_InnerTokens):
 
     def change(self, inner: list[int], own: ViewInput) -> list[int]:
         """Return all of them and the copies."""
-        rooms = [limit - len(own.tokens) for limit in (self.max_length, own.longest) if limit is not None]
-        for _ in range(min([round(self.rate * len(inner)), *rooms])):
+        limits = [limit - len(own.tokens) for limit in (self.max_length, own.longest) if limit is not None]
+        for _ in range(min([round(self.rate * len(inner)), *limits])):
             token = own.random.choice(inner)
             inner.insert(own.random.randint(0, len(inner)), token)
         return inner

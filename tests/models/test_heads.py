@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from simcse_pl.models.batch_norm_head import BatchNormHead
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.heads import BatchNormHead
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

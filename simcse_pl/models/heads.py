@@ -1,0 +1,98 @@
+"""The projection heads of SentenceEncoder."""
+
+import logging
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from simcse_pl.models.backbone import load_masked_language_model
+from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.errors import UserError
+
+log = logging.getLogger(__name__)
+
+HEADS = ("none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform")
+
+
+class BatchNormHead(nn.Sequential):
+    """The head of DiffCSE and InfoCSE: two linear layers without bias, each followed by batch normalization.
+
+    For vectors x of all rows and views, of all devices, it computes
+
+        BN( W_2 relu(BN(W_1 x)) ),    W_1 [2 dim, dim],  W_2 [dim, 2 dim]
+
+    The first normalization has a scale and a shift, the second has none. Both take their mean and variance from the
+    present batch and keep no running values, because the head is applied in training only.
+
+    SyncBatchNorm of torch does the same on GPUs only, so this head gathers its input.
+
+    Args:
+        dim: the number of dimensions of the vectors.
+        std: the standard deviation of the new weights.
+    """
+
+    def __init__(self, dim: int, std: float) -> None:
+        super().__init__(
+            nn.Linear(dim, 2 * dim, bias=False),
+            nn.BatchNorm1d(2 * dim, track_running_stats=False),
+            nn.ReLU(),
+            nn.Linear(2 * dim, dim, bias=False),
+            nn.BatchNorm1d(dim, affine=False, track_running_stats=False),
+        )
+        for layer in self:
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=std)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return the projection of this device's vectors, [..., dim] in and out.
+
+        Raises:
+            UserError: there is one vector only, which has no variance.
+        """
+        rows = vectors.reshape(-1, vectors.shape[-1])
+        split = split_batch(len(rows), rows.device)
+        gathered = all_gather_with_grad(rows.to(next(self.parameters()).dtype), split)
+        if len(gathered) < 2:
+            raise UserError(
+                "model.head=batch_norm_train_only: a batch has one vector only: choose another data.batch_size"
+            )
+        with torch.autocast(rows.device.type, enabled=False):
+            projected: Tensor = super().forward(gathered)
+        return projected[split.label_offset :][: len(rows)].view_as(vectors)
+
+
+def projection_head(backbone: PreTrainedModel, head: str) -> nn.Sequential:
+    """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
+    dim, std = backbone.config.hidden_size, getattr(backbone.config, "initializer_range", 0.02)
+    if head == "batch_norm_train_only":
+        return BatchNormHead(dim, std)
+    linear = nn.Linear(dim, dim)
+    nn.init.normal_(linear.weight, std=std)
+    nn.init.zeros_(linear.bias)
+    if head == "transform":
+        eps = getattr(backbone.config, "layer_norm_eps", 1e-12)
+        return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
+    return nn.Sequential(linear, nn.Tanh())
+
+
+def pretrained_transform(name: str) -> dict[str, Tensor]:
+    """Return weights for the head `transform`, those before the decoder of a pretrained masked language model.
+
+    Args:
+        name: a name for `resolve`.
+
+    Returns:
+        The state dict; an empty one, with a warning, if the checkpoint has no such weights.
+    """
+    try:
+        model = load_masked_language_model(name)
+        parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
+        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
+        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
+        if not linear or not norm:
+            raise UserError(f"the head of {type(model).__name__} has another form")
+    except UserError as error:
+        log.warning("head=transform: %s; its weights are drawn at random", error)
+        return {}
+    return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
