@@ -188,8 +188,7 @@ PROMPTED = {
     "template_bias": "train_only",
 }
 HALVES = (torch.bfloat16, torch.float16)
-MORE_ROUNDING = {"ranking": 100, "batch_norm": 100, "whitened": 1000}
-TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-10, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 CASES = [
     *itertools.product(
         ("pairs", "hard", "roles", "mlm", "hard mlm chunks", "hard duplicates", "labels", "queue", "scores", "dataset"),
@@ -217,7 +216,7 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
         assert results[number][1:] == (BatchSplit(sizes, number), number, ranks)
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case.removesuffix(" chunks"), precision, 0, ROWS)
-        tolerance = TOLERANCES[precision] * MORE_ROUNDING.get(case.split()[0], 1)
+        tolerance = TOLERANCES[precision]
         assert gradient.norm() > 0.1
         for number in range(ranks):
             ours = results[number][0][case, precision]
