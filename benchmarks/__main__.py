@@ -3,7 +3,7 @@
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
 Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
-meanwhile. `masked_head`, `methods` and `transfer` are not included.
+meanwhile. `masked_head`, `matryoshka`, `methods` and `transfer` are not included.
 """
 
 import os
@@ -22,10 +22,10 @@ _HEAD = """# Speed and memory
 
 Measured by `python -m benchmarks` on {machine}.
 
-- The rows of a table are measured in turn, for several rounds, because the load of a machine varies.
-  A rate is the median over rounds.
-- `times the first` is the rate divided by that of the first row: the median over rounds, and the
-  `lowest` and `highest` round.
+- The rows of a table are measured in turn, for some rounds (`--rounds`), because the load of a machine
+  varies. A rate is the median over rounds.
+- In each round, the rate of a row is divided by that of the first row. `times the first` is the median
+  of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl, padded` is without `module.length_bucketing`, and `torch's dropout` without the faster

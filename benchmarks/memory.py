@@ -77,12 +77,12 @@ def main() -> None:
     columns = {
         "rows, encoded at once": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
         "peak memory, MB": frame["peak"],
-        "of the step, MB": frame["step"],
+        "added by training, MB": frame["step"],
         "s per step": frame["seconds"],
         "rows/s": frame["rows"] / frame["seconds"],
         "loss": frame["loss"],
     }
-    decimals = {"peak memory, MB": 0, "of the step, MB": 0, "s per step": 1, "rows/s": 0, "loss": 4}
+    decimals = {"peak memory, MB": 0, "added by training, MB": 0, "s per step": 1, "rows/s": 0, "loss": 4}
     save(arguments.out, Table("memory", "Memory by contrastive batch size", pd.DataFrame(columns), decimals, [note]))
 
 

@@ -69,7 +69,9 @@ def costs(page: str) -> dict[str, dict[str, str]]:
 
 def cost(measured: dict[str, str]) -> str:
     """Return the cost of a method's step in a sentence."""
-    time = f"{measured['times SimCSE']} times ({measured['lowest']} to {measured['highest']}) as long as SimCSE's"
+    supervised = measured.get("compared with") == baselines()["supervised"]
+    simcse = "supervised SimCSE's" if supervised else "SimCSE's"
+    time = f"{measured['times SimCSE']} times ({measured['lowest']} to {measured['highest']}) as long as {simcse}"
     return f"\nA step takes {time} and needs {measured['memory, times SimCSE']} times its memory.\n"
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "index": "index sentences for search",
     "search": "search an index or a file of sentences",
     "serve": "serve a local page to search sentences, with one encoder or two side by side",
+    "mine": "add hard negatives to pairs",
     "export": "export an encoder to sentence-transformers, ONNX or the hub",
     "info": "describe an encoder",
     "prepare": "make training files from released NLI, paraphrase and Wikipedia files",

@@ -33,6 +33,8 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     )
     parser.add_argument("--pooling", help="pooling, for a checkpoint that does not record it")
     parser.add_argument("--max-length", type=int, metavar="N", help="maximum number of tokens per sentence")
+    about = "keep the first N dimensions of the vectors, of an encoder trained with objective=matryoshka"
+    parser.add_argument("--truncate-dim", type=int, metavar="N", help=about)
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
@@ -42,7 +44,7 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
 
 def load_simcse(arguments: argparse.Namespace) -> SimCSE:
     """Load the selected encoder."""
-    names = ("pooling", "max_length", "device", "batch_size", "bf16")
+    names = ("pooling", "max_length", "truncate_dim", "device", "batch_size", "bf16")
     return SimCSE(arguments.encoder, **{name: getattr(arguments, name) for name in names})
 
 

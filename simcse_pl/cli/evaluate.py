@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from simcse_pl.config.entry_point import report_errors, run
 from simcse_pl.config.type_checks import EvaluateOptions
 from simcse_pl.data.evaluators import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
-from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
+from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
+from simcse_pl.reports.figures.dimensions import dimension_curves
 from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import Result, write_json
 from simcse_pl.results.run_files import RESULTS_FILE
@@ -55,13 +56,15 @@ def evaluate(config: DictConfig) -> None:
     report["fingerprint"] = fingerprint(encoder, postprocess, normalize)
     encode = EncodeOnce(encode, suite.sentences())
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
+    check_dims(config.dims, report["settings"]["dim"])
     results = evaluate_suite(encode, suite, device, progress=True)
     print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
-    report |= results.model_dump()
+    truncated = evaluate_at_dims(encode, suite, config.dims)
+    report |= results.model_dump() | {"dims": {dim: own.model_dump() for dim, own in truncated.items()}}
     write_json(folder / RESULTS_FILE, report)
     result = Result(**report)
     tables = encoder_tables([result], config.aggregation)
-    save(folder, tables, figures={})
+    save(folder, tables, figures={"dimensions": figure} if (figure := dimension_curves([result])) else {})
     for table in tables:
         show(table.printed())
     print(f"results  {folder}")
@@ -86,6 +89,13 @@ def read_suite(config: DictConfig) -> Suite:
     return suite
 
 
+def check_dims(dims: Sequence[int], dim: int) -> None:
+    """Raise UserError unless each number is one of dimensions that the encoder has."""
+    for own in dims:
+        if not 1 <= own <= dim:
+            raise UserError(f"dims={list(dims)}: the encoder has {dim} dimensions; choose numbers from 1 to {dim}")
+
+
 def print_failed(failed: Mapping[str, str]) -> None:
     """Print one line for each task that could not be measured."""
     for task, why in failed.items():
@@ -106,7 +116,17 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     """Return the part of results.json that says what is measured and how, without the scores."""
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
-    options = ("pooling", "template", "num_layers", "max_length", "normalize", "word_counts", "split", "bf16")
+    options = (
+        "pooling",
+        "template",
+        "num_layers",
+        "max_length",
+        "truncate_dim",
+        "normalize",
+        "word_counts",
+        "split",
+        "bf16",
+    )
     settings: dict[str, Any] = {option: config[option] for option in options}
     settings["postprocess"] = after = None
     if postprocess:
@@ -121,6 +141,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         config.pooling,
         config.template,
         config.num_layers and f"first {config.num_layers} layers",
+        config.truncate_dim and f"{config.truncate_dim} dimensions",
         after,
     ]
     return {

@@ -91,7 +91,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
-    encoder = load_encoder(arguments.encoder, arguments.pooling, max_length=arguments.max_length)
+    options = {name: getattr(arguments, name) for name in ("pooling", "max_length", "truncate_dim")}
+    encoder = load_encoder(arguments.encoder, **options)
     if not isinstance(encoder, SentenceEncoder):
         raise UserError(f"{arguments.encoder}: word vectors cannot be exported")
     encoder.normalize |= arguments.normalize

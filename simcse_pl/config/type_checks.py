@@ -47,6 +47,7 @@ class EvaluateOptions:
     aggregation: Aggregation
     senteval_dir: str | None
     data: Mapping[str, Any]
+    dims: Sequence[int]
     retrieval: Mapping[str, Any]
     fit_on: str
     fit_columns: Sequence[int | str] | int | str | None

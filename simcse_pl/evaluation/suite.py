@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from simcse_pl.data.evaluators import TEST, Measurement, source_of
 from simcse_pl.data.evaluators import measure as measure_all
@@ -191,3 +192,22 @@ def evaluate_suite(
         own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,
         failed=failed,
     )
+
+
+def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[str, SuiteResults]:
+    """Measure the STS tasks and the evaluators of a suite on the first dimensions of its vectors.
+
+    Args:
+        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.EncodeOnce).
+        suite: see load_suite.
+        dims: the numbers of dimensions.
+
+    Returns:
+        The results by the number of dimensions, as text.
+    """
+    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+
+    def truncated(dim: int, sentences: list[str]) -> Tensor:
+        return encode(sentences)[:, :dim]
+
+    return {str(dim): evaluate_suite(partial(truncated, dim), small) for dim in dims}

@@ -31,4 +31,6 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize:
         settings.append("without the template's bias")
     if encoder.final_period:
         settings.append("with a final period")
+    if encoder.truncate_dim:
+        settings.append(f"truncated to {encoder.truncate_dim}")
     return hash_tensors(tensors, *settings)

@@ -106,6 +106,7 @@ class _Graph(nn.Module):
         match self.encoder.postprocess:
             case AffinePostProcess(mean=mean, matrix=matrix):
                 vectors = ((vectors.double() - mean) @ matrix).float()
+        vectors = vectors[:, : self.encoder.truncate_dim]
         return unit_vectors(vectors) if self.encoder.normalize else vectors
 
 

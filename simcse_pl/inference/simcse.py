@@ -47,6 +47,7 @@ class SimCSE:
             unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
         pooling: the pooling, for a checkpoint that does not record it; see pooling.py.
         max_length: maximum number of tokens per sentence; None for the encoder's own limit.
+        truncate_dim: how many of the first dimensions to keep; None for the encoder's own setting.
         batch_size: sentences encoded at once; see SentenceEncoder.encode.
         bf16: compute in bfloat16, which is faster on hardware that supports it.
 
@@ -72,6 +73,7 @@ class SimCSE:
         *,
         pooling: str | None = None,
         max_length: int | None = None,
+        truncate_dim: int | None = None,
         batch_size: int | None = None,
         bf16: bool = False,
     ) -> None:
@@ -82,9 +84,11 @@ class SimCSE:
             raise UserError(f"pooler={pooler} and pooling={pooling}: give one of them")
         try:
             self.encoder: Encoder = (
-                SentenceEncoder.from_pretrained(self.name, max_length=max_length, pooler=pooler)
+                SentenceEncoder.from_pretrained(
+                    self.name, max_length=max_length, truncate_dim=truncate_dim, pooler=pooler
+                )
                 if pooler
-                else load_encoder(self.name, pooling, max_length=max_length)
+                else load_encoder(self.name, pooling, max_length=max_length, truncate_dim=truncate_dim)
             )
         except UserError as error:
             raise error.with_traceback(None) from None  # the message suffices
@@ -175,7 +179,8 @@ class SimCSE:
         Args:
             sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, jsonl or
                 parquet file.
-            use_faiss: False overrides `faiss_fast`: search is exact and does not need FAISS.
+            use_faiss: False overrides `faiss_fast`, so search is exact and does not need FAISS. None and True follow
+                `faiss_fast`.
             faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
             device, batch_size: for this call.

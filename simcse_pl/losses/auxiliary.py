@@ -38,7 +38,10 @@ class AuxiliaryLoss(nn.Module, ABC):
         """Prepare the loss for an encoder, once before training; may add parameters, or raise UserError."""
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless the loss is defined for rows of views with these roles, and these labels if any."""
+        """Raise UserError unless the loss is defined for rows with these view roles and this kind of label.
+
+        `labels` is None for rows without labels.
+        """
 
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

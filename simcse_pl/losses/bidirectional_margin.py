@@ -1,4 +1,4 @@
-"""The loss of a soft negative: less similar to the anchor than the positive, by a difference between two margins."""
+"""The loss of a soft negative: its cosine should be below that of the positive, by a gap between two margins."""
 
 from collections.abc import Sequence
 
@@ -18,19 +18,19 @@ class BidirectionalMargin(AuxiliaryLoss):
 
     In plain terms: the negation of a sentence has almost the same words and another meaning. It should be less similar
     to the anchor than the positive is, but only by alpha to beta. For the anchor h, the positive h+ and the soft
-    negative h-, it is the mean over rows of
+    negative h-, the loss is the mean over rows of
 
         max(0, D + alpha) + max(0, -D - beta),    D = cos(h, h-) - cos(h, h+)
 
-    The soft negative is the view with the role other, so that no contrastive objective compares it.
+    The soft negative is the view with the role `other`, so that no contrastive objective compares it.
 
     Args:
         weight: lambda, 0 or more.
-        alpha: the smallest difference without loss.
-        beta: the largest one, alpha or more.
+        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta].
 
     Raises:
-        UserError: alpha is above beta; from `check_rows`, a row has not one positive and one other view.
+        UserError: alpha is above beta; from `check_rows`, a row does not have exactly one positive and one `other`
+            view.
     """
 
     name = "bidirectional_margin"
@@ -42,7 +42,7 @@ class BidirectionalMargin(AuxiliaryLoss):
         self.alpha, self.beta = alpha, beta
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor, one positive and one other view."""
+        """Raise UserError unless rows have one anchor, one positive and one `other` view."""
         if sorted(role for role in roles if role != Role.NEGATIVE) != [Role.ANCHOR, Role.OTHER, Role.POSITIVE]:
             found = ", ".join(roles)
             raise UserError(
@@ -52,7 +52,6 @@ class BidirectionalMargin(AuxiliaryLoss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
-        self.check_rows(batch.roles, batch.label_kind)
         anchor, positive, other = batch.views(Role.ANCHOR, Role.POSITIVE, Role.OTHER)
         unit = unit_vectors(batch.embeddings)
         difference = (unit[:, anchor] * (unit[:, other] - unit[:, positive])).sum(dim=-1)

@@ -17,9 +17,9 @@ from simcse_pl.utils.validation import check_positive
 class ContrastedPositivesObjective(Objective):
     """The contrastive loss with hard negatives of anchors and of positives (CoT-BERT, Zhang et al. 2024, equation 3).
 
-    In plain terms: each anchor should be more similar to its own positive than to the positives and hard negatives of
-    all rows, and than its positive is to these hard negatives. For the anchor h_i, its positive h_i+ and the hard
-    negatives h_j- of the rows j = 1..N, it is the mean of
+    In plain terms: the similarity of an anchor and its positive should exceed the anchor's similarity to the other
+    positives and to all hard negatives, and also the positive's similarity to the hard negatives. For the anchor h_i,
+    its positive h_i+ and the hard negatives h_j- of the rows j = 1..N, the loss is the mean of
 
         -log( exp(sim(h_i, h_i+) / t)
               / sum_j ( exp(sim(h_i, h_j+) / t) + exp(sim(h_i, h_j-) / t) + exp(sim(h_i+, h_j-) / t) ) )
@@ -56,10 +56,11 @@ class ContrastedPositivesObjective(Objective):
         """Return the loss of this device's anchors against the rows of all devices."""
         self.check_rows(batch.roles, batch.label_kind)
         (anchor,), (positive,), negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
-        anchors, own_positives = batch.embeddings[:, anchor], batch.embeddings[:, positive]
-        of_rows = select_views(batch.gathered, negatives).flatten(0, 1)
-        further = [] if batch.queue is None else [batch.queue]
-        of_anchors = similarity_matrix(anchors, torch.cat([batch.gathered[:, positive], of_rows, *further]))
-        logits = torch.cat([of_anchors, similarity_matrix(own_positives, of_rows)], dim=1) / self.temperature
-        own = batch.split.label_offset + torch.arange(len(anchors), device=logits.device)
-        return batch.split.weight * F.cross_entropy(logits, own)
+        anchors, positives = batch.embeddings[:, anchor], batch.embeddings[:, positive]
+        hard_negatives = select_views(batch.gathered, negatives).flatten(0, 1)
+        queue = [] if batch.queue is None else [batch.queue]
+        keys = torch.cat([batch.gathered[:, positive], hard_negatives, *queue])
+        similarities = similarity_matrix(anchors, keys), similarity_matrix(positives, hard_negatives)
+        logits = torch.cat(similarities, dim=1) / self.temperature
+        labels = batch.split.label_offset + torch.arange(len(anchors), device=logits.device)
+        return batch.split.weight * F.cross_entropy(logits, labels)

@@ -1,4 +1,4 @@
-"""The contrast with fewer false negatives, and with noise that an adversary has moved as further negatives."""
+"""A contrastive loss with fewer false negatives, and with adversarially perturbed noise as further negatives."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +23,8 @@ class DebiasedObjective(Objective):
     """The loss of debiased contrastive learning (DCLR, Zhou et al. 2022, section 3), as in its released code.
 
     In plain terms: random vectors are further negatives, and are moved to where the contrastive loss is larger. A
-    negative of the batch that a fixed encoder finds similar to the anchor is probably no negative, so it has no
-    influence on the encoder.
+    negative of the batch that a fixed encoder finds similar to the anchor is probably a false negative. Its logit is
+    replaced by 0, so its own similarity gets no gradient.
 
     For the anchors h_i and positives h_j+ of m rows, and the noise n_1, ..., n_k, let
 
@@ -36,8 +36,9 @@ class DebiasedObjective(Objective):
 
         -1 / (m (m + k)) sum_i ( log p_ii + sum_(j != i) log(1 - p_ij) )
 
-    The noise is drawn from N(0, I) in each step, the same for all anchors and devices. Each of `noise_steps` steps adds
-    `noise_step_size` g / ||g|| to a vector, for the gradient g of `contrastive_loss` with all negatives.
+    The noise is drawn from N(0, I) in each training step, the same for all anchors and devices. Each noise vector then
+    takes `noise_steps` ascent steps of length `noise_step_size` along the normalized gradient of `contrastive_loss`, in
+    which no negative is masked.
 
     Args:
         guide: folder or name of the fixed encoder. Its vocabulary must be that of the trained encoder, and it is not
@@ -45,8 +46,8 @@ class DebiasedObjective(Objective):
         temperature: t, above 0.
         threshold: phi, -1 to 1.
         noise_ratio: k / m, 0 or more; k is rounded down.
-        noise_steps: the number of steps of the noise, 0 or more.
-        noise_step_size: their length, 0 or more.
+        noise_steps: the number of ascent steps, 0 or more.
+        noise_step_size: the length of an ascent step, 0 or more.
 
     Raises:
         UserError: if a value is out of range, or the guide cannot be loaded.
@@ -91,18 +92,18 @@ class DebiasedObjective(Objective):
         gathered, offset = batch.gathered, batch.split.label_offset
         guided = self.guide.embed(batch.inputs)
         near = similarity_matrix(guided[:, anchor], batch.gather(guided)[:, positive]) > self.threshold
-        own = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
-        near = near & ~own
+        is_positive = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
+        near = near & ~is_positive
         self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, len(gathered) - 1)
         noise = self._noise(gathered[:, anchor], gathered[:, positive])
         cosines = [similarity_matrix(batch.embeddings[:, anchor], keys) for keys in (gathered[:, positive], noise)]
         scores = torch.cat([cosines[0].masked_fill(near, 0), cosines[1]], dim=1) / self.temperature
         log_p = scores.log_softmax(dim=1)
         log_not_p = torch.log1p(-log_p.exp().clamp(max=1 - torch.finfo(log_p.dtype).eps))  # log(0) is infinite
-        return -batch.split.weight * torch.where(F.pad(own, (0, len(noise))), log_p, log_not_p).mean()
+        return -batch.split.weight * torch.where(F.pad(is_positive, (0, len(noise))), log_p, log_not_p).mean()
 
     def _noise(self, anchors: Tensor, positives: Tensor) -> Tensor:
-        """Return the moved noise for the rows of all devices, [k, dim]."""
+        """Return the noise vectors after the ascent steps, [k, dim], for the rows of all devices."""
         anchors, positives = at_least_float32(anchors.detach()), at_least_float32(positives.detach())
         noise = from_first_rank(anchors.new_empty(int(self.noise_ratio * len(anchors)), anchors.shape[1]).normal_())
         for _ in range(self.noise_steps if len(noise) else 0):

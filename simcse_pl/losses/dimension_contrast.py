@@ -8,10 +8,9 @@ from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import check_one_anchor
+from simcse_pl.losses.objectives import check_anchor_and_positive
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.validation import check_positive
 
@@ -22,12 +21,12 @@ def dimension_contrast(first: Tensor, second: Tensor, temperature: float) -> Ten
     """Return the dimension-wise contrastive loss of SimCSE++ (Xu et al. 2023).
 
     In plain terms: over a batch, a dimension of one embedding should be correlated with the same
-    dimension of the other, and not with the others. It is the mean over the dimensions c of
+    dimension of the other, and not with the others. The loss is the mean over the dimensions c of
 
         -log( exp(C_cc / T) / sum_d exp(C_cd / T) )        C = BN(Z)^T BN(Z') / n
 
-    where BN subtracts the batch's mean of each dimension, and divides by the square root of its
-    variance (that of n, not n - 1) plus 1e-5.
+    where BN maps each dimension x to (x - mean) / sqrt(var + 1e-5), with the batch's mean and biased
+    variance.
 
     Args:
         first, second: Z and Z', [n, dim], the two embeddings of each sentence.
@@ -50,7 +49,7 @@ def _standardized(vectors: Tensor) -> Tensor:
 class DimensionContrast(AuxiliaryLoss):
     """Contrast the dimensions of anchors and positives over the batch of all devices; see `dimension_contrast`.
 
-    With several positives per row, it is the mean over them.
+    With several positives per row, the loss is the mean over them.
 
     Args:
         weight: 0 or more.
@@ -69,9 +68,7 @@ class DimensionContrast(AuxiliaryLoss):
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive."""
-        check_one_anchor(roles)
-        if Role.POSITIVE not in roles:
-            raise UserError("auxiliary.dimension_contrast: it needs a positive: name one in data.roles")
+        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the batch of all devices, without the weight."""

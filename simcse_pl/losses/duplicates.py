@@ -14,8 +14,8 @@ def hash_token_ids(batch: Batch) -> Tensor:
     """Return a 64-bit hash of each sentence's token ids, which does not depend on padding.
 
     It does not depend on the sentence's template if the batch has a `sentence_mask` (see templates.py).
-    For tensors [batch, views, tokens] it is [batch, views] int64. Two different sentences collide with
-    probability 2^-64.
+    For tensors [batch, views, tokens] it is [batch, views] int64. Different sentences have the same hash
+    with negligible probability.
     """
     ids = batch["input_ids"]
     factors = _factors(ids.shape[-1], ids.device)
@@ -33,7 +33,7 @@ def _factors(tokens: int, device: torch.device) -> Tensor:
     return torch.from_numpy(numbers).to(device)
 
 
-def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0, positives: int = 1) -> Tensor:
+def duplicate_negatives(hashes: Tensor, others: Tensor, label_offset: int = 0, positives: int = 1) -> Tensor:
     """Return which negatives of each row repeat one of the row's own sentences: its anchor and positives.
 
     All positives of another row are duplicates if that row's anchor or one of its positives equals one of
@@ -41,19 +41,19 @@ def duplicate_negatives(keys: Tensor, others: Tensor, label_offset: int = 0, pos
     positives never are.
 
     Args:
-        keys: [n, views], from `hash_token_ids`: anchor, positives, then any hard negatives.
-        others: [m, views], the keys of all rows of the batch; m > n if some are on other devices.
-        label_offset: the index in `others` of the first row of `keys`.
+        hashes: [n, views], from `hash_token_ids`: anchor, positives, then any hard negatives.
+        others: [m, views], the hashes of all rows of the batch; m > n if some are on other devices.
+        label_offset: the index in `others` of the first row of `hashes`.
         positives: the number of positives of a row.
 
     Returns:
         [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss` for each of the positives: one
         positive of each row, then the row's other positives and hard negatives row by row.
     """
-    own = 1 + positives
-    same = (keys[:, None, :own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
-    repeated = same[:, :, :own].any(dim=2)
-    rows = torch.arange(len(keys), device=keys.device)
+    num_own = 1 + positives
+    same = (hashes[:, None, :num_own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
+    repeated = same[:, :, :num_own].any(dim=2)
+    rows = torch.arange(len(hashes), device=hashes.device)
     repeated[rows, label_offset + rows] = False
-    found = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, own:]], dim=2)
+    found = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, num_own:]], dim=2)
     return torch.cat([found[:, :, :1].flatten(1), found[:, :, 1:].flatten(1)], dim=1)

@@ -1,7 +1,7 @@
 """A training step as the losses see it: the embeddings of a batch, the roles of its views, and the other devices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -57,7 +57,8 @@ class EmbeddedBatch:
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
 
-        A loss of this device's rows, times `split.weight`, has the gradient of one device with the whole batch.
+        The gradient of the mean loss of this device's rows, times `split.weight`, is that of the whole batch on one
+        device after DDP averages the gradients.
         """
         return all_gather_with_grad(rows, self.split)
 
@@ -66,8 +67,16 @@ class EmbeddedBatch:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
         return self.gather(self.embeddings)
 
+    def truncated(self, dim: int) -> "EmbeddedBatch":
+        """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""
+        queue = None if self.queue is None else self.queue[:, :dim]
+        batch = replace(self, embeddings=self.embeddings[..., :dim], queue=queue)
+        shared = {"split": self.split, "gathered": self.gathered[..., :dim]}  # not gathered once more
+        vars(batch).update(shared)
+        return batch
+
     @cached_property
-    def keys(self) -> Tensor:
+    def sentence_hashes(self) -> Tensor:
         """A hash of each sentence, [batch, views] int64: equal for equal sentences."""
         return hash_token_ids(self.inputs)
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 class Frozen(nn.Module):
     """A network that is not trained.
 
-    It moves to the device of the module that it belongs to. It has no parameters there, so that no
-    optimizer, checkpoint or gradient reduction contains it, and it keeps its own mode, training or
-    evaluation.
+    It moves to the device of the module that it belongs to. It registers no parameters with that module,
+    so that no optimizer, checkpoint or gradient reduction contains them. It keeps its own mode, training
+    or evaluation.
 
     Attributes:
         network: the network.

@@ -26,7 +26,7 @@ class FrozenEncoder(Frozen):
         template: replaces the saved one. It must be that of the trained encoder, whose batches are read.
 
     Attributes:
-        encoder: the encoder, in evaluation mode; the same as `network`.
+        network: the encoder, in evaluation mode.
         chunk_size, length_bucketing: see SimCSEModule, which sets them.
 
     Raises:
@@ -45,11 +45,6 @@ class FrozenEncoder(Frozen):
             raise UserError(f"{name}: this encoder has a post-processing: choose the encoder that it was fitted to")
         super().__init__(encoder)
 
-    @property
-    def encoder(self) -> SentenceEncoder:
-        """The encoder."""
-        return self.network
-
     def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
         """Check that this encoder reads the token ids of another one's batches.
 
@@ -60,18 +55,18 @@ class FrozenEncoder(Frozen):
         Raises:
             UserError: if the vocabularies or templates differ, or the batches lack what its pooling reads.
         """
-        if self.encoder.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+        if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        own, trained = self.encoder.templates, encoder.templates
+        own, trained = self.network.templates, encoder.templates
         if own.texts != trained.texts:
             raise UserError(f"{option}: its template must be that of the trained encoder")
         if own.with_sentence_mask and not trained.with_sentence_mask:
-            raise UserError(f"{option}: its pooling={self.encoder.pooling} must be that of the trained encoder")
+            raise UserError(f"{option}: its pooling={self.network.pooling} must be that of the trained encoder")
 
     @torch.no_grad()
     def embed(self, batch: Batch) -> Tensor:
         """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
-        names = (*self.encoder.tokenizer.model_input_names, SENTENCE_MASK)
+        names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
         inputs = {name: batch[name] for name in names if name in batch}
-        embed: Any = partial(embed_views, self.encoder, length_bucketing=self.length_bucketing)
+        embed: Any = partial(embed_views, self.network, length_bucketing=self.length_bucketing)
         return apply_in_chunks(embed, inputs, self.chunk_size)

@@ -23,7 +23,7 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: str = "cosine")
 
 
 def paired_similarity(first: Tensor, second: Tensor, similarity: str = "cosine") -> Tensor:
-    """Return the similarity of each pair of rows, [n], for two tensors [n, dim]; see `similarity_matrix`."""
+    """Return the similarity of each pair of vectors, [...], for two tensors [..., dim]; see `similarity_matrix`."""
     scaled = unit_vectors if similarity == "cosine" else at_least_float32
     return (scaled(first) * scaled(second)).sum(dim=-1)
 
@@ -33,7 +33,7 @@ def contrastive_loss(
     positives: Tensor,
     hard_negatives: Tensor | None = None,
     queue: Tensor | None = None,
-    own_similarities: Tensor | None = None,
+    positive_similarities: Tensor | None = None,
     further_similarities: Tensor | None = None,
     *,
     temperature: float = 0.05,
@@ -67,7 +67,7 @@ def contrastive_loss(
         positives: [m, dim], the positives of all rows; m > n if other rows are on other devices.
         hard_negatives: [m, k, dim], or None.
         queue: [q, dim], embeddings of past batches, or None.
-        own_similarities: [n], in place of the similarities of the anchors with their own positives, or None.
+        positive_similarities: [n], replace the similarities of the anchors with their own positives, or None.
         further_similarities: [n, f], of each anchor with further negatives, or None.
         temperature: t, above 0.
         hard_negative_weight: alpha, 0 or more; 0 removes a row's own hard negatives from its sum.
@@ -85,28 +85,31 @@ def contrastive_loss(
     """
     keys, row_of = _keys(positives, hard_negatives, queue)
     m = len(positives)
-    own = row_of[label_offset : label_offset + len(anchors)]
+    labels = row_of[label_offset : label_offset + len(anchors)]
     similarities = similarity_matrix(anchors, keys, similarity)
-    if own_similarities is not None:
-        similarities = similarities.scatter(1, own[:, None], own_similarities[:, None])
+    if positive_similarities is not None:
+        similarities = similarities.scatter(1, labels[:, None], positive_similarities[:, None])
     if further_similarities is not None:
         similarities = torch.cat([similarities, further_similarities], dim=1)
         row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
     logits = similarities / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        own_hard_negatives = row_of == own[:, None]
+        own_hard_negatives = row_of == labels[:, None]
         own_hard_negatives[:, :m] = False
         logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
     if negative_mask is not None:
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
-        logits = _weighted_by_hardness(logits, own, hardness)
-    return _decoupled_cross_entropy(logits, own) if decoupled else F.cross_entropy(logits, own)
+        logits = _weighted_by_hardness(logits, labels, hardness)
+    return _decoupled_cross_entropy(logits, labels) if decoupled else F.cross_entropy(logits, labels)
 
 
 def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
-    """Add log(x^hardness / mean x^hardness) to the logits log(x) of a row's negatives, which are above -inf."""
+    """Add log(x^hardness / mean x^hardness) to the logits log(x) of the negatives of each row.
+
+    Negatives are the columns above -inf other than the row's class.
+    """
     negatives = logits.scatter(1, classes[:, None], -math.inf)
     kept = ~negatives.isneginf()
     count = kept.sum(dim=1, keepdim=True)
@@ -138,8 +141,8 @@ def near_negatives(
         [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
     """
     keys, row_of = _keys(positives, hard_negatives, queue)
-    own = row_of[label_offset : label_offset + len(anchors), None]
-    return (similarity_matrix(anchors, keys) > threshold) & (row_of != own)
+    rows = row_of[label_offset : label_offset + len(anchors), None]
+    return (similarity_matrix(anchors, keys) > threshold) & (row_of != rows)
 
 
 def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:

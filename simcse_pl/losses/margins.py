@@ -1,4 +1,4 @@
-"""Margins between similarities: of the positive in the contrastive loss, and of views in an order (ArcCSE)."""
+"""An angular margin for the positive pair, and a margin between consecutively ordered views (ArcCSE)."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from simcse_pl.utils.validation import check_non_negative
 class AngularMarginObjective(ContrastiveObjective):
     """The contrastive loss with a margin added to the angle of each positive pair (ArcCSE, Zhang et al. 2022).
 
-    In plain terms: an anchor's own positive must be closer by an angle than without the margin. The
+    In plain terms: a positive must be closer to the anchor, by the margin, to reach the same loss. The
     similarity of h_i and its positive h_i+, at the angle theta, becomes
 
         cos(theta + margin) = cos(theta) cos(margin) - sin(theta) sin(margin)
@@ -49,8 +49,8 @@ class AngularMarginObjective(ContrastiveObjective):
     ) -> Tensor:
         """Return the loss with the margin."""
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
-        own = add_angle(cosines, math.radians(self.margin))
-        return super()._loss_of_views(batch, views, mask, own_similarities=own, **changed)
+        positive_similarities = add_angle(cosines, math.radians(self.margin))
+        return super()._loss_of_views(batch, views, mask, positive_similarities=positive_similarities, **changed)
 
 
 def add_angle(cosines: Tensor, angle: float) -> Tensor:
@@ -63,7 +63,7 @@ class TripletMargin(AuxiliaryLoss):
     """Keep an order of a row's `other` views by their similarity to the anchor (ArcCSE, Zhang et al. 2022).
 
     In plain terms: the more a view removes from the sentence, the less similar it should be. For the
-    anchor h and the views v_1, v_2, ... in their order, it is the mean over the rows and the k of
+    anchor h and the views v_1, v_2, ... in their order, the loss is the mean over rows and over k of
 
         max(0, cos(h, v_(k+1)) - cos(h, v_k) + margin)
 
@@ -83,7 +83,7 @@ class TripletMargin(AuxiliaryLoss):
         self.margin = margin
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor, and two or more views with the role other."""
+        """Raise UserError unless rows have one anchor, and two or more views with the role `other`."""
         check_one_anchor(roles)
         if list(roles).count(Role.OTHER) < 2:
             raise UserError("auxiliary.triplet_margin: it compares two or more views with role=other: add them")

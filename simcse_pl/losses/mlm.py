@@ -1,4 +1,4 @@
-"""Masked language modelling as an auxiliary loss: l + lambda * l_mlm (Appendix A, Table D.2)."""
+"""Masked language modelling as an auxiliary loss: l + lambda * l_mlm (SimCSE's Appendix A and Table D.2)."""
 
 from functools import partial
 
@@ -57,13 +57,13 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     def mean_over_chosen(
         self, encoder: SentenceEncoder, backbone: PreTrainedModel, batch: EmbeddedBatch, **further: Tensor
     ) -> Tensor:
-        """Return the loss of states that a backbone computes.
+        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
             encoder: the trained encoder.
-            backbone: what `states` gets.
-            batch: the step.
-            further: what `states` gets beside the backbone's inputs, each [batch * views, 1, ...].
+            backbone: passed to `self.states`.
+            batch: the embedded batch of this step.
+            further: more inputs for `self.states`, each [batch * views, 1, ...].
         """
         views = batch.inputs["input_ids"].shape[1]
         sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}

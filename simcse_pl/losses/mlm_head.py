@@ -15,15 +15,15 @@ from simcse_pl.utils.errors import UserError
 class MLMHead(nn.Module):
     """The part of an architecture's masked language model that follows its backbone.
 
-    It is the whole model of transformers, in which a module that returns given hidden states replaces
-    the backbone. It therefore works for every architecture, and scores only the chosen positions. Tied
-    weights, usually those of the decoder, are tied to the trained backbone.
+    The module holds the complete AutoModelForMaskedLM, with its backbone replaced by a stub that returns
+    the given hidden states. It therefore works for every architecture, and scores only the chosen
+    positions. Tied weights, usually those of the decoder, are tied to the trained backbone.
 
     Args:
         backbone: the trained backbone.
         pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
             global random state.
-        option: of the loss that uses it, for error messages.
+        option: the config path of the loss that uses this head, for error messages.
 
     Raises:
         UserError: if the architecture has no masked language model, or its checkpoint no head.

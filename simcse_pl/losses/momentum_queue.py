@@ -43,14 +43,15 @@ class MomentumQueue(nn.Module):
         """Copy the encoder without its head, and start with an empty queue.
 
         Raises:
-            UserError: the copy, which is in evaluation mode, would not compute the vectors of training.
+            UserError: `template_bias` applies in training mode only, which the copy never enters; or the head is
+                `transform`, which `encoder.project` does not apply.
         """
         if encoder.template_bias.endswith("train_only") or encoder.head == "transform":
             option = "head=transform" if encoder.head == "transform" else f"template_bias={encoder.template_bias}"
             raise UserError(f"queue: it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
-        self.register_buffer("rows", torch.zeros(self.size, encoder.dim))
+        self.register_buffer("rows", torch.zeros(self.size, encoder.hidden_size))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:

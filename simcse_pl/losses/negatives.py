@@ -24,11 +24,10 @@ class GaussianNegatives(ContrastiveObjective):
     """The contrastive loss with random vectors as further negatives (GS-InfoNCE, Wu et al. 2022).
 
     In plain terms: each anchor should also be dissimilar to noise. For g_1, ..., g_size drawn from
-    N(0, std^2 I) in each step, the same for all anchors and devices, it adds
+    N(0, std^2 I) in each step, the same for all anchors and devices, the sum of `contrastive_loss` for h_i
+    also has
 
         sum_k exp(sim(h_i, g_k) / t)
-
-    to the sum of `contrastive_loss`.
 
     Args:
         size: the number of random vectors, 1 or more.
@@ -58,7 +57,7 @@ class MixedNegatives(ContrastiveObjective):
     """The contrastive loss with mixtures of two sentences as further negatives (MixCSE, Zhang et al. 2022).
 
     In plain terms: a vector between the positive of an anchor and that of another row is a hard
-    negative. With i + 1 for the next row of the batch, and the first row after the last one, let
+    negative. Indices wrap around: after the last row comes the first. Let
 
         p_i = share h_i+ + (1 - share) h_(i+1)+        a_i = share h_i + (1 - share) h_(i+1)
 
@@ -66,8 +65,8 @@ class MixedNegatives(ContrastiveObjective):
 
         sum_(j != i - 1) exp(sim(h_i, p_j) / t) + sum_(j != i + 1) exp(sim(a_i, h_j+) / t) + 2
 
-    The mixtures left out are those that consist mostly of the own positive h_i+, and of h_(i+1); each has
-    similarity 0 in place of its own, hence the 2.
+    Two pairs are excluded: h_i with p_(i-1), which has the share 1 - share of h_i+, and a_i, which has the share
+    1 - share of h_(i+1), with h_(i+1)+. Their similarities are set to 0, so each adds exp(0) = 1.
 
     Args:
         share: lambda, the share of the own row in a mixture, 0 to 1.
@@ -91,7 +90,7 @@ class MixedNegatives(ContrastiveObjective):
         count, device = len(batch.embeddings), anchors.device
         rows = batch.split.label_offset + torch.arange(count, device=device)
         mixed_anchors, mixed_positives = (
-            self.share * own + (1 - self.share) * own.roll(-1, dims=0) for own in (anchors.detach(), positives.detach())
+            self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
         )
         own_anchors = batch.embeddings[:, views[0]]
         with_mixtures = similarity_matrix(own_anchors, mixed_positives, self.similarity)
@@ -106,7 +105,7 @@ class NegativesWithoutDropout(ContrastiveObjective):
 
     In plain terms: dropout makes the two embeddings of a sentence differ, and should not also
     disturb the comparison with other sentences. With g_i for the anchor embedded once more without
-    dropout, it is the mean of
+    dropout, the loss is the mean of
 
         -log( exp(sim(h_i, h_i+) / t) / ( exp(sim(h_i, h_i+) / t) + sum_(j != i) exp(sim(g_i, g_j) / t) ) )
 
@@ -116,6 +115,7 @@ class NegativesWithoutDropout(ContrastiveObjective):
         contrast: the arguments of ContrastiveObjective.
     """
 
+    truncatable = False
     encoder: SentenceEncoder
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -135,12 +135,12 @@ class NegativesWithoutDropout(ContrastiveObjective):
     def _loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
-        """Return the loss with the negatives of the first view."""
+        """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(self._pool_without_dropout, inputs, self.chunk_size)
         plain = self.encoder.project(pooled)[:, 0]
-        own = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
-        compared = {"anchors": plain, "positives": batch.gather(plain), "own_similarities": own}
+        similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
+        compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
         return super()._loss_of_views(batch, views, mask, **compared, **changed)
 
     def _pool_without_dropout(self, inputs: Batch) -> Tensor:

@@ -25,11 +25,13 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
+        truncatable: whether the loss depends on the batch's embeddings alone, so that MatryoshkaObjective can cut them.
         curves: scalars of the last batch to log, by name.
         chunk_size, length_bucketing: see AuxiliaryLoss, for objectives that encode the batch once more.
     """
 
     contrasts: ClassVar[bool]
+    truncatable: ClassVar[bool] = True
     chunk_size: int | None = None
     length_bucketing: bool = False
 
@@ -46,7 +48,10 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless the loss is defined for rows of views with these roles, and these labels if any."""
+        """Raise UserError unless the loss is defined for rows with these view roles and this kind of label.
+
+        `labels` is None for rows without labels.
+        """
 
     @abstractmethod
     def forward(self, batch: EmbeddedBatch) -> Tensor:
@@ -123,9 +128,7 @@ class ContrastiveObjective(Objective):
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive, and no labels."""
-        check_one_anchor(roles)
-        if Role.POSITIVE not in roles:
-            raise UserError("a contrastive objective needs a positive: name one in data.roles, or set views=dropout")
+        check_anchor_and_positive(roles, "a contrastive objective")
         if labels:
             option, objective = {"classes": ("label", "sbert"), "scores": ("score", "cosine_mse")}[labels]
             instead = f"data.{option}_column=null, or objective={objective}"
@@ -134,7 +137,7 @@ class ContrastiveObjective(Objective):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
-        With several positives per row, it is the mean over them. Each is compared without the row's other
+        With several positives per row, the loss is the mean over them. Each is compared without the row's other
         positives; those of the other rows are negatives.
         """
         self.check_rows(batch.roles, batch.label_kind)
@@ -158,14 +161,20 @@ class ContrastiveObjective(Objective):
             losses.append(self._loss_of_views(batch, views, left_out))
         return batch.split.weight * torch.stack(losses).mean()
 
-    def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], positives: int) -> Tensor | None:
-        """Return the `negative_mask` of a row's other positives and of duplicates, which all positives share."""
+    def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], num_positives: int) -> Tensor | None:
+        """Return the `negative_mask` of a row's other positives and of duplicates; it is the same for every positive.
+
+        Args:
+            batch: this device's rows.
+            views: the positions of the anchor, the positives and the hard negatives, in this order.
+            num_positives: the number of positives among them.
+        """
         offset, mask = batch.split.label_offset, None
-        if positives > 1:
-            mask = _own_positives(batch, len(views) - 1, positives - 1)
+        if num_positives > 1:
+            mask = _own_positives(batch, len(views) - 1, num_positives - 1)
         if self.mask_duplicates:
-            keys = select_views(batch.keys, views)
-            duplicates = duplicate_negatives(keys, batch.gather(keys), offset, positives)
+            hashes = select_views(batch.sentence_hashes, views)
+            duplicates = duplicate_negatives(hashes, batch.gather(hashes), offset, num_positives)
             mask = duplicates if mask is None else mask | duplicates
         return mask
 
@@ -190,7 +199,7 @@ class ContrastiveObjective(Objective):
             batch: this device's rows.
             views: the positions of these views, in this order.
             mask: the `negative_mask` of `contrastive_loss`.
-            changed: for subclasses, tensors of `contrastive_loss` in place of those of the batch, or further ones.
+            changed: keyword arguments of `contrastive_loss` that override or extend those taken from the batch.
         """
         others = select_views(batch.gathered, views[1:])
         tensors: dict[str, Any] = {
@@ -211,13 +220,19 @@ class ContrastiveObjective(Objective):
         )
 
 
-def _own_positives(batch: EmbeddedBatch, views: int, count: int) -> Tensor:
-    """Return a `negative_mask` of `count` further positives of each own row; `views` are those but the anchor."""
-    rows = len(batch.gathered)
-    mask = torch.zeros(len(batch.embeddings), rows, views - 1, dtype=torch.bool, device=batch.embeddings.device)
-    own = torch.arange(len(mask), device=mask.device)
-    mask[own, batch.split.label_offset + own, :count] = True
-    return F.pad(mask.flatten(1), (rows, 0))  # after the columns of one positive of each row
+def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Tensor:
+    """Return a `negative_mask` of the other positives of each local row.
+
+    Args:
+        batch: this device's rows.
+        num_views: the number of views besides the anchor.
+        num_others: how many of them are other positives.
+    """
+    total = len(batch.gathered)
+    mask = torch.zeros(len(batch.embeddings), total, num_views - 1, dtype=torch.bool, device=batch.embeddings.device)
+    rows = torch.arange(len(mask), device=mask.device)
+    mask[rows, batch.split.label_offset + rows, :num_others] = True
+    return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
 
 
 def check_one_anchor(roles: Sequence[Role]) -> None:
@@ -228,6 +243,42 @@ def check_one_anchor(roles: Sequence[Role]) -> None:
     """
     if (anchors := list(roles).count(Role.ANCHOR)) != 1:
         raise UserError(f"data.roles={[str(role) for role in roles]}: a row needs one anchor, not {anchors}")
+
+
+def check_anchor_and_positive(roles: Sequence[Role], loss: str) -> None:
+    """Check that rows have one anchor, and at least one positive.
+
+    Args:
+        roles: the roles of the views.
+        loss: the loss that needs them, for the error message.
+
+    Raises:
+        UserError: if they do not.
+    """
+    check_one_anchor(roles)
+    if Role.POSITIVE not in roles:
+        raise UserError(f"{loss} needs a positive: name one in data.roles, or set views=dropout")
+
+
+def check_pairs(roles: Sequence[Role], labels: LabelKind | None, kind: LabelKind, objective: str) -> None:
+    """Check that rows are pairs with labels of one kind.
+
+    Args:
+        roles: the roles of the views.
+        labels: what the labels of the rows are, or None.
+        kind: what they should be.
+        objective: the objective's name in conf/objective, for the error message.
+
+    Raises:
+        UserError: if they are not.
+    """
+    if len(roles) != 2:
+        raise UserError(
+            f"objective={objective} takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
+        )
+    if labels != kind:
+        label = {"classes": "label", "scores": "score"}[kind]
+        raise UserError(f"objective={objective} needs a {label} for every pair: set data.{label}_column")
 
 
 class DecoupledContrastiveObjective(ContrastiveObjective):
@@ -258,16 +309,11 @@ class SoftmaxObjective(Objective):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Initialize the classifier's weights, [labels, 3 dim]."""
-        self.classifier = nn.Linear(3 * encoder.dim, self.labels, bias=False)
+        self.classifier = nn.Linear(3 * encoder.hidden_size, self.labels, bias=False)
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows are labeled pairs."""
-        if len(roles) != 2:
-            raise UserError(
-                f"objective=sbert takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
-            )
-        if labels != "classes":
-            raise UserError("objective=sbert needs a label for every pair: set data.label_column")
+        check_pairs(roles, labels, "classes", "sbert")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's labeled pairs."""

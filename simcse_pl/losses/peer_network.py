@@ -12,11 +12,10 @@ from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
 from simcse_pl.losses.gradient_cache import apply_in_chunks
-from simcse_pl.losses.objectives import check_one_anchor
+from simcse_pl.losses.objectives import check_anchor_and_positive
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import LabelKind, Role
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_positive
 
@@ -27,8 +26,8 @@ class PeerNetwork(AuxiliaryLoss):
     In plain terms: a copy of the encoder is trained on the same views. For both networks, all views of a row should be
     more similar to its anchor than the anchors of other rows. Both should find the same views similar to an anchor.
 
-    For two networks a and b, S_i(a, b) is the distribution over the own views v of row i and the anchors of the other
-    rows j that the softmax gives for the cosines, divided by the temperature t,
+    For two networks a and b, row i is compared with its own views v_ik and with the anchors x_j of the other rows.
+    S_i(a, b) is the softmax over these logits:
 
         cos(a(x_i), b(v_ik)) / t for all k,    cos(a(x_i), b(x_j)) / t for all j != i
 
@@ -43,7 +42,7 @@ class PeerNetwork(AuxiliaryLoss):
 
     Args:
         weight: 0 or more; 1 in the paper.
-        temperature: t, above 0; that of the objective.
+        temperature: t, above 0; set it to the objective's.
     """
 
     name = "peer_network"
@@ -63,13 +62,10 @@ class PeerNetwork(AuxiliaryLoss):
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive."""
-        check_one_anchor(roles)
-        if Role.POSITIVE not in roles:
-            raise UserError(f"auxiliary.{self.name}: rows need a positive: set views=dropout")
+        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
-        self.check_rows(batch.roles, batch.label_kind)
         (anchor,), views = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE, Role.OTHER)
         pool = partial(pool_views, self.peer, length_bucketing=self.length_bucketing)
         pooled = apply_in_chunks(pool, batch.inputs, self.chunk_size)
@@ -77,22 +73,22 @@ class PeerNetwork(AuxiliaryLoss):
         anchors = [embeddings[:, anchor] for embeddings in networks]
         gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
         offset = batch.split.label_offset
-        own = torch.eye(len(gathered), dtype=torch.bool, device=gathered.device)[offset : offset + len(anchors[0])]
-        own = F.pad(own, (len(views), 0))
+        itself = torch.eye(len(gathered), dtype=torch.bool, device=gathered.device)[offset : offset + len(anchors[0])]
+        itself = F.pad(itself, (len(views), 0))
         scores = {}  # log S(a, b), by the numbers of the networks
         for b, embeddings in enumerate(networks):
             for a in range(2):
                 same = unit_vectors(anchors[a])[:, None] * unit_vectors(select_views(embeddings, views))
                 cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], gathered[:, b])], dim=1)
-                scores[a, b] = (cosines / self.temperature).masked_fill(own, -torch.inf).log_softmax(dim=1)
+                scores[a, b] = (cosines / self.temperature).masked_fill(itself, -torch.inf).log_softmax(dim=1)
         loss = contrastive_loss(anchors[1], gathered[:, 2], temperature=self.temperature, label_offset=offset)
-        labels = F.pad(torch.ones_like(own[:, : len(views)], dtype=loss.dtype), (0, len(gathered)))
+        labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(gathered)))
         for within in (scores[0, 0], scores[1, 1]):
             errors = F.binary_cross_entropy_with_logits(within.exp(), labels, reduction="none")
-            loss = loss + _mean_without(own, errors)
+            loss = loss + _mean_without(itself, errors)
         for p, q in ((scores[0, 1], scores[1, 0]), (scores[0, 0], scores[1, 1])):
-            log_p, log_q = p.masked_fill(own, 0), q.masked_fill(own, 0)
-            loss = loss + _mean_without(own, log_q.exp() * (log_q - log_p))
+            log_p, log_q = p.masked_fill(itself, 0), q.masked_fill(itself, 0)
+            loss = loss + _mean_without(itself, log_q.exp() * (log_q - log_p))
         return batch.split.weight * loss
 
 

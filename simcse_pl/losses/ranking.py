@@ -11,44 +11,45 @@ from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import similarity_matrix
+from simcse_pl.losses.objectives import check_anchor_and_positive
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import check_positive
 
 
-def list_net(scores: Tensor, taught: Tensor, own: Tensor) -> Tensor:
+def list_net(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of two rankings by their distributions of the first place (Cao et al. 2007).
 
-        -sum_j softmax(taught)_j log softmax(scores)_j    over j != own
+        -sum_j softmax(teacher_scores)_j log softmax(scores)_j    over j != label
 
     Args:
         scores: [n, m], the student's.
-        taught: [n, m], the teacher's.
-        own: [n], the column of each row that is left out: the similarity of a sentence with itself.
+        teacher_scores: [n, m], the teacher's.
+        labels: [n], the column of each anchor's own positive, which is left out.
 
     Returns:
         The mean over the rows, a scalar; 0 if there is one column only.
     """
-    left_out = F.one_hot(own, scores.shape[1]).bool()
+    left_out = F.one_hot(labels, scores.shape[1]).bool()
     lowest = torch.finfo(scores.dtype).min  # -inf would give nan if no other column is left
     log_p = scores.masked_fill(left_out, lowest).log_softmax(dim=1)
-    q = taught.masked_fill(left_out, lowest).softmax(dim=1)
+    q = teacher_scores.masked_fill(left_out, lowest).softmax(dim=1)
     return -(q * log_p.masked_fill(left_out, 0)).sum(dim=1).mean()
 
 
-def list_mle(scores: Tensor, taught: Tensor, own: Tensor) -> Tensor:
+def list_mle(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
     """Return the negative log-likelihood of the teacher's ranking (Xia et al. 2008).
 
         -sum_k log( exp(scores_pi(k)) / sum_{l >= k} exp(scores_pi(l)) )
 
-    where pi orders the columns by `taught`, the largest first. The arguments are those of `list_net`, but no
+    where pi orders the columns by `teacher_scores`, the largest first. The arguments are those of `list_net`, but no
     column is left out.
 
     Returns:
         The mean over the rows, a scalar.
     """
-    order = taught.argsort(dim=1, descending=True, stable=True)
+    order = teacher_scores.argsort(dim=1, descending=True, stable=True)
     ordered = scores.gather(1, order)
     return (ordered.flip(1).logcumsumexp(dim=1).flip(1) - ordered).sum(dim=1).mean()
 
@@ -61,8 +62,7 @@ class _RankingLoss(AuxiliaryLoss):
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor and a positive."""
-        if list(roles).count(Role.ANCHOR) != 1 or Role.POSITIVE not in roles:
-            raise UserError(f"auxiliary.{self.name} needs one anchor and a positive per row: set views=dropout")
+        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
 
 
 def _similarities(batch: EmbeddedBatch, embeddings: Tensor, rows: Role, columns: Role) -> Tensor:
@@ -75,7 +75,7 @@ class RankingConsistency(_RankingLoss):
     """The difference between the two rankings of a batch that two views of a sentence give (Liu et al. 2023).
 
     In plain terms: an anchor and its positive should rank the other sentences alike. For the cosines
-    S(h_i, h'_j) of anchors with positives, it is the mean over the rows i of the Jensen-Shannon divergence
+    S(h_i, h'_j) of anchors with positives, the loss is the mean over the rows i of the Jensen-Shannon divergence
 
         JS( softmax_j(S(h_i, h'_j) / t), softmax_j(S(h'_i, h_j) / t) )
 
@@ -159,9 +159,10 @@ class RankingDistillation(_RankingLoss):
         """Return the mean over this device's anchors."""
         views = (Role.ANCHOR, Role.POSITIVE)
         scores = _similarities(batch, batch.embeddings, *views) / self.temperature
-        taught = torch.zeros_like(scores)
+        teacher_scores = torch.zeros_like(scores)
         for share, teacher in zip(self.shares, self.teachers, strict=True):
             assert isinstance(teacher, FrozenEncoder)
-            taught += share * _similarities(batch, teacher.embed(batch.inputs), *views) / self.teacher_temperature
-        own = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
-        return batch.split.weight * LOSSES[self.loss](scores, taught, own)
+            similarities = _similarities(batch, teacher.embed(batch.inputs), *views)
+            teacher_scores += share * similarities / self.teacher_temperature
+        labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
+        return batch.split.weight * LOSSES[self.loss](scores, teacher_scores, labels)

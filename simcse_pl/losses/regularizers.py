@@ -33,7 +33,7 @@ def cosine_regularization(words: Tensor) -> Tensor:
 def decay_curve(decay: str, count: int, exponent: float, rate: float = 1.0) -> Tensor:
     """Return the singular values that spectrum control prescribes, [count] in float64, descending from 1.
 
-    For k = 1..count, the exponent gamma and the rate c_2 these are
+    With exponent gamma and rate c_2, value k = 1..count is
 
         polynomial: k^-gamma        exponential: exp(-c_2 (k^gamma - 1))
     """

@@ -1,7 +1,6 @@
 """Replaced token detection with the help of a sentence vector: DiffCSE."""
 
 import copy
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +14,7 @@ from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import changed_layer_input, layer_input
+from simcse_pl.models.layers import changed_layer_input, embedding_module
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
@@ -25,9 +24,9 @@ class ReplacedTokenDetection(TokenMaskingLoss):
     """The loss of finding the replaced tokens of a sentence from its vector (DiffCSE, Chuang et al. 2022).
 
     In plain terms: a generator edits the sentence, and a discriminator that knows the vector of the
-    original sentence says which tokens differ. The encoder therefore puts into the vector what the
-    edits change. For a sentence x with the vector h, x'' is the generator's prediction for every token
-    of x, of which some are masked. The loss is the mean cross-entropy of
+    original sentence says which tokens differ. The vector must keep the information that the edits
+    change. For a sentence x with the vector h, x'' is the generator's prediction for every token of x,
+    of which some are masked. The loss is the mean cross-entropy of
 
         softmax( W D([h; x''_2; ...; x''_n]) + b )    with the labels    x''_i != x_i
 
@@ -59,7 +58,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
                 tokenizer or architecture does not fit.
         """
         super().attach(encoder)
-        layer_input(encoder.backbone)
+        embedding_module(encoder.backbone)  # called for its error only
         self.vocabulary = len(encoder.tokenizer)
         self.generator = None if self.generator_name is None else self._load(str(self.generator_name), encoder)
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
@@ -87,12 +86,15 @@ class ReplacedTokenDetection(TokenMaskingLoss):
 
     @torch.no_grad()
     def edit(self, ids: Tensor, attention_mask: Tensor, chunk_size: int | None = None) -> Tensor:
-        """Return the ids [sequences, tokens] that the generator predicts for a masked copy of these."""
+        """Return the ids [sequences, tokens] that the generator predicts for a masked copy of `ids`.
+
+        Without a generator, random ids replace the chosen tokens.
+        """
         masked, labels = self.mask(ids)
         if self.generator is None:
             return torch.where(labels == NOT_CHOSEN, ids, torch.randint_like(ids, self.vocabulary))
-        predict = partial(_predict, self.generator.network)
-        return apply_in_chunks(predict, {"input_ids": masked, "attention_mask": attention_mask}, chunk_size)
+        network, inputs = self.generator.network, {"input_ids": masked, "attention_mask": attention_mask}
+        return apply_in_chunks(lambda chunk: network(**chunk).logits.argmax(dim=-1), inputs, chunk_size)
 
     def _losses(self, sequences: Batch) -> Tensor:
         """Return the mean cross-entropy of each sequence, [sequences]."""
@@ -102,8 +104,3 @@ class ReplacedTokenDetection(TokenMaskingLoss):
             states = self.discriminator(**inputs).last_hidden_state
         scores = at_least_float32(self.classifier(states))
         return F.cross_entropy(scores.transpose(1, 2), labels, reduction="none").mean(dim=1)
-
-
-def _predict(generator: nn.Module, inputs: Batch) -> Tensor:
-    predicted: Tensor = generator(**inputs).logits.argmax(dim=-1)
-    return predicted

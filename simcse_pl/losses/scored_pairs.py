@@ -1,7 +1,6 @@
 """The objectives of pairs with scores; CosineMSEObjective is the smallest example of an objective."""
 
 import math
-from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.functional import paired_similarity, similarity_matrix
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.objectives import Objective, check_pairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
@@ -19,7 +18,7 @@ from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
-class ScoredPairsObjective(Objective, ABC):
+class ScoredPairsObjective(Objective):
     """A loss of pairs with scores.
 
     Attributes:
@@ -31,12 +30,7 @@ class ScoredPairsObjective(Objective, ABC):
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows are scored pairs."""
-        if len(roles) != 2:
-            raise UserError(
-                f"objective={self.choice} takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
-            )
-        if labels != "scores":
-            raise UserError(f"objective={self.choice} needs a score for every pair: set data.score_column")
+        check_pairs(roles, labels, "scores", self.choice)
 
     def scores(self, batch: EmbeddedBatch) -> Tensor:
         """Return the scores of this device's pairs, [batch]; raise UserError if there are none."""
@@ -80,7 +74,7 @@ class CosineMSEObjective(ScoredPairsObjective):
 
 
 class CoSENTObjective(ScoredPairsObjective):
-    """The order of the cosines of all pairs of the batch, for scored pairs (CoSENT, Su 2022); see `ranking_loss`.
+    """A loss on the order of the cosines of all pairs of the batch (CoSENT, Su 2022); see `cosent_loss`.
 
     In plain terms: of any two pairs, the one with the higher score should have the higher cosine. Only the
     order of the scores counts.
@@ -102,7 +96,7 @@ class CoSENTObjective(ScoredPairsObjective):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices."""
         cosines = paired_similarity(batch.gathered[:, 0], batch.gathered[:, 1])
-        return ranking_loss(cosines, batch.gather(self.scores(batch)), self.temperature)
+        return cosent_loss(cosines, batch.gather(self.scores(batch)), self.temperature)
 
 
 class AngleObjective(ScoredPairsObjective):
@@ -112,8 +106,8 @@ class AngleObjective(ScoredPairsObjective):
     embeddings. The similarity is that of `angle_similarity`, which does not saturate where the cosine
     does. The positive pairs also contrast with all other sentences of the batch.
 
-    The terms are `ranking_loss` of `angle_similarity`, `in_batch_loss` of the pairs with a score of 1
-    or more, and `ranking_loss` of cosines, which is CoSENT. The curves are train/objective/angle and so on.
+    The terms are `cosent_loss` of `angle_similarity`, `in_batch_loss` of the pairs with a score of 1
+    or more, and `cosent_loss` of cosines, which is CoSENT. The curves are train/objective/angle and so on.
 
     Args:
         temperature: divisor of all similarities, above 0; 1 / 20 in the released code.
@@ -125,6 +119,7 @@ class AngleObjective(ScoredPairsObjective):
     """
 
     choice = "angle"
+    truncatable = False  # the halves of a truncated vector are other numbers
 
     def __init__(
         self,
@@ -144,25 +139,27 @@ class AngleObjective(ScoredPairsObjective):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the embeddings have two halves, the real and the imaginary parts."""
-        if encoder.dim % 2:
-            raise UserError(f"objective=angle: it needs an even number of dimensions, but the model has {encoder.dim}")
+        if encoder.hidden_size % 2:
+            raise UserError(
+                f"objective=angle: it needs an even number of dimensions, but the model has {encoder.hidden_size}"
+            )
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices."""
         scores = batch.gather(self.scores(batch))
         first, second = batch.gathered.unbind(dim=1)
         terms = {
-            "angle": lambda: ranking_loss(angle_similarity(first, second), scores, self.temperature),
+            "angle": lambda: cosent_loss(angle_similarity(first, second), scores, self.temperature),
             "in_batch": lambda: in_batch_loss(first, second, scores >= 1, self.temperature),
-            "cosine": lambda: ranking_loss(paired_similarity(first, second), scores, self.temperature),
+            "cosine": lambda: cosent_loss(paired_similarity(first, second), scores, self.temperature),
         }
         losses = {name: terms[name]() for name, weight in self.weights.items() if weight}
         self.curves = {f"objective/{name}": loss.detach() for name, loss in losses.items()}
         return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
 
 
-def ranking_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Tensor:
-    """Return the loss of an order by scores that the similarities should have (CoSENT, Su 2022).
+def cosent_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Tensor:
+    """Return a penalty for pairs whose similarities are ordered against their scores (CoSENT, Su 2022).
 
         log( 1 + sum_(i, j: y_i < y_j) exp((s_i - s_j) / t) )
 
@@ -183,13 +180,13 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     """Return the similarity of pairs in complex space (AnglE, Li and Li 2024), [n].
 
     The halves of a vector are the real and the imaginary parts of complex numbers: z = a + b i of `first` and
-    w = c + d i of `second`. The similarity is the sum of the real and the imaginary parts of all quotients, with
-    both vectors scaled to length 1:
+    w = c + d i of `second`. The similarity adds the real and the imaginary parts of the products z conj(w) over all
+    components, divides the sum by both norms, and takes its absolute value:
 
         |sum (a c + b d) + (b c - a d)| / (||z|| ||w||)
 
-    The paper calls it an angle difference, and the sign in its loss is that of a distance. This is the sign of the
-    released code, where the pair with the higher score gets the higher value.
+    The paper calls it an angle difference, and the sign in its loss is that of a distance. The sign here is that of
+    the released code: the pair with the higher score gets the higher value.
 
     Args:
         first, second: [n, dim], with an even dim.
@@ -202,9 +199,9 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 def in_batch_loss(first: Tensor, second: Tensor, positive: Tensor, temperature: float) -> Tensor:
     """Return the contrastive loss of positive pairs among all sentences of a batch (AnglE, Li and Li 2024).
 
-    For each of the 2 n sentences of a positive pair, it is the cross-entropy of finding the other one among all other
-    sentences of the batch, by cosine / t. Sentences of other pairs are negatives with a loss of 0. As in the released
-    code, the mean is over all 2 n sentences.
+    Each sentence of a positive pair adds the cross-entropy of finding its partner among the other sentences of the
+    batch, with the logits cosine / t. Sentences of other pairs are negatives only and add no term of their own. As in
+    the released code, the sum is divided by the number of all sentences, 2 n.
 
     Args:
         first, second: [n, dim].

@@ -13,7 +13,7 @@ from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.losses.token_masking import TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import layer_input, new_layers, run_layers
+from simcse_pl.models.layers import embedding_module, new_layers, run_layers
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
@@ -21,9 +21,9 @@ from simcse_pl.utils.errors import UserError
 class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
     """The loss of predicting masked tokens from the sentence vector (InfoCSE, Wu et al. 2022).
 
-    In plain terms: a network that has seen the masked sentence only superficially predicts the masked
-    tokens. It needs the sentence vector, so the encoder puts more of the sentence into it. For a
-    sentence x with the pooled vector h and its masked copy x', the loss is the mean cross-entropy of
+    In plain terms: a shallow network predicts the masked tokens. It needs the sentence vector, so the
+    vector must contain more of the sentence. For a sentence x with the pooled vector h and its masked
+    copy x', the loss is the mean cross-entropy of
 
         softmax( MLM(T([h; F(x')_2; ...; F(x')_n])) )
 
@@ -41,7 +41,8 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         frozen_dropout: whether F uses dropout.
 
     Raises:
-        UserError: if a value is out of range.
+        UserError: if `weight`, `probability` or `head` is invalid; from `attach`, if `layers` or
+            `frozen_layers` is out of range.
     """
 
     name = "sentence_mlm"
@@ -74,7 +75,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
                 raise UserError(
                     f"auxiliary.{self.name}.{option}={value}: the model has {available} layers; choose 1 to {available}"
                 )
-        layer_input(backbone)
+        embedding_module(backbone)  # called for its error only
         first = rebuild_backbone(self.name, copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
         self.frozen = Frozen(first.train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()

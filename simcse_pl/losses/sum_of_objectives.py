@@ -40,6 +40,11 @@ class SumOfObjectives(Objective):
         """Whether the other rows of a batch are negatives, for any of the objectives."""
         return any(part.contrasts for part in self._parts().values())
 
+    @property
+    def truncatable(self) -> bool:  # type: ignore[override]
+        """Whether all objectives depend on the embeddings alone."""
+        return all(part.truncatable for part in self._parts().values())
+
     def _parts(self) -> dict[str, Objective]:
         return dict(zip(self.weights, self.objectives, strict=True))  # type: ignore[arg-type]
 

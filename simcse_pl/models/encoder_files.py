@@ -33,6 +33,7 @@ class EncoderSettings:
     template: str | list[str] | None = None
     template_bias: str = "none"
     final_period: bool = False
+    truncate_dim: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ def parse_settings(value: Any, where: str) -> EncoderSettings:
     """Return EncoderSettings from a dict of their values. Files of older versions lack those after max_length.
 
     Raises:
-        UserError: a value is missing or has another type.
+        UserError: pooling, head or max_length is missing, or a value has another type.
     """
-    newer = {"normalize": False, "template": None, "template_bias": "none", "final_period": False}
+    newer = {"normalize": False, "template": None, "template_bias": "none", "final_period": False, "truncate_dim": None}
     match newer | value if isinstance(value, dict) else None:
         case {
             "pooling": str(pooling),
@@ -68,9 +69,10 @@ def parse_settings(value: Any, where: str) -> EncoderSettings:
             "template": None | str() | [*_] as template,
             "template_bias": str(bias),
             "final_period": bool(period),
+            "truncate_dim": None | int() as dim,
         }:
-            return EncoderSettings(pooling, head, length, normalize, template, bias, period)
-    raise UserError(f"{where} is damaged: it must have pooling, head, max_length, normalize and template")
+            return EncoderSettings(pooling, head, length, normalize, template, bias, period, dim)
+    raise UserError(f"{where} is damaged: it must have pooling, head and max_length, and values of the right types")
 
 
 def find_file(source: str, file: str) -> Path | None:

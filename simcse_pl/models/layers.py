@@ -34,7 +34,7 @@ def run_layers(layers: PreTrainedModel, states: Tensor, attention_mask: Tensor) 
         return output
 
 
-def layer_input(backbone: PreTrainedModel) -> nn.Module:
+def embedding_module(backbone: PreTrainedModel) -> nn.Module:
     """Return the module whose output is the input of the first layer.
 
     Raises:
@@ -42,7 +42,8 @@ def layer_input(backbone: PreTrainedModel) -> nn.Module:
     """
     config = backbone.config
     same_size = getattr(config, "embedding_size", config.hidden_size) == config.hidden_size
-    # ELECTRA's embeddings are smaller than its states. ALBERT's too, but it maps them inside its layers.
+    # The embeddings of ELECTRA and ALBERT can be smaller than the hidden states. ELECTRA maps them to the size of the
+    # hidden states in `embeddings_project`. ALBERT does so inside its layers, so ALBERT is rejected.
     module = getattr(backbone, "embeddings_project", getattr(backbone, "embeddings", None) if same_size else None)
     if not isinstance(module, nn.Module):
         raise UserError(f"{type(backbone).__name__} has no embedding layer whose output can be replaced: choose BERT")
@@ -52,7 +53,7 @@ def layer_input(backbone: PreTrainedModel) -> nn.Module:
 @contextmanager
 def changed_layer_input(backbone: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
-    handle = layer_input(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
+    handle = embedding_module(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
     try:
         yield
     finally:

@@ -14,8 +14,8 @@ from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.tokenization import Batch, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
-# The cost of one more pass, in tokens: small products are slower, and each pass has gradients of all weights.
-# Training steps of the packaged encoder were fastest with 128 to 256.
+# The cost of one more pass, in tokens: small matrix products are inefficient, and each pass accumulates the gradients
+# of all weights. Training steps of the packaged encoder were fastest with 128 to 256.
 _TOKENS_PER_PASS = 256
 _TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
@@ -47,8 +47,9 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
 def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
-    The batch stays one group on a device that is not a CPU, because groups have been measured on CPUs only.
-    Word embeddings are looked up once for all groups: each lookup has a gradient as large as the vocabulary.
+    If the backbone ignores padding, a batch on a CPU is split. On other devices it stays one group, because
+    groups have been measured on CPUs only. Word embeddings are looked up once for all groups: each lookup
+    has a gradient as large as the vocabulary.
 
     If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
     group has sequences of one length. The vector of a sentence then does not depend on its batch.

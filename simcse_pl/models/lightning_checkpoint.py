@@ -17,7 +17,9 @@ from simcse_pl.utils.errors import UserError, reraise_as
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 
 
-def describe(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> dict[str, Any]:
+def checkpoint_entry(
+    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
+) -> dict[str, Any]:
     """Return the entry `CHECKPOINT_KEY` of a checkpoint: the encoder without its weights.
 
     It has the `settings`, and the `files` of config and tokenizer by name. Files are stored as strings in

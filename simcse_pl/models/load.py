@@ -1,6 +1,7 @@
 """Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors."""
 
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.protocols import Encoder
@@ -16,13 +17,14 @@ def load_encoder(
     normalize: bool | None = None,
     word_counts: str | None = None,
     template: str | None = None,
+    truncate_dim: int | None = None,
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
         name: a Lightning checkpoint of train.py (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
             gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template: replace the transformer's own settings.
+        pooling, num_layers, max_length, template, truncate_dim: replace the transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         word_counts: a file of words and their counts; only for word vectors.
 
@@ -30,8 +32,9 @@ def load_encoder(
         UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
     is_folder = Path(name).is_dir()
+    of_transformers: dict[str, Any] = {"pooling": pooling, "num_layers": num_layers, "max_length": max_length}
+    of_transformers |= {"template": template, "truncate_dim": truncate_dim}
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not is_folder:
-        of_transformers = {"pooling": pooling, "num_layers": num_layers, "max_length": max_length, "template": template}
         for option, value in of_transformers.items():
             if value is not None:
                 raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
@@ -41,4 +44,4 @@ def load_encoder(
     load = (
         SentenceEncoder.from_checkpoint if name.endswith(".ckpt") and not is_folder else SentenceEncoder.from_pretrained
     )
-    return load(name, pooling, num_layers=num_layers, max_length=max_length, normalize=normalize, template=template)
+    return load(name, normalize=normalize, **of_transformers)

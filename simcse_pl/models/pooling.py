@@ -30,7 +30,10 @@ def first_token(states: Tensor, inputs: Inputs) -> Tensor:
 
 
 def last_token(states: Tensor, inputs: Inputs) -> Tensor:
-    """Return the vector of the last token but padding, on either side; zeros for a sentence without tokens."""
+    """Return the vector of the last token that is not padding; zeros for a sentence without tokens.
+
+    Padding may be on the left or on the right.
+    """
     mask = inputs["attention_mask"]
     return _chosen_token(states, mask.cumsum(dim=1) * mask, mask.any(dim=1))
 

@@ -8,7 +8,10 @@ LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32
 
 
 class Role(StrEnum):
-    """What a view of a row is to the loss. An `other` view is embedded, for losses of one's own."""
+    """What a view of a row is to the loss.
+
+    Contrastive objectives ignore `other` views; auxiliary losses can read them.
+    """
 
     ANCHOR = "anchor"
     POSITIVE = "positive"

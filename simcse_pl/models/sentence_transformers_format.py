@@ -66,8 +66,9 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         modules = _read_modules(source, read_json(path))
         configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
         max_length = _max_length(source, modules["Transformer"], configs["Transformer"])
-        template = None
-        if prompt := _prompt(source):
+        template, model = None, _read(source, "", "config_sentence_transformers.json")
+        default = model.get("default_prompt_name")
+        if prompt := default and model["prompts"].get(default):
             templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])
             template, max_length = templates.texts[0], max_length and max_length - templates.lengths[0]
         settings = EncoderSettings(
@@ -76,6 +77,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             max_length=max_length,
             normalize="Normalize" in modules,
             template=template,
+            truncate_dim=model.get("truncate_dim"),
         )
         head_weights = {}
         if "Dense" in modules:
@@ -120,15 +122,6 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     return {} if path is None else dict(read_json(path))
 
 
-def _prompt(source: str) -> str | None:
-    """Return the prompt before every sentence; raise UserError if the library truncates vectors."""
-    model = _read(source, "", "config_sentence_transformers.json")
-    if model.get("truncate_dim") is not None:
-        _unsupported(source, f"vectors truncated to truncate_dim={model['truncate_dim']}")
-    default = model.get("default_prompt_name")
-    return model["prompts"].get(default) if default else None
-
-
 def _checked_prompt(source: str, prompt: str, folder: str, pooling: Mapping[str, Any]) -> Templates:
     """Return the template of a prompt; raise UserError if it would give other vectors than the library's."""
     if pooling.get("include_prompt") is False:
@@ -161,14 +154,13 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
     """Raise UserError if the modules of sentence-transformers cannot compute an encoder's vectors.
 
     That library averages hidden states over layers first, which changes the maximum over tokens. Its prompts are text
-    before the sentence.
+    before the sentence. So of the poolings of several layers only the mean can be exported, and of the templates only
+    prefixes.
     """
     assert settings.pooling is not None
     found = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
-    has_switch = any(POOLINGS[name] is found for name in _SWITCHES)
-    if isinstance(found, Pooling) and not has_switch:  # of several layers
-        has_switch = found.over_tokens is mean_over_tokens
-    if not has_switch:
+    is_mean = isinstance(found, Pooling) and found.over_tokens is mean_over_tokens
+    if not is_mean and all(POOLINGS[name] is not found for name in _SWITCHES):
         raise UserError(
             f"pooling={settings.pooling}: sentence-transformers has no such module, only simcse_pl loads it"
         )
@@ -188,7 +180,8 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
 def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
-    A head that is kept at test time becomes a module Dense, and so does a linear post-processing.
+    A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
+    vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
     Args:
         spec: the encoder's settings, weights of the head and post-processing, which `check_modules` accepts.
@@ -219,6 +212,13 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
             raise UserError(f"{spec.postprocess.name} is not linear, and sentence-transformers has no module for it")
         mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
         modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
+    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
+    if settings.truncate_dim and settings.normalize:
+        width = len(modules[-1][2]["linear.weight"]) if modules[-1][0] == "Dense" else dim
+        first = torch.eye(width)[: settings.truncate_dim]
+        modules.append(_dense("torch.nn.modules.linear.Identity", first, torch.zeros(len(first))))
+    elif settings.truncate_dim:
+        model["truncate_dim"] = settings.truncate_dim
     if settings.normalize:
         modules.append(("Normalize", {}, {}))
     entries = []
@@ -232,8 +232,9 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
             save_file(weights, folder / path / "model.safetensors")
     max_length = settings.max_length + templates.lengths[0]
     _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    prompt = {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"} if templates.prefix else {}
-    _write(folder / "config_sentence_transformers.json", prompt | {"similarity_fn_name": "cosine"})
+    if templates.prefix:
+        model |= {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"}
+    _write(folder / "config_sentence_transformers.json", model)
     _write(folder / MODULES_FILE, entries)
 
 

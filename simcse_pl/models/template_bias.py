@@ -49,7 +49,8 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     """
     if SENTENCE_MASK not in inputs:
         raise UserError("template_bias: the inputs have no sentence_mask; make them with encoder.templates.batch")
-    # RoBERTa counts positions from the ids, without padding: another id keeps those of the tokens behind the sentence.
+    # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
+    # ids after the sentence unchanged.
     blank = padding if padded else int(padding == 0)
     ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
     kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)

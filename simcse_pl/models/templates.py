@@ -27,16 +27,18 @@ class Templates:
     Args:
         tokenizer: the encoder's tokenizer.
         template: a text with the placeholder {sentence}; a list of such texts, one per view of a training row, where
-            further views take the last one; or None. Other sentences than those of training take the first one.
+            further views take the last one; or None. Outside of training, the first template is used.
             [MASK] and <mask> are the tokenizer's mask token.
-        with_sentence_mask: whether batches have a `sentence_mask`. Those of several templates always have one.
+        with_sentence_mask: whether all batches have a `sentence_mask`. With several templates, batches of several views
+            always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one.
 
     Attributes:
         texts: the templates; empty if there are none.
 
     Raises:
-        UserError: a template has no placeholder or several, the list is empty, or the tokenizer has no mask token.
+        UserError: a template has no placeholder or several, the list is empty, or a template has [MASK] or <mask> and
+            the tokenizer has no mask token.
     """
 
     def __init__(
@@ -86,9 +88,9 @@ class Templates:
 
     @property
     def prefix(self) -> str | None:
-        """The first template's text before the sentence if the template is no more than that, or None.
+        """The prefix if the first template is prefix + {sentence}, or None.
 
-        It is None as well if the tokenizer gives other tokens for the prefix and a sentence in one text.
+        It is also None if tokenizing the prefix and a sentence together gives other ids.
         """
         if not self._prompts or self._prompts[0][1]:
             return None
@@ -129,7 +131,7 @@ class Templates:
         return self._around[min(view, len(self._around) - 1)] if self._around else ([], [])
 
     def _applied(self, tokens: Tokens | Sequence[int], view: int) -> Tokens:
-        """Return a sentence's tokens with a view's prefix after the leading and suffix before the trailing ones."""
+        """Insert a view's prefix after the leading special tokens, and its suffix before the trailing ones."""
         before, after = self._template(view)
         end = len(tokens) - self._trailing
         parts = tokens[: self._leading], before, tokens[self._leading : end], after, tokens[end:]

@@ -10,13 +10,17 @@ from simcse_pl.utils.tensors import as_float64
 def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Return the eigenvectors of the covariance of `x` [n, dim], in descending order of variance.
 
-    The covariance is that of numpy.cov, divided by n - 1. Directions are left out if their variance is due
-    to rounding: of the embeddings, eps^2 E ||x||^2 with the eps of their dtype, or of the eigenvalues,
-    dim * eps * the largest with float64's eps. So n rows have at most n - 1 directions.
+    The covariance is divided by n - 1. Directions whose variance may be due to rounding are left out: variances
+    of at most
+
+        max( eps_x^2 mean ||x||^2, dim eps_64 lambda_1 )
+
+    with the machine epsilons eps_x of the dtype of `x` and eps_64 of float64, and the largest variance lambda_1.
+    At most n - 1 directions are kept, or n if `center` is False.
 
     Args:
         x: the embeddings, at least two.
-        center: subtract the mean first; without, there are at most n directions.
+        center: subtract the mean first.
 
     Returns:
         In float64: the mean [dim] (0 if not centered), the variances [rank], and the directions as
@@ -29,8 +33,8 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
     variances, directions = torch.linalg.eigh(covariance)
     of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
     of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
-    is_real = variances > torch.maximum(of_embeddings, of_eigenvalues)
-    kept = is_real.nonzero().flatten().flip(0)[: n - 1 if center else n]
+    above_rounding = variances > torch.maximum(of_embeddings, of_eigenvalues)
+    kept = above_rounding.nonzero().flatten().flip(0)[: n - 1 if center else n]
     return mean, variances[kept], directions[:, kept]
 
 

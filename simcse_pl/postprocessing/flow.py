@@ -129,6 +129,7 @@ class Flow(PostProcess):
             ValueError: there are fewer numbers than the options need.
             RuntimeError: names or shapes do not fit.
         """
+        # Refuse options that need a far larger network than the file has, before it is allocated.
         if self.transforms * self.hidden * width > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"too few numbers for {self.transforms} transforms of {self.hidden} units")
         flow = self._build(width, torch.zeros(width), torch.ones(width)).double()

@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
+from simcse_pl.reports.figures.dimensions import dimension_curves
 from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
@@ -32,8 +33,9 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     labels = [result.label for result in results]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two results have the label {twice[0]}: give different ones with --labels, one per folder")
+    every = [own for result in results for own in result.of_dims().values()]
     tables = (
-        sts_table(results, aggregation),
+        sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
         sts_table(results, regressor=True),
         sts_table(results, metric="pearson", regressor=True),
@@ -42,7 +44,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         geometry_table(results),
         spectrum_table(results),
         retrieval_table(results),
-        own_data_table(results),
+        own_data_table(every),
     )
     shown = [table for table in tables if table is not None]
     known = {note for table in shown for note in table.notes}
@@ -71,6 +73,7 @@ def encoder_figures(
     figures = {
         "alignment_uniformity": encoder_plane(results, aggregation),
         "training_paths": run_plane(runs),
+        "dimensions": dimension_curves(results, aggregation),
         "spectra": spectra(results),
         "similarities": similarity_densities(results),
     }

@@ -13,7 +13,13 @@ from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.utils.errors import UserError
 
 _FILE = Path(__file__).parent / "paper.yaml"
-_NOT_THE_PAPERS = ("template", "max_length", "normalize", "word_counts")  # settings that no encoder of the paper has
+_NOT_THE_PAPERS = (
+    "template",
+    "max_length",
+    "truncate_dim",
+    "normalize",
+    "word_counts",
+)  # settings that no encoder of the paper has
 
 
 @dataclass(frozen=True)

@@ -174,13 +174,33 @@ class NamedRow(Shape):
 
 
 class Result(SuiteResults):
-    """The results of one encoder, and how they were measured."""
+    """The results of one encoder, and how they were measured.
+
+    Args:
+        dims: results of the first dimensions of the vectors alone, by their number.
+    """
 
     label: str
     encoder: str = ""
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
     paper: NamedRow | None = None
+    dims: Mapping[str, SuiteResults] = {}
+
+    def of_dims(self) -> dict[int, "Result"]:
+        """Return the results by the number of dimensions, those of all dimensions first."""
+        return {self.settings.get("dim", 0): self} | {
+            int(dim): self.model_copy(
+                update={
+                    **dict(own),
+                    "label": f"{self.label}, {dim} dimensions",
+                    "settings": {**self.settings, "truncate_dim": int(dim)},
+                    "paper": None,
+                    "dims": {},
+                }
+            )
+            for dim, own in self.dims.items()
+        }
 
 
 def as_result(report: Any, source: str | Path) -> Result:

@@ -14,7 +14,7 @@ from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
 from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.freezing import example_batch, freeze_unused
@@ -115,7 +115,7 @@ class EncoderModule(LightningModule):
         vectors: Tensor = (
             self.encoder.forward_in_length_groups(inputs) if self.length_bucketing else self.encoder(inputs)
         )
-        return vectors
+        return vectors[:, : self.encoder.truncate_dim]
 
     def vectors(self) -> Tensor:
         """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU.
@@ -158,7 +158,7 @@ class EncoderModule(LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what `SentenceEncoder.from_checkpoint` needs beside the weights."""
         encoder = self.encoder
-        checkpoint[CHECKPOINT_KEY] = describe(encoder.backbone.config, encoder.tokenizer, encoder.settings)
+        checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone.config, encoder.tokenizer, encoder.settings)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check that the checkpoint has the state of such an optimizer, unless a subclass makes its own.

@@ -209,8 +209,8 @@ class SimCSEModule(EncoderModule):
             own, template_of = embedded.views(Role.ANCHOR, Role.POSITIVE), self.encoder.templates.text_of
             shared = {template_of(view) for view in own}  # in another template, the same sentence is another text
             negatives = [view for view in embedded.views(Role.NEGATIVE) if template_of(view) in shared]
-            keys, count = select_views(embedded.keys, [*own, *negatives]), len(own) - 1
-            curves["duplicates"] = duplicate_negatives(keys, keys, positives=count).any(dim=1).float().mean()
+            hashes, count = select_views(embedded.sentence_hashes, [*own, *negatives]), len(own) - 1
+            curves["duplicates"] = duplicate_negatives(hashes, hashes, positives=count).any(dim=1).float().mean()
         curves |= objective.curves
         for term in self.auxiliary:
             assert isinstance(term, AuxiliaryLoss)

@@ -6,11 +6,13 @@ file. `REWRITE=1 python -m pytest tests/bad_input -n 0` rewrites the transcripts
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import simcse_pl
+from simcse_pl.__main__ import main
 from tests.conftest import ROOT, SENTENCES
 
 HERE = Path(__file__).parent
@@ -52,6 +54,7 @@ def files(tmp_path, make_model):
         "x.ckpt": b"PK nothing",
         "x.vec": "2 3\na 1 2 3\nb 1 2\n",
         "words.txt": "a 1 2\nb 3 4\n",
+        "pairs.csv": "anchor,positive\nA dog runs.,A dog is running.\nA cat sat.,The cat sits.\n",
         "scored.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\t3.5\n",
         "word_as_score.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\thigh\n",
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
@@ -63,7 +66,7 @@ def files(tmp_path, make_model):
 
 
 @pytest.mark.parametrize(("name", "command", "line"), CASES)
-def test_a_mistake_is_one_line(name, command, line, files, printed, mistake_in, run_command, tmp_path):
+def test_a_mistake_is_one_line(name, command, line, files, printed, mistake_in, monkeypatch, capsys, tmp_path):
     places = {"files": files, "package": Path(simcse_pl.__file__).parent, "root": ROOT, "new": tmp_path / "new"}
     before = sorted(tmp_path.rglob("*"))
     given = command.removeprefix("$ ").removeprefix("python ")
@@ -71,10 +74,13 @@ def test_a_mistake_is_one_line(name, command, line, files, printed, mistake_in, 
         given = given.replace(f"{{{place}}}", str(path))
     program, *arguments = shlex.split(given)
     if program == "simcse":
-        done = run_command("-m", "simcse_pl", *arguments, status=2)
-        assert not done.stdout and sorted(tmp_path.rglob("*")) == before
-        said = done.stderr
-    else:  # in this process: another takes seconds to start
+        monkeypatch.setattr(sys, "argv", ["simcse", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        done = capsys.readouterr()
+        assert exit_.value.code == 2 and not done.out and sorted(tmp_path.rglob("*")) == before
+        said = done.err
+    else:
         said = mistake_in(program, *arguments)
         assert not (tmp_path / "run").exists()
     for place, path in places.items():

@@ -1,8 +1,10 @@
 """The commands on files, standard input and standard output."""
 
 import json
+import re
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from simcse_pl.__main__ import COMMANDS
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.inference.mining import MiningOptions, mine
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from tests.conftest import ROOT, SENTENCES
 
@@ -123,6 +128,18 @@ def test_search_prints_a_table_on_a_terminal(command, encoder, sentences, monkey
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out
     assert "Nearest in" in out and "│" in out and "1.0000" in out
+
+
+def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, pairs, tmp_path):
+    out, model = tmp_path / "mined.csv", SentenceEncoder.from_pretrained(encoder[0], "mean")
+    printed = command("mine", *encoder, pairs, out, "--negatives", "2", "--skip-top", "1", "--margin", "0.001").out
+    found = read_rows(pairs, [0, 1])
+    options = MiningOptions(negatives=2, skip_top=1, margin=0.001)
+    rows, counts = mine(partial(model.encode, normalize=True), found, options)
+    assert 0 < len(rows) < len(found)
+    assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
+    assert f"{len(rows)} rows in {out}" in printed and "left out by --margin" in printed
+    assert re.search(rf"pairs without enough negatives\W+{counts.too_few}\b", printed)
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, make_model, tmp_path):

@@ -106,11 +106,20 @@ def assert_table(folder, printed, name, numbers):
 def test_the_sample_replaces_a_missing_bundle(evaluate, tmp_path, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=20)
     encoder.save_pretrained(tmp_path / "encoder")
-    done, folder = evaluate(f"encoder={tmp_path}/encoder", "split=dev", "label=mine", "bf16=true", SENTEVAL_DIR="")
+    done, folder = evaluate(
+        f"encoder={tmp_path}/encoder", "split=dev", "label=mine", "bf16=true", "dims=[8,3]", SENTEVAL_DIR=""
+    )
     assert "senteval_dir is not set: measuring on the project's own sample\n" in done.stdout
     assert not done.stderr.strip() and f"results  {folder}\n" in done.stdout
     results = results_of(folder)
     assert_same(results, measured(partial(encoder.encode, bf16=True), load_suite(["sts", "geometry"], None, "dev")))
+    for dim in (8, 3):
+        sts = evaluate_suite(
+            lambda texts, dim=dim: encoder.encode(texts, bf16=True)[:, :dim], load_suite(["sts"], None, "dev")
+        )
+        assert_same(results["dims"][str(dim)], {"sts": sts.model_dump()["sts"], "geometry": None})
+    rows = json.loads((folder / "sts.json").read_text())["rows"]
+    assert [row["encoder"] for row in rows] == ["mine", "mine, 8 dimensions", "mine, 3 dimensions"]
     assert (results["sts"][0]["task"], results["geometry"]["data"]) == ("sample", "sample dev and test")
     assert (results["label"], results["encoder"]) == ("mine", f"{tmp_path}/encoder")
     assert (results["paper"], results["retrieval"]) == (None, None)
@@ -118,6 +127,7 @@ def test_the_sample_replaces_a_missing_bundle(evaluate, tmp_path, make_model):
     assert_table(folder, done.stdout, "sts", {"sample dev": 100 * results["sts"][0]["all"]["spearman"]})
     tables = ("sts", "sts_pearson", "geometry", "spectrum")
     files = {f"{table}.{ending}" for table in tables for ending in ("md", "csv", "json", "tex")}
+    files |= {"dimensions.png", "dimensions.svg"}
     assert {path.name for path in folder.iterdir()} == {"config", "evaluate.log", "results.json"} | files
 
 

@@ -85,7 +85,7 @@ def test_half_precision_is_computed_in_float32():
         ),
         (
             lambda: DimensionContrast().check_rows((Role.ANCHOR, Role.NEGATIVE), None),
-            "^auxiliary.dimension_contrast: it needs a positive: name one in data.roles$",
+            "^auxiliary.dimension_contrast needs a positive: name one in data.roles, or set views=dropout$",
         ),
         (lambda: DimensionContrast().check_rows((Role.POSITIVE,), None), "a row needs one anchor, not 0$"),
     ],

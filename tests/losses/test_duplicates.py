@@ -12,22 +12,22 @@ from tests.conftest import embedded
 
 
 @pytest.fixture
-def keys_of(make_model):
+def hashes_of(make_model):
     tokenizer = load_encoder(str(make_model("bert")), "cls").tokenizer
 
-    def keys(*rows):
+    def hashes(*rows):
         return hash_token_ids(ViewCollator(tokenizer, 32)(rows))
 
-    keys.tokenizer = tokenizer
-    return keys
+    hashes.tokenizer = tokenizer
+    return hashes
 
 
-def test_only_equal_sentences_have_equal_keys_whatever_their_padding(keys_of):
-    keys = keys_of(("a b c", "a c b"), ("b", "a b c"), ("a", "b b b"))
-    assert keys.shape == (3, 2) and keys[0, 0] == keys[1, 1]
-    assert len(set(keys.flatten().tolist())) == 5
-    padded = keys_of(("a b c", "a c b"), ("a b c a b c a b c a b c a", "c"))
-    assert padded[0].tolist() == keys[0].tolist()
+def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(hashes_of):
+    hashes = hashes_of(("a b c", "a c b"), ("b", "a b c"), ("a", "b b b"))
+    assert hashes.shape == (3, 2) and hashes[0, 0] == hashes[1, 1]
+    assert len(set(hashes.flatten().tolist())) == 5
+    padded = hashes_of(("a b c", "a c b"), ("a b c a b c a b c a b c a", "c"))
+    assert padded[0].tolist() == hashes[0].tolist()
 
 
 def by_loops(rows, others, label_offset, positives):
@@ -62,19 +62,19 @@ def test_duplicates_are_those_of_the_definition(views, positives):
     ],
 )
 def test_all_positives_of_a_row_with_an_own_sentence_are_duplicates(rows, expected):
-    keys = torch.tensor(rows)
-    assert duplicate_negatives(keys, keys, positives=2).int().tolist() == expected
+    hashes = torch.tensor(rows)
+    assert duplicate_negatives(hashes, hashes, positives=2).int().tolist() == expected
 
 
 def test_without_positives_only_hard_negatives_are_duplicates():
-    keys = torch.tensor([[1, 2], [2, 2]])
-    assert duplicate_negatives(keys, keys, positives=0).tolist() == [[False, False], [True, True]]
+    hashes = torch.tensor([[1, 2], [2, 2]])
+    assert duplicate_negatives(hashes, hashes, positives=0).tolist() == [[False, False], [True, True]]
 
 
-def test_the_objective_masks_duplicates_if_asked_to(keys_of):
+def test_the_objective_masks_duplicates_if_asked_to(hashes_of):
     """Rows 0 and 2 are the same sentence, so row 1 is the only negative of each."""
     embeddings = torch.randn(3, 2, 6, requires_grad=True)
-    inputs = ViewCollator(keys_of.tokenizer, 32)([("a b", "a b"), ("c", "c"), ("a b", "a b")])
+    inputs = ViewCollator(hashes_of.tokenizer, 32)([("a b", "a b"), ("c", "c"), ("a b", "a b")])
     batch = embedded(embeddings, inputs)
     masked = ContrastiveObjective(mask_duplicates=True)(batch)
     anchors, positives = embeddings.unbind(dim=1)
@@ -84,11 +84,11 @@ def test_the_objective_masks_duplicates_if_asked_to(keys_of):
     assert ContrastiveObjective()(batch) == contrastive_loss(anchors, positives) != masked
 
 
-def test_the_objective_masks_duplicates_of_all_positives(keys_of):
+def test_the_objective_masks_duplicates_of_all_positives(hashes_of):
     """Rows 0 and 1 share a sentence, so row 2 has the only negatives of both."""
     roles = (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)
     embeddings = torch.randn(3, 3, 6, dtype=torch.float64)
-    inputs = ViewCollator(keys_of.tokenizer, 32)([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")])
+    inputs = ViewCollator(hashes_of.tokenizer, 32)([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")])
     masked = ContrastiveObjective(mask_duplicates=True)(EmbeddedBatch(embeddings, roles, inputs))
     losses = []
     for row, negatives in ((0, [2]), (1, [2]), (2, [0, 1])):

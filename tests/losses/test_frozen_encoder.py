@@ -15,11 +15,11 @@ from tests.conftest import SENTENCES
 def test_it_embeds_like_encode_and_is_neither_trained_nor_saved(make_model):
     teacher = FrozenEncoder(make_model("bert"), pooling="mean")
     module = nn.ModuleDict({"teacher": teacher}).double().train()
-    batch = ViewCollator(teacher.encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
+    batch = ViewCollator(teacher.network.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
     teacher.chunk_size = 3
     vectors = module["teacher"].embed(batch)
     assert vectors.dtype == torch.float64 and not vectors.requires_grad
-    expected = teacher.encoder.float().encode(SENTENCES)
+    expected = teacher.network.float().encode(SENTENCES)
     torch.testing.assert_close(vectors.float(), torch.stack([expected, expected], dim=1), atol=1e-5, rtol=0)
     assert not list(module.parameters()) and not module.state_dict()
 

@@ -219,7 +219,7 @@ def test_sums_with_wrong_weights_are_errors(settings, message):
 
 def attached(dim=6, **settings):
     objective = SoftmaxObjective(**settings)
-    objective.attach(SimpleNamespace(dim=dim))
+    objective.attach(SimpleNamespace(hidden_size=dim))
     return objective
 
 

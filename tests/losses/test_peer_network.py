@@ -157,7 +157,7 @@ def test_half_precision_gives_about_the_same_loss(encoder):
 def test_errors():
     with pytest.raises(UserError, match="^auxiliary.peer_network.temperature=0: it must be above 0, and finite$"):
         PeerNetwork(temperature=0)
-    with pytest.raises(UserError, match="^auxiliary.peer_network: rows need a positive: set views=dropout$"):
+    with pytest.raises(UserError, match="^auxiliary.peer_network needs a positive: name one in data.roles"):
         PeerNetwork().check_rows((ANCHOR, OTHER), None)
     with pytest.raises(UserError, match="a row needs one anchor, not 2$"):
         PeerNetwork().check_rows((ANCHOR, ANCHOR, POSITIVE), None)

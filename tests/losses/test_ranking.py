@@ -17,7 +17,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, SENTENCES, adamw, embedded
 
-OWN = torch.tensor([1, 2, 3])  # the rows are a part of a larger batch
+LABELS = torch.tensor([1, 2, 3])  # the rows are a part of a larger batch
 
 
 def softmax(values):
@@ -35,18 +35,18 @@ def cosines(first, second):
     ]
 
 
-def list_net_in_loops(scores, taught, own):
+def list_net_in_loops(scores, teacher_scores, labels):
     total = 0.0
-    for s, t, self_ in zip(scores, taught, own, strict=True):
-        others = [j for j in range(len(s)) if j != self_]
+    for s, t, label in zip(scores, teacher_scores, labels, strict=True):
+        others = [j for j in range(len(s)) if j != label]
         p, q = softmax([s[j] for j in others]), softmax([t[j] for j in others])
         total -= sum(b * math.log(a) for a, b in zip(p, q, strict=True))
     return total / len(scores)
 
 
-def list_mle_in_loops(scores, taught, own):
+def list_mle_in_loops(scores, teacher_scores, labels):
     total = 0.0
-    for s, t in zip(scores, taught, strict=True):
+    for s, t in zip(scores, teacher_scores, strict=True):
         left = sorted(range(len(s)), key=lambda j: -t[j])
         while left:  # the place of the best of those that are left
             total -= math.log(math.exp(s[left[0]]) / sum(math.exp(s[j]) for j in left))
@@ -56,18 +56,18 @@ def list_mle_in_loops(scores, taught, own):
 
 @pytest.mark.parametrize(("loss", "loops"), [(list_net, list_net_in_loops), (list_mle, list_mle_in_loops)])
 def test_list_losses_equal_loops(loss, loops):
-    scores, taught = (torch.randn(3, 6, dtype=torch.float64) * 5 for _ in range(2))
-    expected = loops(scores.tolist(), taught.tolist(), OWN.tolist())
-    assert loss(scores, taught, OWN).item() == pytest.approx(expected, rel=1e-12)
-    assert torch.autograd.gradcheck(lambda x: loss(x, taught, OWN), scores.requires_grad_())
+    scores, teacher_scores = (torch.randn(3, 6, dtype=torch.float64) * 5 for _ in range(2))
+    expected = loops(scores.tolist(), teacher_scores.tolist(), LABELS.tolist())
+    assert loss(scores, teacher_scores, LABELS).item() == pytest.approx(expected, rel=1e-12)
+    assert torch.autograd.gradcheck(lambda x: loss(x, teacher_scores, LABELS), scores.requires_grad_())
 
 
 def test_only_list_net_leaves_out_the_own_column():
-    scores, taught = torch.randn(3, 6), torch.randn(3, 6)
+    scores, teacher_scores = torch.randn(3, 6), torch.randn(3, 6)
     changed = scores.clone()
-    changed[torch.arange(3), OWN] += 1
-    assert list_net(scores, taught, OWN) == list_net(changed, taught, OWN)
-    assert list_mle(scores, taught, OWN) != list_mle(changed, taught, OWN)
+    changed[torch.arange(3), LABELS] += 1
+    assert list_net(scores, teacher_scores, LABELS) == list_net(changed, teacher_scores, LABELS)
+    assert list_mle(scores, teacher_scores, LABELS) != list_mle(changed, teacher_scores, LABELS)
 
 
 @pytest.mark.parametrize("loss", [list_net, list_mle])
@@ -127,14 +127,14 @@ def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops,
     ).double()
     term.attach(encoder)
     batch = batch_of(encoder, (Role.POSITIVE, Role.ANCHOR))
-    taught = [[0.0] * 5 for _ in range(5)]
+    teacher_scores = [[0.0] * 5 for _ in range(5)]
     for share, name in zip([1.0] if count == 1 else [0.25, 0.75], teachers, strict=False):
         teacher = SentenceEncoder.from_pretrained(name).double()
         first, second = (teacher({key: x[:, view] for key, x in batch.inputs.items()}) for view in (1, 0))
         for i, row in enumerate(cosines(first, second)):
-            taught[i] = [old + share * new / 0.1 for old, new in zip(taught[i], row, strict=True)]
+            teacher_scores[i] = [old + share * new / 0.1 for old, new in zip(teacher_scores[i], row, strict=True)]
     scores = [[s / 0.2 for s in row] for row in cosines(batch.embeddings[:, 1], batch.embeddings[:, 0])]
-    expected = loops(scores, taught, list(range(5)))
+    expected = loops(scores, teacher_scores, list(range(5)))
     assert term(encoder, batch).item() == pytest.approx(expected, rel=1e-9)
 
 
@@ -175,9 +175,15 @@ def test_a_teacher_with_another_vocabulary_is_an_error(encoder, teachers, make_m
         term.attach(encoder)
 
 
-@pytest.mark.parametrize("roles", [(Role.ANCHOR, Role.NEGATIVE), (Role.ANCHOR, Role.ANCHOR, Role.POSITIVE)])
-def test_rows_without_a_positive_are_errors(roles):
-    with pytest.raises(UserError, match="^auxiliary.ranking_consistency needs one anchor and a positive per row"):
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ((Role.ANCHOR, Role.NEGATIVE), "^auxiliary.ranking_consistency needs a positive: name one in data.roles"),
+        ((Role.ANCHOR, Role.ANCHOR, Role.POSITIVE), "a row needs one anchor, not 2$"),
+    ],
+)
+def test_rows_without_one_anchor_and_a_positive_are_errors(roles, message):
+    with pytest.raises(UserError, match=message):
         RankingConsistency().check_rows(roles, None)
     with pytest.raises(UserError, match="^auxiliary.ranking_consistency.temperature=0"):
         RankingConsistency(temperature=0)

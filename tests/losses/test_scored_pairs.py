@@ -140,7 +140,7 @@ def test_half_precision_is_computed_in_float32(kind):
         (lambda: AngleObjective(angle_weight=-1), "^objective.angle_weight=-1: it must be 0 or more, and finite$"),
         (lambda: AngleObjective(0.05, 0, 0, 0), "^objective=angle: all weights are 0: set one above 0$"),
         (
-            lambda: AngleObjective().attach(SimpleNamespace(dim=7)),
+            lambda: AngleObjective().attach(SimpleNamespace(hidden_size=7)),
             "^objective=angle: it needs an even number of dimensions, but the model has 7$",
         ),
     ],

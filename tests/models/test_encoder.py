@@ -16,6 +16,7 @@ from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.saved_encoder import HEAD_FILE
+from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES, SENTENCES
@@ -202,8 +203,24 @@ def test_transformers_loads_the_folder(make_model, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(encoder.encode(SENTENCES[:1]), encoder.projection(states[:, 0]))
     settings = {"pooling": "cls", "head": "mlp", "max_length": 64, "normalize": False, "template": None}
-    settings |= {"template_bias": "none", "final_period": False}
+    settings |= {"template_bias": "none", "final_period": False, "truncate_dim": None}
     assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == settings
+
+
+def test_truncated_vectors_are_post_processed_before_and_normalized_after(make_model, tmp_path):
+    full = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    vectors = full.encode(SENTENCES)
+    full.postprocess = RemoveComponents(2).fit(vectors)
+    expected = F.normalize(full.postprocess.transform(vectors)[:, :5])
+    full.save_pretrained(tmp_path)
+    encoder = SentenceEncoder.from_pretrained(tmp_path, truncate_dim=5, normalize=True)
+    assert encoder.dim == 5
+    torch.testing.assert_close(encoder.encode(SENTENCES), expected)
+    encoder.save_pretrained(tmp_path)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES))
+    for wrong in (0, 33):
+        with pytest.raises(UserError, match=f"^truncate_dim={wrong}: the vectors have 32 dimensions; choose 1 to 32$"):
+            SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", truncate_dim=wrong)
 
 
 def test_given_options_replace_the_saved_ones(make_model, tmp_path):

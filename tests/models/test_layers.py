@@ -5,7 +5,7 @@ import torch
 from transformers import AlbertConfig, AlbertModel
 
 from simcse_pl.models.backbone import load_backbone
-from simcse_pl.models.layers import changed_layer_input, layer_input, new_layers, run_layers
+from simcse_pl.models.layers import changed_layer_input, embedding_module, new_layers, run_layers
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 
@@ -49,4 +49,4 @@ def test_new_layers_have_new_weights(make_model):
 def test_an_architecture_without_an_input_of_its_layers_is_an_error():
     config = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=16)
     with pytest.raises(UserError, match="^AlbertModel has no embedding layer whose output can be replaced: choose"):
-        layer_input(AlbertModel(config))
+        embedding_module(AlbertModel(config))

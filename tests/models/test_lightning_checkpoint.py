@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, describe
+from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
@@ -72,7 +72,7 @@ def test_binary_and_empty_files_of_a_tokenizer_are_stored(make_model, tmp_path):
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
 
-    torch.save(describe(encoder.backbone.config, Tokenizer(), encoder.settings), tmp_path / "entry")
+    torch.save(checkpoint_entry(encoder.backbone.config, Tokenizer(), encoder.settings), tmp_path / "entry")
     entry = torch.load(tmp_path / "entry", weights_only=True)
     del entry["files"]["config.json"]
     assert {name: text.encode("latin-1") for name, text in entry["files"].items()} == files

@@ -93,6 +93,22 @@ def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
     torch.testing.assert_close(read.encode(TEXTS), expected, atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("whitened", [False, True])
+def test_truncated_vectors_are_the_librarys(normalize, whitened, make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", normalize=normalize, truncate_dim=7)
+    encoder.postprocess = Whitening(dim=9).fit(SOME) if whitened else None
+    encoder.save_pretrained(tmp_path)
+    torch.testing.assert_close(vectors_of(library(str(tmp_path))), encoder.encode(TEXTS), atol=1e-5, rtol=1e-5)
+
+
+def test_a_truncation_of_the_library_is_read(modules, make_model, tmp_path):
+    parts = [modules.Transformer(str(make_model("bert")), max_seq_length=20), modules.Pooling(32, "mean")]
+    reference = library(modules=parts, truncate_dim=7)
+    reference.save(str(tmp_path))
+    assert_read_as(tmp_path, reference, "mean", "none", 20, False, None, "none", False, 7)
+
+
 def test_a_prompt_of_the_library_is_read_as_a_template(modules, make_model, tmp_path):
     parts = [modules.Transformer(str(make_model("bert")), max_seq_length=20), modules.Pooling(32, "mean")]
     reference = library(modules=parts, prompts={"query": "A man: ", "passage": "dogs "}, default_prompt_name="query")
@@ -213,7 +229,7 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ),
         ([], {"config_sentence_transformers": JOINED}, "the prompt 'query', whose tokens depend on the sentence"),
         ([], {"config_sentence_transformers": {"default_prompt_name": "q"}}, DAMAGED),
-        ([], {"config_sentence_transformers": {"truncate_dim": 8}}, "truncated to truncate_dim=8"),
+        ([], {"config_sentence_transformers": {"truncate_dim": 99}}, "truncate_dim=99: the vectors have 32 dimensions"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG | {"bias": False}}, "Dense with bias=False"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
         ([], {"modules": "[{"}, "modules.json is not valid JSON"),

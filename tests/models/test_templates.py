@@ -142,8 +142,8 @@ def test_view_i_has_template_i_and_further_views_the_last(make_model):
 def test_equal_sentences_in_different_templates_are_duplicates(make_model):
     tokenizer = load_tokenizer(str(make_model("bert")))
     batch = ViewCollator(tokenizer, 10, Templates(tokenizer, [PROMPT, OTHER]))([("a man", "a man"), ("man a", "dogs")])
-    keys = hash_token_ids(batch)
-    assert keys[0, 0] == keys[0, 1] and len(keys.unique()) == 3
+    hashes = hash_token_ids(batch)
+    assert hashes[0, 0] == hashes[0, 1] and len(hashes.unique()) == 3
 
 
 def test_evaluators_get_the_vectors_of_encode(make_model):
@@ -292,4 +292,4 @@ def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
     same = load(template=PROMPT, pooling="mask")
     fixed.check_vocabulary(same, "objective.guide")
     batch = ViewCollator(same.tokenizer, 40, same.templates)([(text,) for text in SENTENCES])
-    torch.testing.assert_close(fixed.embed(batch)[:, 1], fixed.encoder.encode(SENTENCES), atol=1e-5, rtol=0)
+    torch.testing.assert_close(fixed.embed(batch)[:, 1], fixed.network.encode(SENTENCES), atol=1e-5, rtol=0)

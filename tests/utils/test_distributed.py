@@ -16,6 +16,7 @@ from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
+from simcse_pl.losses.matryoshka import MatryoshkaObjective
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
@@ -72,12 +73,12 @@ def _gradients(folder, case, precision, first, end):
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
     if case == "debiased":
         objective = DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8)
-        torch.nn.init.normal_(objective.guide.encoder.backbone.embeddings.word_embeddings.weight)
+        torch.nn.init.normal_(objective.guide.network.backbone.embeddings.word_embeddings.weight)
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
     terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
     if "idea" in case:
         terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
-        torch.nn.init.normal_(terms[0].teacher.encoder.backbone.embeddings.word_embeddings.weight)
+        torch.nn.init.normal_(terms[0].teacher.network.backbone.embeddings.word_embeddings.weight)
     if case == "dimensions":
         terms = [DimensionContrast(0.5)]
     if case == "margins":
@@ -91,7 +92,7 @@ def _gradients(folder, case, precision, first, end):
     if "ranking" in case:
         teachers = RankingDistillation([folder, folder], pooling="mean", loss=f"list_{case.split()[1]}")
         for teacher in teachers.teachers:
-            torch.nn.init.normal_(teacher.encoder.backbone.embeddings.word_embeddings.weight)
+            torch.nn.init.normal_(teacher.network.backbone.embeddings.word_embeddings.weight)
         terms = [teachers, RankingConsistency(0.5)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
@@ -152,6 +153,7 @@ def _one_rank(number, ranks, store, folder, results):
 
 
 OBJECTIVES = {
+    "matryoshka": lambda: MatryoshkaObjective(ContrastiveObjective(), [32, 7]),
     "labels": SoftmaxObjective,
     "contrasted": ContrastedPositivesObjective,
     "scores": CosineMSEObjective,
@@ -177,7 +179,17 @@ ROLES = {
     "whitened": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE),
 }
 METHODS = (
-    *("noise", "mixtures", "mixtures hard", "plain chunks", "dimensions", "margins", "order", "angle"),
+    *(
+        "matryoshka hard chunks",
+        "noise",
+        "mixtures",
+        "mixtures hard",
+        "plain chunks",
+        "dimensions",
+        "margins",
+        "order",
+        "angle",
+    ),
     *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted prompts chunks"),
     *("networks batch_norm chunks", "ranking net chunks", "ranking mle"),
     *("batch_norm hard", "whitened", "whitened batch_norm chunks", "debiased"),

@@ -12,7 +12,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from simcse_pl.inference.server.batching import SearchBatcher
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.results.neighbourhood import Neighbour
 
 _PAGE = Path(__file__).parent / "page"
 _MAX_TOP_K = 100
@@ -62,7 +61,10 @@ def build_app(
             "encoders": [
                 {
                     "encoder": description["encoder"],
-                    "results": [[_as_json(near) for near in query] for query in results],
+                    "results": [
+                        [{"sentence": near.sentence, "similarity": round(near.similarity, _DIGITS)} for near in query]
+                        for query in results
+                    ],
                 }
                 for description, results in zip(descriptions, found, strict=True)
             ]
@@ -78,7 +80,3 @@ def build_app(
 
     app.mount("/", StaticFiles(directory=_PAGE, html=True))
     return app
-
-
-def _as_json(neighbour: Neighbour) -> dict[str, Any]:
-    return {"sentence": neighbour.sentence, "similarity": round(neighbour.similarity, _DIGITS)}

@@ -1,0 +1,72 @@
+"""Add hard negatives to pairs: for each anchor, similar sentences that are not its positives."""
+
+import argparse
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+
+from simcse_pl.cli.common import add_encoder, column, load_simcse
+from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
+from simcse_pl.data.readers.row_reader import read_rows, read_sentences
+from simcse_pl.inference.mining import NEAREST, RANDOM, MiningCounts, MiningOptions, mine
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tables import Table, show
+
+_OPTIONS = ("negatives", "skip_top", "margin", "relative_margin", "max_similarity", "min_similarity", "choice", "seed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See simcse_pl.cli."""
+    add_encoder(parser)
+    parser.add_argument("pairs", metavar="PAIRS", help=".csv, .tsv, .jsonl or .parquet file of anchors and positives")
+    parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
+    about = "names or positions of the columns of anchors and positives (0 1)"
+    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
+    about = "file of sentences to choose from (default: all positives)"
+    parser.add_argument("--corpus", metavar="FILE", help=about)
+    parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
+    parser.add_argument("--negatives", type=int, default=1, metavar="N", help="negatives of each pair (%(default)s)")
+    about = "leave out the N nearest sentences, which are often positives without a label (%(default)s)"
+    parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=about)
+    about = "leave out sentences that are nearer to the anchor than the positive minus X, in cosine"
+    parser.add_argument("--margin", type=float, metavar="X", help=about)
+    about = "leave out sentences with more than (1 - X) times the positive's cosine, such as 0.05"
+    parser.add_argument("--relative-margin", type=float, metavar="X", help=about)
+    parser.add_argument("--max-similarity", type=float, metavar="X", help="leave out sentences with a higher cosine")
+    parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences with a lower cosine")
+    about = "take the nearest of the remaining sentences, or a random sample (%(default)s)"
+    parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=about)
+    parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (%(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """See simcse_pl.cli."""
+    out = Path(arguments.out)
+    check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
+    try:
+        options = MiningOptions(**{name: getattr(arguments, name) for name in _OPTIONS})
+    except UserError as error:
+        name, _, rest = str(error).partition("=")
+        raise UserError(f"--{name.replace('_', '-')} {rest}") from error
+    pairs = [(row[0], row[1]) for row in read_rows(arguments.pairs, arguments.columns)]
+    corpus = read_sentences(arguments.corpus, arguments.corpus_column) if arguments.corpus else None
+    simcse = load_simcse(arguments)
+    rows, counts = mine(lambda texts: simcse.encode(texts, progress=True), pairs, options, corpus, progress=True)
+    columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
+    written = write_csv(out, columns, rows, ConversionStats({"without enough negatives": counts.too_few}))
+    show(_table(counts, written).printed())
+    print(f"{written} rows in {out}")
+
+
+def _table(counts: MiningCounts, written: int) -> Table:
+    shown = {
+        "pairs read": f"{counts.pairs:,}",
+        "pairs without enough negatives": f"{counts.too_few:,}",
+        "rows written": f"{written:,}",
+        **{f"candidates left out by --{name.replace('_', '-')}": f"{own:,}" for name, own in counts.left_out.items()},
+    }
+    if written:
+        shown["mean cosine of positives"] = f"{fmean(counts.positives):.4f}"
+        shown["mean cosine of negatives"] = f"{fmean(counts.negatives):.4f}"
+    return Table("mining", "Hard negatives", pd.DataFrame({"": list(shown), " ": list(shown.values())}))

@@ -1,0 +1,130 @@
+"""Mined negatives against loops over pairs and candidates, ties, and the command."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from simcse_pl.inference import mining
+from simcse_pl.inference.mining import MiningOptions, mine
+from simcse_pl.utils.errors import UserError
+
+WORDS = [f"word{number}" for number in range(40)]
+PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [
+    (WORDS[0], WORDS[30]),
+    (WORDS[25], WORDS[3]),
+]
+
+
+def encode(sentences):
+    """Return vectors that depend on the sentence alone, of any length."""
+    vectors = [torch.randn(5, generator=torch.Generator().manual_seed(int(one[4:]))) for one in sentences]
+    return torch.stack(vectors) * 3
+
+
+def cosine(first, second):
+    a, b = encode([first])[0].tolist(), encode([second])[0].tolist()
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return round(dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b)), 6)
+
+
+def by_loops(options, corpus):
+    """Return the rows, and how many candidates each option leaves out."""
+    rows, left_out = [], dict.fromkeys(("skip_top", "margin", "relative_margin", "max_similarity", "min_similarity"), 0)
+    for anchor, positive in PAIRS:
+        forbidden = {anchor} | {other for first, other in PAIRS if first == anchor}
+        near = sorted((-cosine(anchor, one), place) for place, one in enumerate(corpus) if one not in forbidden)
+        own = cosine(anchor, positive)
+        left_out["skip_top"] += min(options.skip_top, len(near))
+        kept = []
+        for negated, place in near[options.skip_top :]:
+            reasons = {
+                "margin": options.margin is not None and -negated > own - options.margin,
+                "relative_margin": options.relative_margin is not None
+                and -negated > own * (1 - options.relative_margin),
+                "max_similarity": options.max_similarity is not None and -negated > options.max_similarity,
+                "min_similarity": options.min_similarity is not None and -negated < options.min_similarity,
+            }
+            if first := next((name for name, out in reasons.items() if out), None):
+                left_out[first] += 1
+            else:
+                kept.append(corpus[place])
+        if len(kept) >= options.negatives:
+            rows.append((anchor, positive, *kept[: options.negatives]))
+    return rows, {name: count for name, count in left_out.items() if count}
+
+
+@pytest.mark.parametrize("chunk", [1, 20, 1 << 24])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"negatives": 3},
+        {"negatives": 2, "skip_top": 2},
+        {"negatives": 2, "margin": 0.1},
+        {"negatives": 2, "relative_margin": 0.2, "min_similarity": -0.5},
+        {"skip_top": 1, "margin": 0.0, "relative_margin": 0.1, "max_similarity": 0.6, "min_similarity": 0.0},
+    ],
+)
+@pytest.mark.parametrize("corpus", [None, WORDS[5:35]])
+def test_negatives_are_those_of_loops(options, corpus, chunk, monkeypatch):
+    monkeypatch.setattr(mining, "_MAX_SIMILARITIES", chunk)
+    options = MiningOptions(**options)
+    expected, left_out = by_loops(options, corpus or list(dict.fromkeys(positive for _, positive in PAIRS)))
+    rows, counts = mine(encode, PAIRS, options, corpus)
+    assert rows == expected and counts.pairs == len(PAIRS) and counts.too_few == len(PAIRS) - len(rows)
+    assert {name: count for name, count in counts.left_out.items() if count} == left_out
+    assert counts.positives == pytest.approx([cosine(*row[:2]) for row in rows], abs=2e-6)
+    found = [cosine(row[0], negative) for row in rows for negative in row[2:]]
+    assert counts.negatives == pytest.approx(found, abs=2e-6)
+
+
+def test_equal_candidates_are_in_the_order_of_the_corpus():
+    corpus = [f"word{number}" for number in range(100, 4000)]
+    rows, _ = mine(lambda texts: torch.ones(len(texts), 3), [("a", "b")], MiningOptions(negatives=3), corpus)
+    assert rows == [("a", "b", *corpus[:3])]
+
+
+def test_a_random_choice_is_of_the_remaining_candidates_and_repeats(monkeypatch):
+    options = {"negatives": 2, "margin": 0.1, "choice": "random"}
+    rows, _ = mine(encode, PAIRS, MiningOptions(**options), WORDS)
+    monkeypatch.setattr(mining, "_MAX_SIMILARITIES", 1)
+    assert mine(encode, PAIRS, MiningOptions(**options), WORDS)[0] == rows
+    assert mine(encode, PAIRS, MiningOptions(**options, seed=7), WORDS)[0] != rows
+    for row in rows:
+        assert len(set(row[2:])) == 2
+        assert all(cosine(row[0], negative) <= cosine(*row[:2]) - 0.1 for negative in row[2:])
+
+
+def test_a_random_choice_takes_each_candidate_equally_often():
+    corpus = WORDS[20:24]
+    pairs = [(f"word{100 + number}", WORDS[20]) for number in range(900)]
+    rows, _ = mine(encode, pairs, MiningOptions(choice="random"), corpus)
+    taken = Counter(row[2] for row in rows)
+    assert taken.keys() == set(corpus[1:]) and all(abs(count - 300) < 5 * math.sqrt(200) for count in taken.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"negatives": 0}, "^negatives=0: it must be at least 1$"),
+        ({"skip_top": -1}, "^skip_top=-1: it must be 0 or more$"),
+        ({"margin": -0.1}, "^margin=-0.1: it must be 0 to 2$"),
+        ({"margin": math.nan}, "^margin=nan: it must be 0 to 2$"),
+        ({"relative_margin": 1.5}, "^relative_margin=1.5: it must be 0 to 1$"),
+        ({"max_similarity": 2.0}, "^max_similarity=2.0: it must be -1 to 1$"),
+        ({"min_similarity": -2.0}, "^min_similarity=-2.0: it must be -1 to 1$"),
+        ({"choice": "worst"}, "^choice=worst: choose nearest or random$"),
+    ],
+)
+def test_wrong_options_are_errors(options, message):
+    with pytest.raises(UserError, match=message):
+        MiningOptions(**options)
+
+
+def test_pairs_without_candidates_are_an_error():
+    with pytest.raises(UserError, match="^there are no pairs$"):
+        mine(encode, [], MiningOptions())
+    with pytest.raises(UserError, match="^negatives=3: there are only 2 different candidates$"):
+        mine(encode, PAIRS[:4], MiningOptions(negatives=3))
