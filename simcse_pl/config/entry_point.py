@@ -33,7 +33,6 @@ Task = Callable[[DictConfig], Any]
 _DEBUG_OPTION = "debug=true"
 
 _EXPECTED_WARNINGS = (
-    "Metric `SpearmanCorrcoef` will save all targets",
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
     "(Experiment logs|Checkpoint) directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
