@@ -142,14 +142,14 @@ class SentenceDataModule(LightningDataModule):
         for place, (name, own) in enumerate(self.sets.items()):
             with naming(name):
                 how = own.batch_size, world_size(), rank(), self._seed(place)
-                batches[name] = ContrastiveBatches(len(own.rows), *how)
+                batches[name] = ContrastiveBatches(len(own.chosen), *how)
         return MixedBatchSampler(batches, self.sampling, self.seed)
 
     def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
         """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""
         name, rows = self._batches().rows_of(epoch, batch)
         own = self.sets[name]
-        return own, [own.rows.chosen[row] for row in rows]
+        return own, [own.chosen[row] for row in rows]
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""
