@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
-from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
@@ -43,7 +42,7 @@ log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
-@report_errors(TrainOptions)
+@report_errors
 def train(config: DictConfig) -> float:
     """Train, then test and save the best checkpoint. Return its score, the metric that chose it."""
     config = with_row(config)
