@@ -146,15 +146,6 @@ def differing(jobs: Sequence[Job]) -> list[str]:
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
 
 
-def as_number(value: str) -> float | None:
-    """Return a text as a finite number; None if it is not one."""
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def is_sweep(path: str | Path) -> bool:
     """Return whether a folder has numbered job folders and is not a run itself."""
     path = Path(path)
