@@ -136,11 +136,6 @@ def score_names(runs: Sequence[TrainingRun]) -> str:
     return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in runs))
 
 
-def lower_is_better(runs: Sequence[TrainingRun]) -> bool:
-    """Return whether the best run is that with the lowest score."""
-    return any(run.mode == "min" for run in runs[:1])
-
-
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
