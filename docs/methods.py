@@ -6,12 +6,18 @@ text is written by hand.
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from simcse_pl.reports.methods import PublishedMethod, PublishedScore, baselines, published_methods, sources
+from omegaconf import OmegaConf
+
+from simcse_pl.reports.methods import PublishedScore, baselines, published_scores, sources
 
 PAGE = Path(__file__).with_suffix(".md")
-CONF = Path(__file__).parents[1] / "conf" / "method"
+ROOT = Path(__file__).parents[1]
+CONF = ROOT / "conf" / "method"
+PAPERS: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "simcse_pl" / "reports" / "methods.yaml"))["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
 OVERVIEW_MODELS = ("BERT-base", "RoBERTa-base")
 
@@ -22,17 +28,16 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def reference(method: PublishedMethod) -> str:
+def reference(paper: dict[str, Any]) -> str:
     """Return the paper and the code of a method."""
-    sentences = [f"*{method.title}*, {method.authors}, {method.venue} {method.year}"]
-    if method.arxiv:
-        sentences[0] += f", [arXiv:{method.arxiv}](https://arxiv.org/abs/{method.arxiv})"
-    if method.repository:
-        folder = f", folder {method.folder}" if method.folder else ""
-        code = f"[{method.repository}](https://github.com/{method.repository}) at {method.commit}{folder}"
-        sentences.append(f"Code: {code}")
-    if method.note:
-        sentences.append(method.note[0].upper() + method.note[1:])
+    sentences = [f"*{paper['title']}*, {paper['authors']}, {paper['venue']} {paper['year']}"]
+    if arxiv := paper["arxiv"]:
+        sentences[0] += f", [arXiv:{arxiv}](https://arxiv.org/abs/{arxiv})"
+    if code := paper["repository"]:
+        folder = f", folder {paper['folder']}" if "folder" in paper else ""
+        sentences.append(f"Code: [{code}](https://github.com/{code}) at {paper['commit']}{folder}")
+    if note := paper.get("note"):
+        sentences.append(note[0].upper() + note[1:])
     return "".join(f"{sentence}. " for sentence in sentences).rstrip() + "\n"
 
 
@@ -43,13 +48,13 @@ def remark(score: PublishedScore) -> str:
     return "; ".join(filter(None, (spread, score.note, doubt)))
 
 
-def scores(method: PublishedMethod) -> str:
+def scores(published: Sequence[PublishedScore]) -> str:
     """Return the published scores of a method; empty without any."""
-    if not method.scores:
+    if not published:
         return ""
-    columns = next((list(one.scores) for one in method.scores if one.scores), ["Avg"])
+    columns = next((list(one.scores) for one in published if one.scores), ["Avg"])
     rows = []
-    for one in method.scores:
+    for one in published:
         figures = {**dict.fromkeys(columns, "–"), **{task: f"{x:.2f}" for task, x in one.scores.items()}}
         figures["Avg"] = f"{one.average:.2f}"
         name = ", ".join(filter(None, (one.model, one.setting, one.variant)))
@@ -80,19 +85,18 @@ def overview(page: str) -> str:
     titles = {name: title for title, name in re.findall(r"^#+ (.*)\n\n<!-- (\w+) -->$", page, flags=re.MULTILINE)}
     rows = []
     for name in sorted(file.stem for file in CONF.glob("*.yaml")):
-        method = published_methods().get(name)
-        if method is None or name in baselines().values():
+        if name not in PAPERS or name in baselines().values():
             continue
         averages = []
         for model in OVERVIEW_MODELS:
-            own = [one for one in method.scores if one.model == model]
+            own = [one for one in published_scores()[name] if one.model == model]
             first = next((one for one in own if one.setting == "unsupervised"), next(iter(own), None))
             supervised = ", supervised" if first and first.setting == "supervised" else ""
             averages.append(f"{first.average:.2f}{'?' * bool(first.doubt)}{supervised}" if first else "–")
         title = titles.get(name, name)
         anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
         link = f"[{title}](#{anchor})" if name in titles else title
-        rows.append([link, f"`{name}`", f"{method.authors} {method.year}", *averages])
+        rows.append([link, f"`{name}`", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}", *averages])
     return table(["method", "`method=`", "paper", *OVERVIEW_MODELS], rows)
 
 
@@ -107,8 +111,8 @@ def updated(page: str) -> str:
         elif name == "sources":
             text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
         elif name != "costs":
-            method = published_methods()[name]
-            text = reference(method) + scores(method) + (cost(measured[name]) if name in measured else "")
+            published = reference(PAPERS[name]) + scores(published_scores()[name])
+            text = published + (cost(measured[name]) if name in measured else "")
         return f"{name} -->\n{text}<!-- end -->"
 
     return PART.sub(part, page)

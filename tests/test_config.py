@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer, build_schedule
@@ -84,7 +84,7 @@ def test_every_optimizer_has_the_options_of_its_config(choice):
 @pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
 def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
     config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
-    check_types(config, TrainOptions)
+    check_types(config)
     made = build_optimizer(instantiate(config.optimizer), one_weight())
     assert type(made).__name__ == name and made.defaults["lr"] == 0.25
 
@@ -114,7 +114,7 @@ ROWS = {
 def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_path):
     (tmp_path / "rows.tsv").write_text(ROWS[choice])
     config = composed(f"evaluators={choice}", f"data.validation={tmp_path}/rows.tsv")
-    check_types(config, TrainOptions)
+    check_types(config)
     (make,) = instantiate(config.evaluators).values()
     evaluator = make(config.data.validation, config.data.test)
     metrics = evaluator(lambda sentences: torch.randn(len(sentences), 3), "validation")
@@ -125,7 +125,7 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
 @pytest.mark.parametrize("choice", of("module"))
 def test_every_module_is_built(choice, make_model):
     config = composed(f"module={choice}", "auxiliary=cosine_regularization", *tiny(make_model("bert")))
-    check_types(config, TrainOptions)
+    check_types(config)
     module = build_module(config, instantiate(config.model))
     assert type(module) is SimCSEModule and len(module.auxiliary) == 1
 
@@ -182,7 +182,7 @@ def test_classes_of_ones_own_are_options(own, make_model):
     with pytest.raises(UserError, match="^optimizer: Nesterov momentum requires"):
         build_module(config, instantiate(config.model))
     config.optimizer = dict(config.optimizer) | {"momentum": 0.9}
-    check_types(config, TrainOptions)
+    check_types(config)
     module = build_module(config, instantiate(config.model))
     optimizer = build_optimizer(module.optimizer, one_weight())
     schedule = build_schedule(module.scheduler, optimizer, total_steps=3)
@@ -194,7 +194,7 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(own, make_model):
     config = composed(*tiny(make_model("bert")))
     encoder = instantiate(config.model)
     config.module = {"_target_": f"{own}.Plain", "_partial_": True, "margin": 0.25}
-    check_types(config, TrainOptions)
+    check_types(config)
     assert build_module(config, encoder).margin == 0.25
     for options, message in (
         ({"_target_": f"{own}.Plain", "margn": 1}, r"no option module.margn; did you mean margin\? .*"),
@@ -207,7 +207,7 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(own, make_model):
     ):
         config.module = {"_partial_": True} | options
         with pytest.raises(UserError, match=f"^{message}$"):
-            check_types(config, TrainOptions) or build_module(config, encoder)
+            check_types(config) or build_module(config, encoder)
     config.module = {"_target_": f"{own}.Plain", "_partial_": True}
     OmegaConf.set_struct(config, False)
     config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}

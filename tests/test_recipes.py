@@ -5,9 +5,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.cli.train import build_module
-from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.models.roles import Role
-from simcse_pl.training.module import SimCSEModule
 from tests.conftest import tiny
 from tests.test_config import composed
 
@@ -158,7 +157,7 @@ def test_experiments_have_the_values_of_released_scripts(recipe):
     assert {option: OmegaConf.select(config, option) for option in further} == further
     if "angle" not in recipe:
         assert (config.model.head, config.data.max_length, config.val_every) == ("mlp_train_only", 32, 125)
-    check_types(config, SimCSEModule, TrainOptions)
+    check_types(config)
 
 
 # model, learning rate, batch size, epochs, head and objective of the methods with networks beside the encoder

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
-from simcse_pl.config.type_checks import EvaluateOptions
 from simcse_pl.data.evaluators import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
@@ -32,7 +31,7 @@ from simcse_pl.utils.tables import show
 
 
 @hydra.main(config_path=str(CONF), config_name="evaluate", version_base="1.3")
-@report_errors(EvaluateOptions)
+@report_errors
 def evaluate(config: DictConfig) -> None:
     """Measure an encoder, print the tables, and write them and results.json to the output folder."""
     folder = Path(HydraConfig.get().runtime.output_dir)

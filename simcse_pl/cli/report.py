@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from simcse_pl.reports.evaluation_report import check_labels, encoder_figures, encoder_tables, save
+from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
@@ -13,6 +13,7 @@ from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_text
 from simcse_pl.utils.tables import Table, show
 
 OUTPUT = "outputs/report"
@@ -28,7 +29,6 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         output: the folder for tables and figures.
         aggregation: how to combine the scores of the subsets of STS12 to STS16.
     """
-    check_labels(labels, folders)
     results: list[Result] = []
     runs: list[TrainingTrajectory] = []
     scores: list[Table] = []
@@ -90,12 +90,11 @@ def write_page(folders: list[str], labels: list[str] | None, output: str, senten
     from simcse_pl.cli.report_neighbours import find_neighbours  # imports torch and transformers
     from simcse_pl.reports.html import page, runs
 
-    check_labels(labels, folders)
     labels = labels or [runs.default_label(folder) for folder in folders]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two folders have the label {repeated[0]}: set labels with --labels")
     page_runs, page_sweeps = runs.read_runs(dict(zip(labels, folders, strict=True)))
-    page.write_page(Path(output), page.page(page_runs, page_sweeps, find_neighbours(page_runs, sentences)))
+    write_text(Path(output), page.page(page_runs, page_sweeps, find_neighbours(page_runs, sentences)))
     print(output)
 
 
@@ -123,6 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     folders, labels = arguments.folders, arguments.labels
+    if labels and len(labels) != len(folders):
+        given = f"{len(labels)} labels for {len(folders)} folders"
+        raise UserError(f"--labels: {given}; give one per folder, in the same order")
     if arguments.html:
         if arguments.output or arguments.aggregation:
             raise UserError("--html writes one page: leave out --output and --aggregation")

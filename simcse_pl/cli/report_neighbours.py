@@ -13,7 +13,7 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import Run
-from simcse_pl.reports.sweeps.sweep_results import Job, lower_is_better
+from simcse_pl.reports.sweeps.sweep_results import Job
 from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -38,7 +38,8 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
     saved = [run for run in runs if run.dev is not None and (run.job.folder / "encoder").is_dir()]
     if not saved:
         return Neighbourhood(corpus, len(sentences), None, [], "no run has a saved encoder; finished runs have one")
-    sign = -1 if lower_is_better([run.job.run for run in saved if run.job.run]) else 1
+    first = saved[0].job.run
+    sign = -1 if first and first.mode == "min" else 1
     best = max(saved, key=lambda run: sign * (run.dev or 0.0))
     queries = sentences[:: -(-len(sentences) // _MAX_QUERIES)]
     try:

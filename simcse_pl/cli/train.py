@@ -4,7 +4,6 @@ import inspect
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.config.entry_point import report_errors, run
-from simcse_pl.config.type_checks import TrainOptions
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.models.encoder import SentenceEncoder
@@ -43,7 +41,7 @@ log = logging.getLogger("simcse_pl.train")
 
 
 @hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
-@report_errors(TrainOptions)
+@report_errors
 def train(config: DictConfig) -> float:
     """Train, then test and save the best checkpoint. Return its score, the metric that chose it."""
     config = with_row(config)
@@ -53,10 +51,9 @@ def train(config: DictConfig) -> float:
     callbacks = [*instantiate(config.callbacks).values(), metadata]
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     best_checkpoint(trainer)  # raises an error if the run has none
-    start = start_job(config, job, trainer)
-    if start.score is not None:
-        return start.score
-    config = start.config
+    config, score, checkpoint, search = start_job(config, job, trainer)
+    if score is not None:
+        return score
     options: Any = OmegaConf.to_container(config, resolve=True)
 
     pl.seed_everything(config.seed, workers=True, verbose=False)
@@ -87,11 +84,11 @@ def train(config: DictConfig) -> float:
                 log.info("%-13s %s", name, value)
             for place in places:
                 log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
-            results = job | train_and_test(trainer, module, data, metadata, start.checkpoint)
+            results = job | train_and_test(trainer, module, data, metadata, checkpoint)
         if trainer.is_global_zero:
             encoder.save_pretrained(folder / "encoder")
-            if start.search:
-                results["trial"] = start.search.tell(best_score(results))
+            if search:
+                results["trial"] = search.tell(best_score(results))
             shown = dashboards and math.isfinite(best_score(results))
             measured = measure(encoder, suite, stsb_test(data.evaluators) if shown else None)
             if config.test_tasks:
@@ -106,44 +103,33 @@ def train(config: DictConfig) -> float:
     return best_score(results)
 
 
-@dataclass(frozen=True)
-class JobStart:
-    """Whether and how this process trains a job.
-
-    Args:
-        config: the config, with the values that an Optuna search proposes.
-        score: the score of a job that has already been trained; None if this process trains it.
-        checkpoint: the checkpoint to resume from; None to start from the beginning.
-        search: the trial of an Optuna search, if the config has one.
-    """
-
-    config: DictConfig
-    score: float | None = None
-    checkpoint: Path | None = None
-    search: OptunaTrial | None = None
-
-
-def start_job(config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer) -> JobStart:
+def start_job(
+    config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer
+) -> tuple[DictConfig, float | None, Path | None, OptunaTrial | None]:
     """Decide whether this process trains a job, and from which checkpoint.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
     with several ranks runs in a separate process, because a second job in this process would find the process group of
     the first.
+
+    Returns:
+        The config, with the values that an Optuna search proposes; the score of a job that has already been trained, or
+        None if this process trains it; the checkpoint to resume from, if any; the trial of an Optuna search, if any.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     if resume_option(config.resume) == "auto" and (finished := finished_job(folder, job["overrides"])):
         log.info("%s has run already", folder)
-        return JobStart(config, best_score(finished))
+        return config, best_score(finished), None, None
     if runtime.mode == RunMode.MULTIRUN and starts_ranks(trainer):
         run_job("simcse_pl.cli.train", job_arguments(runtime, folder))
         finished = finished_job(folder, job["overrides"])
-        return JobStart(config, best_score(finished) if finished else math.nan)
+        return config, best_score(finished) if finished else math.nan, None, None
     checkpoint = find_checkpoint(config.resume, folder, job["overrides"], search=bool(config.get("search")))
     search: OptunaTrial | None = instantiate(config.get("search"))
     if search:
         config = with_values(config, search.values, "search.space")
         trainer.callbacks.append(search.callback)  # type: ignore[attr-defined]
-    return JobStart(config, None, checkpoint, search)
+    return config, None, checkpoint, search
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:

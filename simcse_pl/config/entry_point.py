@@ -33,7 +33,6 @@ Task = Callable[[DictConfig], Any]
 _DEBUG_OPTION = "debug=true"
 
 _EXPECTED_WARNINGS = (
-    "Metric `SpearmanCorrcoef` will save all targets",
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
     "(Experiment logs|Checkpoint) directory .* exists and is not empty",
     "The '(train|val|test)_dataloader' does not have many workers",
@@ -105,42 +104,39 @@ def _translate(error: Exception, config: DictConfig | None = None) -> Exception:
     return mistake
 
 
-def report_errors(*takers: Callable[..., Any]) -> Callable[[Task], Task]:
-    """Return a decorator that checks the config, and prints an error of a job as `run` does.
+def report_errors(task: Task) -> Task:
+    """Check the config before a task, and print an error of a job as `run` does.
 
     In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
-    does an error on one of several ranks, because the others would wait. `takers` are those of `check_types`.
+    does an error on one of several ranks, because the others would wait.
     """
     _ignore_expected_warnings()
 
-    def decorate(task: Task) -> Task:
-        @functools.wraps(task)
-        def wrapped(config: DictConfig) -> Any:
-            _ignore_expected_warnings()  # before the filters of modules imported since
-            if not is_first_process():
-                logging.getLogger("simcse_pl").setLevel(logging.WARNING)
-            try:
-                if missing := sorted(OmegaConf.missing_keys(config)):
-                    raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
-                check_types(config, *takers)
-                check_seed(config.seed)
-                return task(config)
-            except Exception as error:
-                if _is_interrupt(error):
-                    raise KeyboardInterrupt from None  # ends a multirun too
-                status = report_error(_translate(error, config), config.debug is True, _DEBUG_OPTION)
-                runtime = HydraConfig.get()
-                in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
-                if in_multirun and not isinstance(error, SweepError):
-                    return None
-                alone = runtime.mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
-                if status == USER_ERROR_STATUS and alone and is_first_process():
-                    _remove_unused(runtime)
-                raise SystemExit(status) from None
+    @functools.wraps(task)
+    def wrapped(config: DictConfig) -> Any:
+        _ignore_expected_warnings()  # before the filters of modules imported since
+        if not is_first_process():
+            logging.getLogger("simcse_pl").setLevel(logging.WARNING)
+        try:
+            if missing := sorted(OmegaConf.missing_keys(config)):
+                raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
+            check_types(config)
+            check_seed(config.seed)
+            return task(config)
+        except Exception as error:
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from None  # ends a multirun too
+            status = report_error(_translate(error, config), config.debug is True, _DEBUG_OPTION)
+            runtime = HydraConfig.get()
+            in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
+            if in_multirun and not isinstance(error, SweepError):
+                return None
+            alone = runtime.mode == RunMode.RUN and not in_sweep()  # a sweep counts jobs by folder
+            if status == USER_ERROR_STATUS and alone and is_first_process():
+                _remove_unused(runtime)
+            raise SystemExit(status) from None
 
-        return wrapped
-
-    return decorate
+    return wrapped
 
 
 def _remove_unused(runtime: Any) -> None:

@@ -21,24 +21,12 @@ _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
 @dataclass
-class TrainOptions:
-    """The options of conf/train.yaml that are not arguments of a class."""
+class Options:
+    """The options of conf/train.yaml and conf/evaluate.yaml that are not arguments of a class."""
 
     encoders: Literal["one", "two"]
     objectives: Mapping[str, Any]
     test_tasks: Sequence[str] | str
-    transfer: Mapping[str, Any]
-    seed: int
-    resume: str | None
-    senteval_dir: str | None
-    debug: bool
-    run_name: str
-
-
-@dataclass
-class EvaluateOptions:
-    """The options of conf/evaluate.yaml that are not arguments of a class."""
-
     tasks: Sequence[str] | str | None
     split: Literal["dev", "test"]
     regressor: bool
@@ -58,23 +46,20 @@ class EvaluateOptions:
     batch_size: int | None
     bf16: bool
     seed: int
+    resume: str | None
     debug: bool
+    run_name: str
     wandb: Mapping[str, Any]
 
 
-def check_types(config: DictConfig, *takers: Callable[..., Any]) -> None:
+def check_types(config: DictConfig) -> None:
     """Raise UserError unless every option exists and has the type that its class or function annotates.
 
     Annotations that YAML has no values for, such as an encoder, are not checked.
-
-    Args:
-        config: the whole config.
-        takers: the classes and functions that take the options at the top of the config.
     """
     written: Any = OmegaConf.to_container(config)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
-    for taker in takers:
-        _check_values(taker, resolved, written, ())
+    _check_values(Options, resolved, written, ())
     for place, node in _parts(resolved):
         target = _imported(node["_target_"], ".".join(map(str, place)))
         base = _base_for_further_options(target)

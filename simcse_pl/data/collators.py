@@ -1,16 +1,14 @@
-"""Collators: padded batches of views, with labels or without."""
+"""The collator: padded batches of views."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 
 Sentence = str | Tokens  # text, or tokens if they are known
-LabeledRow = tuple[tuple[Sentence, ...], int | float]  # the sentences, and the number of the class or the score
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,3 @@ class ViewCollator:
         inputs = self.templates.batch(tokens, len(rows[0])) if self.templates else padded(tokens, self.tokenizer)
         views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
-
-
-@dataclass(frozen=True)
-class LabeledViewCollator:
-    """Collates rows with labels into one padded batch of views and the labels."""
-
-    views: ViewCollator
-
-    def __call__(self, rows: Sequence[LabeledRow]) -> Batch:
-        """Return tensors [batch, views, tokens], and `labels` [batch]: int64 classes or float32 scores."""
-        return self.views([row for row, _ in rows]) | {"labels": torch.tensor([label for _, label in rows])}

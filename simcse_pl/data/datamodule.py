@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
-from simcse_pl.data.evaluators import TEST, VALIDATION, Measurement, make_evaluators
+from simcse_pl.data.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import View
@@ -68,7 +68,7 @@ class SentenceDataModule(LightningDataModule):
         sets: Mapping[str, Mapping[str, Any]] | None = None,
         sampling: str = "proportional",
         max_length: int = 32,
-        evaluators: Mapping[str, Callable[..., Measurement]] | None = None,
+        evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
         validation: str | Sequence[str] | Mapping[str, str] | None = None,
         test: str | Mapping[str, str] | None = None,
         num_workers: int = 0,
@@ -96,7 +96,7 @@ class SentenceDataModule(LightningDataModule):
         self.num_workers = num_workers
         self.seed = seed
         self.templates = templates
-        self.evaluators: dict[str, Measurement] = {}
+        self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self._read = False
         self._place: dict[str, int] = {}
@@ -142,14 +142,14 @@ class SentenceDataModule(LightningDataModule):
         for place, (name, own) in enumerate(self.sets.items()):
             with naming(name):
                 how = own.batch_size, world_size(), rank(), self._seed(place)
-                batches[name] = ContrastiveBatches(len(own.rows), *how)
+                batches[name] = ContrastiveBatches(len(own.chosen), *how)
         return MixedBatchSampler(batches, self.sampling, self.seed)
 
     def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
         """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""
         name, rows = self._batches().rows_of(epoch, batch)
         own = self.sets[name]
-        return own, [own.rows.chosen[row] for row in rows]
+        return own, [own.chosen[row] for row in rows]
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""

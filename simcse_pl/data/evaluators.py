@@ -1,9 +1,10 @@
-"""Evaluators as data modules and commands use them: make them, and measure a split with all of them."""
+"""Evaluators: their base class, how configs make them, and the metrics of all of them on a split."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, first_line
@@ -11,20 +12,33 @@ from simcse_pl.utils.errors import UserError, first_line
 VALIDATION, TEST = "validation", "test"  # the names of the splits
 
 
-class Measurement(Protocol):
-    """What this package needs of an evaluator (see evaluation.evaluator.Evaluator)."""
+class Evaluator(ABC):
+    """A measurement of an encoder on a validation set, a test set, or both.
+
+    Its constructor takes `validation` and `test` (the options data.validation and data.test), and the options of its
+    config, which have priority. Training constructs it on the first device and sends it to the others, so it must be
+    picklable. `simcse evaluate` measures the test set; its `validation` is None.
+    """
+
+    @abstractmethod
+    def sentences(self, split: str) -> Sequence[str]:
+        """Return the sentences of a split, `validation` or `test`; none if there is nothing to measure on it."""
 
     def name(self, split: str) -> str:
         """Return the name of the data of a split, for tables."""
+        return type(self).__name__
 
-    def sentences(self, split: str) -> Sequence[str]:
-        """Return the sentences of a split, `validation` or `test`."""
-
+    @abstractmethod
     def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name."""
+        """Return the metrics of a split by name.
+
+        Args:
+            encode: function from sentences to vectors [n, dim], for the sentences of the split.
+            split: `validation` or `test`.
+        """
 
 
-def make_evaluators(makers: Mapping[str, Callable[..., Measurement]], **files: Any) -> dict[str, Measurement]:
+def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any) -> dict[str, Evaluator]:
     """Return the evaluators of a run by name.
 
     Args:
@@ -46,13 +60,13 @@ def make_evaluators(makers: Mapping[str, Callable[..., Measurement]], **files: A
     return made
 
 
-def source_of(evaluators: Mapping[str, Measurement], split: str) -> str:
+def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
     """Return the names of the data of a split."""
     names = (own.name(split) for own in evaluators.values() if own.sentences(split))
     return ", ".join(dict.fromkeys(names))
 
 
-def measure(evaluators: Mapping[str, Measurement], encode: Encode, split: str) -> dict[str, float]:
+def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> dict[str, float]:
     """Return the metrics of all evaluators.
 
     Args:

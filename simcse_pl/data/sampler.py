@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from simcse_pl.data.dataset import RowKey
 from simcse_pl.utils.errors import UserError
 
+RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
 BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
 SAMPLING = ("proportional", "round_robin", "concatenated")
 
@@ -154,7 +154,7 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
             _Batches(make),
             batch_size=None,  # the sampler yields the keys of a whole batch
             sampler=batches,
-            collate_fn=_as_it_is,  # type: ignore[arg-type]
+            collate_fn=dict,  # the batch as it is
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             worker_init_fn=_ignore_sigterm,
@@ -162,10 +162,6 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         yield from super().__iter__()
-
-
-def _as_it_is(batch: dict[str, Any]) -> dict[str, Any]:
-    return batch
 
 
 def _ignore_sigterm(worker: int) -> None:

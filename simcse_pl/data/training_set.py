@@ -1,21 +1,26 @@
 """A training set: its source, the views of its rows, and its batches."""
 
+import itertools
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import random
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
-from simcse_pl.data.dataset import RowKey, TrainingDataset
+from simcse_pl.data.collators import Sentence, ViewCollator
 from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
+from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.view import View
+from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, did_you_mean
 
 log = logging.getLogger(__name__)
@@ -25,7 +30,12 @@ _LABELS_SHOWN = 10
 
 @dataclass
 class TrainingSet:
-    """Rows of sentences to train on, and the views that are made from them.
+    """Rows of sentences to train on, and the views that are made from their anchors.
+
+    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position, unless they
+    share their random numbers. The epoch is 0 for a view that is made `once`. Keys contain the epoch because worker
+    processes may live for several epochs. If a view needs the next sentences, the last row of each document is left
+    out.
 
     Args:
         train: the data (see row_reader.iterate_rows).
@@ -40,10 +50,13 @@ class TrainingSet:
         name: its name in data.sets; None if there is one set only.
 
     Raises:
-        UserError: a value is out of range or does not fit another; from `read`, the data cannot be read or trained on.
+        UserError: a value is out of range or does not fit another; from `read`, the data cannot be read or trained on;
+            from `batch`, a view has too many tokens.
 
     Attributes:
-        rows: the rows, after `read`.
+        rows: all rows, after `read`.
+        chosen: the positions of the rows to train on, after `read`.
+        classes: the number of each class by its name, in alphabetical order, after `read`.
         view_roles: the role of each view of a batch, after `read`.
     """
 
@@ -59,8 +72,6 @@ class TrainingSet:
     views: Mapping[str, View] = field(default_factory=dict)
     batch_size: int = 64
     name: str | None = None
-    rows: TrainingDataset = field(init=False)
-    view_roles: tuple[Role, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -79,7 +90,8 @@ class TrainingSet:
         if self._columns is not None and (self._columns[:1] != (Role.ANCHOR,) or Role.ANCHOR in self._columns[1:]):
             given = f"data.roles=[{','.join(self._columns)}]"
             raise UserError(f"{given}: a row needs one anchor, the first of data.columns")
-        if any(view.num_following for view in self.views.values()):
+        self._documents = any(view.num_following for view in self.views.values())
+        if self._documents:
             for option in ("columns", "label_column", "score_column"):
                 if getattr(self, option) is not None:
                     why = "a view uses the next sentences in a text file, which has no columns"
@@ -110,10 +122,9 @@ class TrainingSet:
             templates: the encoder's templates.
         """
         how = (self.columns, self.on_invalid_row, self.header, self.split, self.label_column, self.score_column)
-        documents = any(view.num_following for view in self.views.values())
 
         def read(warn: Warn) -> NamedRows:
-            if documents:
+            if self._documents:
                 return iterate_documents(self.train, self.on_invalid_row, warn)
             return iterate_rows(self.train, *how, warn)
 
@@ -122,35 +133,40 @@ class TrainingSet:
             if view.changes_case and lower == upper:
                 log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
 
-        cache = open_token_cache(read, (fingerprint(self.train, self.split), documents, *how), tokenizer, max_length)
+        key = fingerprint(self.train, self.split), self._documents, *how
+        cache = open_token_cache(read, key, tokenizer, max_length)
         for split, sentences in (evaluated or {}).items():
             if seen := cache.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        width = len(cache.sentences[0])
-        views, self.view_roles = self._views_of(width)
+        self.rows, self._tokens, self._names = cache.sentences, cache.tokens, cache.names
+        width = len(self.rows[0])
+        self._views, self.view_roles = self._views_of(width)
         if templates and len(templates.texts) > (count := len(self.view_roles)):
             given = len(templates.texts)
             raise UserError(f"model.template has {given} templates, but the rows have {count} views: remove some")
-        self.rows = TrainingDataset(
-            cache.sentences,
-            cache.tokens,
-            views,
-            labels=cache.names if self.labels else None,
-            scores=self.labels == "scores",
-            documents=cache.names if documents else None,
-            limit=self.limit,
-            seed=seed,
-            longest=tokenizer.model_max_length,
-            special=_special_tokens(tokenizer),
-            mask=tokenizer.mask_token_id,
-        )
+        names = sorted(set(self._names)) if self.labels == "classes" else []
+        if len(names) == 1:
+            raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
+        self.classes = {name: number for number, name in enumerate(names)}
+        self.chosen = self._choose(seed)
+        self._seed, self._longest, self._mask = seed, tokenizer.model_max_length, tokenizer.mask_token_id
+        self._special = _special_tokens(tokenizer)
         self._collate = ViewCollator(tokenizer, max_length, templates)
-        log.info("train: %d rows of %d from %s", len(self.rows), width, self.train)
-        if classes := self.rows.classes:
-            log.info("labels: %d, %s", len(classes), ", ".join(classes[:_LABELS_SHOWN]))
-        elif not self.labels and min(len(self.rows), self.batch_size) == 1 and Role.NEGATIVE not in self.view_roles:
+        log.info("train: %d rows of %d from %s", len(self.chosen), width, self.train)
+        if names:
+            log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
+        elif not self.labels and min(len(self.chosen), self.batch_size) == 1 and Role.NEGATIVE not in self.view_roles:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
+
+    def _choose(self, seed: int) -> Sequence[int]:
+        """Return the rows to train on."""
+        rows = _followed(self._names) if self._documents else range(len(self.rows))
+        if self.limit is None:
+            return rows
+        if not 1 <= self.limit <= len(rows):
+            raise UserError(f"data.limit={self.limit}: it must be 1 to {len(rows)}, the number of rows")
+        return sorted(random.Random(seed).sample(rows, self.limit))
 
     def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
         """Return the views to add to rows of `width` sentences, and the roles of all."""
@@ -164,14 +180,65 @@ class TrainingSet:
         return views, default_roles(2) if len(columns + added) == 1 else columns + added
 
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
-        """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed)."""
-        rows: Any = self.rows[keys]
-        batch: dict[str, Any] = (LabeledViewCollator(self._collate) if self.labels else self._collate)(rows)
+        """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed).
+
+        Args:
+            keys: from `ContrastiveBatches`.
+        """
+        batch: dict[str, Any] = self._collate(self.with_views(keys))
+        if self.labels:
+            names = [self._names[self.chosen[row]] for _, row in keys]
+            batch["labels"] = torch.tensor([float(n) if self.labels == "scores" else self.classes[n] for n in names])
         if self.view_roles != default_roles(len(self.view_roles)):
             batch["roles"] = self.view_roles
         if self.name is not None:
             batch["dataset"] = self.name
         return batch
+
+    def with_views(self, keys: Sequence[RowKey]) -> list[tuple[Sentence, ...]]:
+        """Return the rows of a batch, each with its views."""
+        places = [(epoch, self.chosen[row]) for epoch, row in keys]
+        own = [self._tokens[place] for _, place in places]
+        rows: list[tuple[Sentence, ...]] = list(own)
+        for number, view in enumerate(self._views):
+            made = view([self._input(number, *key, row[0]) for key, row in zip(places, own, strict=True)])
+            rows = [(*row, self._checked(view, one)) for row, one in zip(rows, made, strict=True)]
+        return rows
+
+    def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
+        view = self._views[number]
+        seed = f"{self._seed}-{0 if view.once else epoch}-{place}"
+        if number and not view.shared_random:
+            seed += f"-{number}"
+        following = tuple(self._following(place, view.num_following))
+        how = self._special, self._longest, self._mask
+        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, *how)
+
+    def _checked(self, view: View, made: Sentence) -> Sentence:
+        """Return a view; raise UserError if it has too many tokens. Text is truncated later, token ids are not."""
+        if not isinstance(made, str) and len(made) > self._longest:
+            long = f"{type(view).__name__} made a view of {len(made)} tokens"
+            raise UserError(f"data.views: {long}, but this model reads {self._longest}: lower data.max_length")
+        return made
+
+    def _following(self, place: int, most: int) -> Iterator[str]:
+        """Yield the next sentences of the row's document."""
+        for after in range(place + 1, min(place + 1 + most, len(self.rows))):
+            if self._names[after] != self._names[place]:
+                return
+            yield self.rows[after][0]
+
+
+def _followed(documents: Sequence[str]) -> Sequence[int]:
+    """Return the rows that have a next sentence in their document."""
+    followed = array("q", (i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after))
+    if not followed:
+        raise UserError("data.train: this view needs the next sentence, and no document has two sentences")
+    if documents[0] == documents[-1]:
+        log.warning("train: the file has no blank lines between documents, so all its lines are one document")
+    left_out = len(documents) - len(followed)
+    log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(documents))
+    return followed
 
 
 def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:

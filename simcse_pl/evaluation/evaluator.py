@@ -1,6 +1,6 @@
 """Base classes of the project's evaluators and of your own."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -8,38 +8,13 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from simcse_pl.data.evaluators import TEST, VALIDATION
+from simcse_pl.data.evaluators import Evaluator as Evaluator
 from simcse_pl.data.senteval.sts_sets import STSB_SOURCES
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 
 Data = TypeVar("Data")
 Files = str | Sequence[str] | Mapping[str, str] | None
-
-
-class Evaluator(ABC):
-    """A measurement of an encoder on a validation set, a test set, or both.
-
-    Its constructor takes `validation` and `test` (the options data.validation and data.test), and the options of its
-    config, which have priority. Training constructs it on the first device and sends it to the others, so it must be
-    picklable. `simcse evaluate` measures the test set; its `validation` is None.
-    """
-
-    @abstractmethod
-    def sentences(self, split: str) -> Sequence[str]:
-        """Return the sentences of a split, `validation` or `test`; none if there is nothing to measure on it."""
-
-    def name(self, split: str) -> str:
-        """Return the name of the data of a split, for tables."""
-        return type(self).__name__
-
-    @abstractmethod
-    def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name.
-
-        Args:
-            encode: function from sentences to vectors [n, dim], for the sentences of the split.
-            split: `validation` or `test`.
-        """
 
 
 class FileEvaluator(Evaluator, Generic[Data]):

@@ -4,8 +4,6 @@ All functions except `effective_rank`, `isoscore` and `best_accuracy` take embed
 A measure that is undefined, for example for too few rows, is NaN.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from sklearn.metrics import roc_curve
@@ -72,36 +70,24 @@ def isoscore(variances: Tensor) -> Tensor:
     return (variances.sum().square() / variances.square().sum() - 1) / (len(variances) - 1)
 
 
-@dataclass(frozen=True)
-class EigenvalueBound:
-    """The bound of section 5 of the paper, for a matrix W of n normalized embeddings.
+def gram_bound(x: Tensor) -> dict[str, float]:
+    """Return the bound of section 5 of the paper, for the matrix W of embeddings [n, dim], which are normalized here.
 
     If no entry of W W^T is negative, Sum(W W^T) is an upper bound of its largest eigenvalue (Merikoski 1984).
     Sum(W W^T) / n is always a lower bound (the Rayleigh quotient of equal weights).
 
-    Args:
-        gram_sum: Sum(W W^T), the sum of all entries.
-        largest_eigenvalue: largest eigenvalue of W W^T.
-        trace: sum of all eigenvalues: n, less the number of zero vectors.
-        nonnegative: fraction of entries that are 0 or more.
+    Returns:
+        `gram_sum`: Sum(W W^T), the sum of all entries. `largest_eigenvalue`: largest eigenvalue of W W^T. `trace`: sum
+        of all eigenvalues: n, less the number of zero vectors. `nonnegative`: fraction of entries that are 0 or more.
     """
-
-    gram_sum: float
-    largest_eigenvalue: float
-    trace: float
-    nonnegative: float
-
-
-def gram_bound(x: Tensor) -> EigenvalueBound:
-    """Return Sum(W W^T), the largest eigenvalue and the trace of embeddings [n, dim], which are normalized here."""
     w = unit_vectors(as_float64(x))
     nonnegative = sum(int((rows @ w.T >= 0).sum()) for rows in w.split(_CHUNK_ROWS))
-    return EigenvalueBound(
-        gram_sum=float(w.sum(dim=0).square().sum()),
-        largest_eigenvalue=float(torch.linalg.eigvalsh(w.T @ w)[-1]),
-        trace=float(w.square().sum()),
-        nonnegative=nonnegative / len(w) ** 2,
-    )
+    return {
+        "gram_sum": float(w.sum(dim=0).square().sum()),
+        "largest_eigenvalue": float(torch.linalg.eigvalsh(w.T @ w)[-1]),
+        "trace": float(w.square().sum()),
+        "nonnegative": nonnegative / len(w) ** 2,
+    }
 
 
 def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcse_pl.data.evaluators import TEST, Measurement, source_of
+from simcse_pl.data.evaluators import TEST, Evaluator, source_of
 from simcse_pl.data.evaluators import measure as measure_all
 from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import (
@@ -58,7 +58,7 @@ class Suite:
     regression: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
     retrieval: RetrievalTask | None = None
-    evaluators: Mapping[str, Measurement] = field(default_factory=dict)
+    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     classifier: str = SCIKIT_LEARN
 

@@ -53,13 +53,6 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     return [replace(table, notes=[*table.notes, *missing]) for table in shown[:1]] + shown[1:]
 
 
-def check_labels(labels: Sequence[str] | None, folders: Sequence[str]) -> None:
-    """Raise UserError unless there is one label per folder, or none at all."""
-    if labels is not None and len(labels) != len(folders):
-        given = f"{len(labels)} labels for {len(folders)} folders"
-        raise UserError(f"--labels: {given}; give one per folder, in the same order")
-
-
 def encoder_figures(
     results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:

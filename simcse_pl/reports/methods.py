@@ -39,35 +39,12 @@ class PublishedScore:
     doubt: str | None = None
 
 
-@dataclass(frozen=True)
-class PublishedMethod:
-    """A method as published; None where something is unknown.
-
-    Args:
-        repository: the code, `OWNER/NAME` on GitHub, that was read at `commit`, in `folder` if it has one.
-        note: a remark on the code or the scores.
-    """
-
-    title: str
-    authors: str
-    year: int
-    venue: str
-    arxiv: str | None
-    repository: str | None
-    commit: str | None
-    scores: tuple[PublishedScore, ...]
-    folder: str | None = None
-    note: str | None = None
-
-
 @functools.cache
-def published_methods() -> Mapping[str, PublishedMethod]:
-    """Return the methods of methods.yaml by their names in conf/method."""
+def published_scores() -> Mapping[str, tuple[PublishedScore, ...]]:
+    """Return the scores of each method of methods.yaml by its name in conf/method."""
     content = _content()
-    return {
-        name: PublishedMethod(**own | {"scores": tuple(_score(one, content["columns"]) for one in own["scores"])})
-        for name, own in content["methods"].items()
-    }
+    columns = content["columns"]
+    return {name: tuple(_score(one, columns) for one in own["scores"]) for name, own in content["methods"].items()}
 
 
 def setting_of(choices: Mapping[str, str | None]) -> str:
@@ -83,7 +60,7 @@ def published_score(method: str, setting: str, model: str | None) -> PublishedSc
         setting: the run's setting.
         model: the run's choice of conf/model.
     """
-    scores = published_methods()[method].scores if method in published_methods() else ()
+    scores = published_scores().get(method, ())
     return next((one for one in scores if (one.setting, one.model) == (setting, published_model(model))), None)
 
 

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.results.evaluation_results import Aggregation, Result
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.validation import as_number
 
 _FILE = Path(__file__).parent / "paper.yaml"
 _NOT_THE_PAPERS = (
@@ -65,7 +66,9 @@ class Ablation:
 
     def row(self, name: str) -> str | None:
         """Return the paper's spelling of a row, with equal numbers as the same row; None if there is none."""
-        return next((row for row in self.rows if row == name or _equal_numbers(row, name)), None)
+        number = as_number(name)
+        same = (row for row in self.rows if row == name or (number is not None and as_number(row) == number))
+        return next(same, None)
 
 
 def ablation(table: str) -> Ablation | None:
@@ -144,13 +147,6 @@ def _rows(table: str) -> dict[str, PaperRow]:
         name: PaperRow(content["number"], name, dict(zip(content["columns"], figures, strict=True)))
         for name, figures in content["rows"].items()
     }
-
-
-def _equal_numbers(one: str, other: str) -> bool:
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return False
 
 
 def _fits(wanted: Any, value: Any) -> bool:

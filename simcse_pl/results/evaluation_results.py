@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.files import atomic_write, read_json
+from simcse_pl.utils.files import read_json, write_text
 
 Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
@@ -103,7 +103,7 @@ class Geometry(Shape):
         similarities: cosine of every pair, by band of its human score (Appendix G).
         top_variance: fraction of variance in the first k principal components, by k.
         isoscore: IsoScore of Rudman et al. (2022).
-        gram_sum, largest_eigenvalue, trace, nonnegative: see `evaluation.metrics.EigenvalueBound`.
+        gram_sum, largest_eigenvalue, trace, nonnegative: see `evaluation.metrics.gram_bound`.
     """
 
     data: str = "unnamed data"
@@ -258,8 +258,7 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
 def write_json(path: Path, report: Mapping[str, Any]) -> None:
     """Write plain values to a JSON file atomically, with null for NaN and infinity."""
     content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    with atomic_write(path.parent) as new:
-        (new / path.name).write_text(content + "\n", encoding="utf-8")
+    write_text(path, content + "\n")
 
 
 def without_nan(value: Any) -> Any:

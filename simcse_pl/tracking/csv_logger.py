@@ -1,7 +1,7 @@
 """Log the curves of a run to metrics.csv and to TensorBoard."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"row {number} has more or fewer columns than the first line")
             int(row["step"])
     return rows
+
+
+def write_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace metrics.csv by rows with these columns."""
+    with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*names])
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 class CurvesLogger(CSVLogger):
@@ -80,11 +88,6 @@ class _Curves(ExperimentWriter):
 
     def save(self) -> None:
         """Replace the file."""
-        if not self.metrics:
-            return
-        self._record_new_keys()
-        path = Path(self.metrics_file_path)
-        with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.metrics_keys)
-            writer.writeheader()
-            writer.writerows(self.metrics)
+        if self.metrics:
+            self._record_new_keys()
+            write_rows(Path(self.metrics_file_path), self.metrics_keys, self.metrics)

@@ -14,7 +14,7 @@ from wandb.errors import AuthenticationError, CommError
 
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.utils.errors import Stopped, UserError, first_line, reraise_as
-from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.files import write_text
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +81,8 @@ def remember(run: wandb.Run) -> None:
     """Save a run's id and summary in its folder."""
     if run.disabled:
         return
-    folder = Path(run.settings.root_dir)
     content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary_of(run)}
-    with atomic_write(folder) as files:
-        (files / WANDB_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(Path(run.settings.root_dir) / WANDB_FILE, json.dumps(content, indent=2) + "\n")
 
 
 def remembered_run(folder: Path) -> dict[str, Any] | None:

@@ -159,10 +159,10 @@ class GeometryCurves(Callback):
             return
         bound = gram_bound(vectors)
         curves = {
-            "geometry/gram_sum": bound.gram_sum,
-            "geometry/largest_eigenvalue": bound.largest_eigenvalue,
-            "geometry/nonnegative_cosines": bound.nonnegative,
-            "geometry/trace": bound.trace,
+            "geometry/gram_sum": bound["gram_sum"],
+            "geometry/largest_eigenvalue": bound["largest_eigenvalue"],
+            "geometry/nonnegative_cosines": bound["nonnegative"],
+            "geometry/trace": bound["trace"],
         }
         pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
 

@@ -103,7 +103,7 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": "; ".join(f"{own.train}, {len(own.rows)} rows of {len(own.rows.rows[0])}" for own in sets),
+        "data": "; ".join(f"{own.train}, {len(own.chosen)} rows of {len(own.rows[0])}" for own in sets),
         "batch size": ", ".join(dict.fromkeys(str(own.batch_size) for own in sets)),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),

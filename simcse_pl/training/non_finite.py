@@ -49,7 +49,7 @@ class NonFiniteSteps:
         own, rows = datamodule.rows_of_batch(trainer.current_epoch, batch)
         if trainer.is_global_zero:
             line: dict[str, Any] = {"step": step, "loss": str(loss), "gradient_norm": str(gradient_norm)}
-            line |= {"rows": [row + 1 for row in rows], "sentences": [list(own.rows.rows[row]) for row in rows]}
+            line |= {"rows": [row + 1 for row in rows], "sentences": [list(own.rows[row]) for row in rows]}
             with (Path(trainer.default_root_dir) / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""

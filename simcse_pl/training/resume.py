@@ -1,8 +1,7 @@
 """Resume an interrupted run: decide whether and from which checkpoint, and cut the curves at its step."""
 
-import csv
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from simcse_pl.models.encoder_files import read_torch_file
 from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
-from simcse_pl.tracking.csv_logger import read_rows
+from simcse_pl.tracking.csv_logger import read_rows, write_rows
 from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write, remove_half_written
+from simcse_pl.utils.files import remove_half_written
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +126,11 @@ def _cut_curves(path: Path, steps: int) -> None:
     """Remove the points after `steps`, and the results of the test after training, from a file of curves."""
     if not path.exists():
         return
+
+    def stays(row: Mapping[str, str]) -> bool:
+        step = int(row["step"])
+        tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
+        return step <= steps and not tested_after_training
+
     rows = read_rows(path)
-    with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0] if rows else [])
-        writer.writeheader()
-        for row in rows:
-            step = int(row["step"])
-            tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
-            if step <= steps and not tested_after_training:
-                writer.writerow(row)
+    write_rows(path, rows[0] if rows else [], filter(stays, rows))

@@ -63,6 +63,12 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
                 os.replace(file, folder / file.relative_to(new))
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file atomically; raise WriteError if the system rejects it."""
+    with atomic_write(path.parent) as new:
+        (new / path.name).write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def reraise_write_errors(folder: Path) -> Iterator[None]:
     """Raise WriteError, which names `folder`, in place of an error from writing there."""

@@ -24,6 +24,15 @@ def expected_types(errors: Iterable[Mapping[str, Any]]) -> str:
     return " or ".join(dict.fromkeys(_YAML_TYPES.get(name, name) for name in names))
 
 
+def as_number(value: str | float) -> float | None:
+    """Return a text as a finite number; None if it is not one."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def check_seed(seed: int) -> None:
     """Raise UserError if torch, NumPy or Python's random generator rejects a seed."""
     if not 0 <= seed < 2**32:

@@ -55,14 +55,14 @@ def as_lightning_ends():
 @pytest.mark.parametrize("task", [within_a_library, as_lightning_ends])
 def test_ctrl_c_is_status_130(task, ends):
     assert ends(task) == (130, "interrupted\n")
-    assert ends(lambda: entry_point.report_errors()(lambda _: task())(CONFIG)) == (130, "interrupted\n")
+    assert ends(lambda: entry_point.report_errors(lambda _: task())(CONFIG)) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
 def test_only_a_sweep_error_ends_a_multirun(error, ends, monkeypatch, capsys):
     monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: SimpleNamespace(mode=RunMode.MULTIRUN))
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
-        assert entry_point.report_errors()(lambda _: raise_(error))(CONFIG) is None
+        assert entry_point.report_errors(lambda _: raise_(error))(CONFIG) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
 
 

@@ -3,13 +3,18 @@
 import pytest
 from omegaconf import OmegaConf
 
-from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 
 INTEGER = "a valid integer"
+
+
+def part(taker, **values):
+    """Return a config with a part that this class or function takes."""
+    return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
 
 
 @pytest.mark.parametrize(
@@ -22,15 +27,14 @@ INTEGER = "a valid integer"
         (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
         (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
-        (TrainOptions, "encoders", "three", "'one' or 'two'"),
         (make_trainer, "max_epochs", "three", INTEGER),
         (make_trainer, "accelerator", 3, "a valid string"),  # an argument of the class that it returns
     ],
 )
 def test_a_value_of_another_type_is_an_error(taker, name, value, needed):
     with pytest.raises(UserError) as error:
-        check_types(OmegaConf.create({name: value}), taker)
-    assert str(error.value) == f"{name}={value}: it must be {needed}"
+        check_types(part(taker, **{name: value}))
+    assert str(error.value) == f"part.{name}={value}: it must be {needed}"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,19 @@ def test_a_value_of_another_type_is_an_error(taker, name, value, needed):
     ],
 )
 def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
-    check_types(OmegaConf.create(values), taker)
+    check_types(part(taker, **values))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoders": "three"}, "encoders=three: it must be 'one' or 'two'"),
+        ({"tasks": "sts", "split": "train"}, "split=train: it must be 'dev' or 'test'"),
+    ],
+)
+def test_an_option_that_no_class_takes_has_a_type_too(values, message):
+    with pytest.raises(UserError, match=f"^{message}$"):
+        check_types(OmegaConf.create(values))
 
 
 SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}

@@ -144,7 +144,7 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     train = first.sets[""].train
     other = SentenceDataModule(tokenizer, train, header=False, evaluators={"sts": None})  # may find no data
     other.setup()
-    assert len(other.sets[""].rows) == 10 and not other.sentences
+    assert len(other.sets[""].chosen) == 10 and not other.sentences
     other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
     assert other.evaluators == first.evaluators
@@ -218,13 +218,13 @@ def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
 def test_each_row_has_its_label_in_the_batch(make_read, caplog, workers):
     with caplog.at_level(logging.INFO):
         data = make_read("d.csv", NLI, label_column="label", batch_size=5, num_workers=workers)
-    assert data.sets[""].rows.classes == ["contradiction", "entailment", "neutral"]
+    assert list(data.sets[""].classes) == ["contradiction", "entailment", "neutral"]
     assert "labels: 3, contradiction, entailment, neutral" in caplog.text
     seen = {}
     for batch in data.train_dataloader():
         assert batch["labels"].dtype == torch.int64 and batch["labels"].shape == batch["input_ids"].shape[:1]
         for row, label in zip(batch["input_ids"], batch["labels"].tolist(), strict=True):
-            seen[sentences(data, row)[0]] = data.sets[""].rows.classes[label]
+            seen[sentences(data, row)[0]] = list(data.sets[""].classes)[label]
     assert {sentence.replace(" ", ""): label for sentence, label in seen.items()} == LABELS
 
 
@@ -355,12 +355,12 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
             name = batch["dataset"]
             own, rows = data.rows_of_batch(epoch, place)
             assert own is data.sets[name]
-            same(batch, own.batch([(epoch, own.rows.chosen.index(row)) for row in rows]))
+            same(batch, own.batch([(epoch, own.chosen.index(row)) for row in rows]))
             seen[name] += rows
             assert ("labels" in batch) == (name != "plain")
         if sampling != "round_robin":
             assert {name: sorted(rows) for name, rows in seen.items()} == {
-                name: list(range(len(own.rows))) for name, own in data.sets.items()
+                name: list(range(len(own.chosen))) for name, own in data.sets.items()
             }
     assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
     assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)

@@ -1,12 +1,12 @@
-"""The training dataset: views, labels, next sentences and the limit."""
+"""The rows of a training set: views, labels, next sentences and the limit."""
 
 import logging
 import random
 
 import numpy as np
 import pytest
+import torch
 
-from simcse_pl.data.dataset import TrainingDataset
 from simcse_pl.data.views.sentences import OneOfNextSentences
 from simcse_pl.data.views.view import TokenView, View
 from simcse_pl.utils.errors import UserError
@@ -39,48 +39,48 @@ class Reversed(TokenView):
         return np.array([*own.tokens[:-1], 1000 + own.random.randrange(1000), own.tokens[-1]])
 
 
-def positives(rows, keys):
-    return [row[1] for row in rows[keys]]
+def positives(own, keys):
+    return [row[1] for row in own.with_views(keys)]
 
 
-def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only():
+def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only(given_rows):
     keys = [(epoch, row) for epoch in range(3) for row in range(10)]
-    together = positives(TrainingDataset(ROWS, TOKENS, [Numbered()], seed=1), keys)
-    rows = TrainingDataset(ROWS, TOKENS, [Numbered()], seed=1)
+    together = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), keys)
+    rows = given_rows(ROWS, TOKENS, [Numbered()], seed=1)
     random.seed(5)  # the global generator does not matter
     alone = [positives(rows, [key])[0] for key in reversed(keys)][::-1]
     assert together == alone
     chances = [positive.split()[2] for positive in together]
     assert len(set(chances)) == 30
-    other_seed = positives(TrainingDataset(ROWS, TOKENS, [Numbered()], seed=2), keys)
+    other_seed = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=2), keys)
     assert not set(chances) & {positive.split()[2] for positive in other_seed}
 
 
-def test_a_single_view_draws_from_the_seed_the_epoch_and_the_row():
+def test_a_single_view_draws_from_the_seed_the_epoch_and_the_row(given_rows):
     """Scores of earlier versions depend on it."""
-    ((_, positive),) = TrainingDataset(ROWS, TOKENS, [Numbered()], seed=1)[[(2, 5)]]
+    (positive,) = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), [(2, 5)])
     draw = random.Random("1-2-5")
     assert positive == f"sentence 5 {draw.random()} {draw.random()}"
 
 
-def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs():
+def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs(given_rows):
     class Once(Numbered):
         once = True
 
-    rows = TrainingDataset(ROWS, TOKENS, [Numbered(), Once()], seed=1)
-    drawn = [[row[1:] for row in rows[[(epoch, row) for row in range(10)]]] for epoch in range(3)]
-    alone = TrainingDataset(ROWS, TOKENS, [Numbered(), Numbered()], seed=1)[[(0, row) for row in range(10)]]
+    rows = given_rows(ROWS, TOKENS, [Numbered(), Once()], seed=1)
+    drawn = [[row[1:] for row in rows.with_views([(epoch, row) for row in range(10)])] for epoch in range(3)]
+    alone = given_rows(ROWS, TOKENS, [Numbered(), Numbered()], seed=1).with_views([(0, row) for row in range(10)])
     for epoch in drawn:
         assert [once for _, once in epoch] == [again for *_, again in alone]
     assert len({each for epoch in drawn for each, _ in epoch}) == 30
 
 
-def test_several_views_draw_independently_and_follow_the_columns():
+def test_several_views_draw_independently_and_follow_the_columns(given_rows):
     pairs = [(f"sentence {i}", f"other {i}") for i in range(10)]
     tokens = [(np.array([2, i, 3]), np.array([2, 100 + i, 3])) for i in range(10)]
     keys = [(epoch, row) for epoch in range(2) for row in range(10)]
-    rows = TrainingDataset(pairs, tokens, [Numbered(), Reversed(), Numbered()], seed=1)[keys]
-    alone = TrainingDataset(pairs, tokens, [Numbered()], seed=1)[keys]
+    rows = given_rows(pairs, tokens, [Numbered(), Reversed(), Numbered()], seed=1).with_views(keys)
+    alone = given_rows(pairs, tokens, [Numbered()], seed=1).with_views(keys)
     for (_, place), (anchor, other, first, second, third), (*_, single) in zip(keys, rows, alone, strict=True):
         assert (anchor.tolist(), other.tolist()) == ([2, place, 3], [2, 100 + place, 3])
         assert first == single and first.startswith(f"sentence {place} ") and third.startswith(f"sentence {place} ")
@@ -89,35 +89,38 @@ def test_several_views_draw_independently_and_follow_the_columns():
     assert len({int(row[3][2]) for row in rows}) > 10
 
 
-def test_a_view_with_too_many_tokens_is_an_error():
-    rows = TrainingDataset(ROWS, TOKENS, [Reversed()], longest=3)
+def test_a_view_with_too_many_tokens_is_an_error(given_rows, tokenizer):
+    tokenizer.model_max_length = 3
+    rows = given_rows(ROWS, TOKENS, [Reversed()])
     with pytest.raises(UserError, match="^data.views: Reversed made a view of 4 tokens, but this model reads 3: "):
-        rows[[(0, 1)]]
+        rows.batch([(0, 1)])
 
 
-def test_labels_are_numbered_in_alphabetical_order():
+def test_labels_are_numbered_in_alphabetical_order(given_rows):
     labels = ["neutral", "entailment", "contradiction", "entailment"]
     pairs = [(f"premise {i}", f"hypothesis {i}") for i in range(4)]
-    tokens = [(i, 10 + i) for i in range(4)]
-    rows = TrainingDataset(pairs, tokens, labels=labels)
-    assert rows.classes == ["contradiction", "entailment", "neutral"]
-    assert rows[[(0, i) for i in range(4)]] == list(zip(tokens, [2, 1, 0, 1], strict=True))
-    few = TrainingDataset(pairs, tokens, labels=labels, limit=1)
+    tokens = [(np.array([2, i, 3]), np.array([2, 10 + i, 3])) for i in range(4)]
+    rows = given_rows(pairs, tokens, names=labels, label_column=2)
+    assert list(rows.classes.items()) == [("contradiction", 0), ("entailment", 1), ("neutral", 2)]
+    batch = rows.batch([(0, i) for i in range(4)])
+    assert batch["labels"].tolist() == [2, 1, 0, 1] and batch["labels"].dtype == torch.int64
+    assert batch["input_ids"].tolist() == [[ids.tolist() for ids in row] for row in tokens]
+    few = given_rows(pairs, tokens, names=labels, label_column=2, limit=1)
     assert few.classes == rows.classes  # the same numbers with any draw
-    assert few[[(0, 0)]] == rows[[(0, few.chosen[0])]]
+    assert few.batch([(0, 0)])["labels"] == batch["labels"][few.chosen[0]]
 
 
-def test_scores_are_floats_in_the_order_of_the_rows():
-    rows = TrainingDataset(ROWS[:3], TOKENS[:3], labels=["0.1", "-3", "1e-7"], scores=True)
-    assert [score for _, score in rows[[(0, i) for i in range(3)]]] == [0.1, -3.0, 1e-7]
-    assert rows.classes == []
+def test_scores_are_floats_in_the_order_of_the_rows(given_rows):
+    rows = given_rows(ROWS[:3], TOKENS[:3], names=["0.1", "-3", "1e-7"], score_column=1)
+    scores = rows.batch([(0, i) for i in range(3)])["labels"]
+    assert scores.equal(torch.tensor([0.1, -3.0, 1e-7])) and rows.classes == {}
 
 
-@pytest.mark.parametrize("limit", [1, 4, 10])
-def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
+@pytest.mark.parametrize("limit", [2, 4, 10])
+def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(given_rows, limit):
     def drawn(seed):
-        rows = TrainingDataset(ROWS, ROWS, limit=limit, seed=seed)
-        return rows.__getitem__([(0, i) for i in range(len(rows))])
+        rows = given_rows(ROWS, ROWS, limit=limit, seed=seed)
+        return rows.with_views([(0, i) for i in range(len(rows.chosen))])
 
     assert len(drawn(1)) == limit
     assert drawn(1) == [row for row in ROWS if row in drawn(1)] == drawn(1)
@@ -125,41 +128,44 @@ def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(limit):
 
 
 @pytest.mark.parametrize("limit", [0, -1, 11])
-def test_a_limit_out_of_range_is_an_error_with_the_number_of_rows(limit):
+def test_a_limit_out_of_range_is_an_error_with_the_number_of_rows(given_rows, limit):
     with pytest.raises(UserError, match=rf"^data.limit={limit}: it must be 1 to 10, the number of rows$"):
-        TrainingDataset(ROWS, ROWS, limit=limit)
+        given_rows(ROWS, ROWS, limit=limit)
 
 
-def test_up_to_three_following_sentences_of_the_same_document(caplog):
+def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog):
     with caplog.at_level(logging.INFO):
-        rows = TrainingDataset(ROWS, ROWS, [Following()], documents=DOCUMENTS)
-    assert caplog.messages == ["train: 4 of 10 sentences are left out, because no sentence follows them"]
+        rows = given_rows(ROWS, ROWS, [Following()], DOCUMENTS)
+    assert caplog.messages[:1] == ["train: 4 of 10 sentences are left out, because no sentence follows them"]
     numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
     expected = ["|".join(f"sentence {i}" for i in following.split("|")) for following in numbers]
-    batch = rows.__getitem__([(0, i) for i in range(len(rows))])
+    batch = rows.with_views([(0, i) for i in range(len(rows.chosen))])
     assert [row[0] for row in batch] == [f"sentence {i}" for i in (0, 1, 2, 3, 6, 8)]
     assert [row[1] for row in batch] == expected
 
 
-def test_a_limit_draws_among_the_rows_with_a_next_sentence():
+def test_a_limit_draws_among_the_rows_with_a_next_sentence(given_rows):
     view = OneOfNextSentences(3)
-    rows = TrainingDataset(ROWS, ROWS, [view], documents=DOCUMENTS, limit=5)
+    rows = given_rows(ROWS, ROWS, [view], DOCUMENTS, limit=5)
     for epoch in range(5):
-        for sentence, positive in rows[[(epoch, i) for i in range(5)]]:
+        for sentence, positive in rows.with_views([(epoch, i) for i in range(5)]):
             own, after = (int(text.split()[1]) for text in (sentence, positive))
             assert 1 <= after - own <= 3 and DOCUMENTS[own] == DOCUMENTS[after]
     with pytest.raises(UserError, match="data.limit=7: it must be 1 to 6"):
-        TrainingDataset(ROWS, ROWS, [view], documents=DOCUMENTS, limit=7)
+        given_rows(ROWS, ROWS, [view], DOCUMENTS, limit=7)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"documents": list("abcdefghij")}, "data.train: this view needs the next sentence, and no document has two"),
-        ({"labels": ["yes"] * 10}, "data.label_column: all rows have the label yes"),
+        (
+            {"names": list("abcdefghij"), "views": [Following()]},
+            "data.train: this view needs the next sentence, and no document has two",
+        ),
+        ({"names": ["yes"] * 10, "label_column": 1}, "data.label_column: all rows have the label yes"),
     ],
 )
-def test_rows_without_a_contrast_are_an_error(options, message):
+def test_rows_without_a_contrast_are_an_error(given_rows, options, message):
     with pytest.raises(UserError, match=message) as error:
-        TrainingDataset(ROWS, ROWS, **options)
+        given_rows(ROWS, ROWS, **options)
     assert "\n" not in str(error.value)

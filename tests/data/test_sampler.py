@@ -114,10 +114,10 @@ def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys
 from simcse_pl.data.sampler import ContrastiveDataLoader
-loader = ContrastiveDataLoader({"": list}, [("", [0]), ("", [1]), ("", [2])], num_workers=2)
+loader = ContrastiveDataLoader({"": dict.fromkeys}, [("", [0]), ("", [1]), ("", [2])], num_workers=2)
 batches = iter(loader)
 print(next(batches))
 sys.exit(143)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "[0]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None}\n", "")

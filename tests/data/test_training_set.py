@@ -10,18 +10,12 @@ from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.tokens import TokenRepetition
 from simcse_pl.data.views.words import Crop, SwitchCase, WordRepetition
-from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 KEYS = [(0, row) for row in range(4)]
-
-
-@pytest.fixture
-def tokenizer(make_model):
-    return load_tokenizer(str(make_model("bert")))
 
 
 @pytest.fixture
@@ -59,7 +53,7 @@ def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns,
     own, _ = read(columns, **options)
     batch = own.batch(KEYS)
     assert batch.get("roles") == roles
-    views = max(2, columns + len(own.rows.views))
+    views = max(2, len(own.with_views(KEYS)[0]))
     assert batch["input_ids"].shape[:2] == (4, views) and len(own.view_roles) == views
     assert "labels" not in batch and "dataset" not in batch
 
@@ -67,7 +61,7 @@ def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns,
 def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
     own, rows = read(2, views={"text": Crop(0.5), "tokens": TokenRepetition(1.0), "same": Dropout()})
     batch = own.batch(KEYS)
-    made = own.rows[KEYS]
+    made = own.with_views(KEYS)
     for row, (views, texts) in enumerate(zip(batch["input_ids"], made, strict=True)):
         ids = [own[own != tokenizer.pad_token_id].tolist() for own in views]
         assert ids[0] == tokenizer(rows[row][0], truncation=True, max_length=16)["input_ids"] == ids[4]
@@ -97,8 +91,8 @@ def test_repeated_subwords_keep_to_the_tokenizers_special_tokens_and_the_models_
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=template, special_tokens=ids)
     tokenizer.model_max_length = 16
     own, _ = read(1, views={"tokens": TokenRepetition(1.0)}, limit=4)
-    assert own.rows.special == special
-    lengths = [len(view) for epoch in range(20) for _, view in own.rows[[(epoch, row) for row in range(4)]]]
+    assert own._special == special
+    lengths = [len(view) for epoch in range(20) for _, view in own.with_views([(epoch, row) for row in range(4)])]
     assert max(lengths) == 16
 
 
@@ -125,7 +119,7 @@ def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
     with pytest.raises(UserError, match=f"{message} .data.on_invalid_row=drop"):
         read(2, scores, score_column=2)
     own, _ = read(2, scores, score_column=2, on_invalid_row="drop")
-    assert len(own.rows) == 5
+    assert len(own.chosen) == 5
 
 
 SCORES = [["1"]] * 6

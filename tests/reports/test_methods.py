@@ -3,22 +3,24 @@
 from statistics import fmean
 
 import pytest
+from omegaconf import OmegaConf
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.reports.methods import (
     baselines,
-    published_methods,
     published_model,
     published_score,
+    published_scores,
     setting_of,
     sources,
 )
 from simcse_pl.reports.paper import named_row
+from tests.conftest import ROOT
 
 SCORES = [
     pytest.param(name, score, id=f"{name} {score.setting} {score.model} {score.variant or ''}")
-    for name, method in published_methods().items()
-    for score in method.scores
+    for name, scores in published_scores().items()
+    for score in scores
 ]
 
 
@@ -34,15 +36,19 @@ def test_every_score_is_complete_and_its_average_is_over_its_tasks(name, score):
 
 
 def test_a_method_has_one_score_for_a_setting_a_model_and_a_variant():
-    for name, method in published_methods().items():
-        found = [(score.setting, score.model, score.variant) for score in method.scores]
+    for name, scores in published_scores().items():
+        found = [(score.setting, score.model, score.variant) for score in scores]
         assert len(found) == len({*found}), name
-        assert method.commit is None or len(method.commit) == 7
+
+
+def test_code_is_named_by_the_start_of_a_commit():
+    methods = OmegaConf.load(ROOT / "simcse_pl" / "reports" / "methods.yaml").methods
+    assert all(own.commit is None or len(own.commit) == 7 for own in methods.values())
 
 
 def test_simcse_has_the_papers_scores():
     for setting, name in baselines().items():
-        of_paper = [score for score in published_methods()[name].scores if score.source == "paper"]
+        of_paper = [score for score in published_scores()[name] if score.source == "paper"]
         assert len(of_paper) == 3
         for score in of_paper:
             assert score.scores == named_row("table_5_sts", f"{setting}/SimCSE-{score.model}").figures

@@ -3,11 +3,10 @@
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.reports.paper import ablation, ablation_names
 from simcse_pl.sweeps.resolvers import row_names
 from simcse_pl.sweeps.rows import with_row, with_values
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
@@ -43,7 +42,7 @@ def test_all_rows_of_all_sweeps_compose(sweep, size, composed):
     assert config.size == size and config.hydra.sweeper.params
     with open_dict(config):
         del config.hydra
-    check_types(config, SimCSEModule, TrainOptions)
+    check_types(config)
     for row in rows_of(config) if config.sweep.get("rows") else [None]:
         if row:
             config.sweep.row = row

@@ -13,7 +13,7 @@ from lightning_fabric.utilities import move_data_to_device
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
-from simcse_pl.data.collators import LabeledViewCollator, ViewCollator
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
@@ -94,9 +94,13 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
 
 
+def with_labels(encoder, labels):
+    rows = [(text, text.upper()) for text in SENTENCES]
+    return ViewCollator(encoder.tokenizer, 16)(rows) | {"labels": labels}
+
+
 def labelled(encoder):
-    rows = [((text, text.upper()), place % 3) for place, text in enumerate(SENTENCES)]
-    return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows)
+    return with_labels(encoder, torch.arange(len(SENTENCES)) % 3)
 
 
 def views_of(count, encoder):
@@ -109,8 +113,7 @@ def positives(encoder):
 
 
 def scored(encoder):
-    rows = [((text, text.upper()), place / 8) for place, text in enumerate(SENTENCES)]
-    return LabeledViewCollator(ViewCollator(encoder.tokenizer, 16))(rows) | {"dataset": "scored"}
+    return with_labels(encoder, torch.arange(len(SENTENCES)) / 8) | {"dataset": "scored"}
 
 
 def others(encoder):

@@ -1,12 +1,12 @@
 """Rows of validation and test files: scored pairs, and queries with their positives."""
 
 import logging
-import math
 
 from simcse_pl.data.readers.formats import looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
+from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +21,8 @@ def read_scored(file: str, header: bool | None, split: str) -> list[tuple[str, s
     """
     rows = []
     for place, (first, second, number) in read_cells(file, 2, header, split, score=True):
-        try:
-            score = float(number)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
+        score = as_number(number)
+        if score is None:
             raise UserError(f"{file}, {place}: the score is {number!r}, not a number")
         if not first or not second:
             raise UserError(f"{file}, {place}: a sentence is empty")

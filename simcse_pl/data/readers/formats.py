@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
-from simcse_pl.utils.validation import LONE_SURROGATE
+from simcse_pl.utils.validation import LONE_SURROGATE, as_number
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -135,10 +135,8 @@ def is_number(cell: str) -> bool:
 
 def is_finite_float32(cell: str) -> bool:
     """Return whether a cell is a number, with a point for the decimals, that float32 can hold."""
-    try:
-        return abs(float(cell)) <= _LARGEST_FLOAT32
-    except ValueError:
-        return False
+    number = as_number(cell)
+    return number is not None and abs(number) <= _LARGEST_FLOAT32
 
 
 def _first(path: Path, records: Iterator[tuple[str, T | Unreadable]]) -> list[tuple[str, T]]:

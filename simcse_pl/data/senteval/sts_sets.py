@@ -1,7 +1,6 @@
 """STS data: scored sentence pairs from a SentEval bundle, the Hugging Face Hub, or the project's own sample."""
 
 import logging
-import math
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import load_hub_dataset
 from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +152,8 @@ def _stsb_from(source: str, senteval_dir: str | Path | None, split: str) -> StsT
 
 
 def _pair(path: str | Path, place: str, first: str, second: str, score: str | float) -> ScoredPair:
-    try:
-        value = float(score)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = as_number(score)
+    if value is None:
         raise UserError(f"{path}, {place}: the score is {reprlib.repr(score)}, not a number")
     if not 0 <= value <= 5:
         raise UserError(f"{path}, {place}: the score is {value:g}, and scores are from 0 to 5")

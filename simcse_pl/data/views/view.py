@@ -4,8 +4,11 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from simcse_pl.models.tokenization import Tokens
+
+T = TypeVar("T", str, Tokens)
 
 
 @dataclass(frozen=True)
@@ -58,25 +61,19 @@ class View(ABC):
         """Return the views of a batch, in order: text, or token ids with special tokens."""
 
 
-class SentenceView(View):
-    """A view of text that is made of each sentence separately."""
-
-    def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
+class _OneByOne(View, Generic[T]):
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[T]:
         """Return the views of a batch, in order."""
         return [self.make(own) for own in inputs]
 
     @abstractmethod
-    def make(self, own: ViewInput) -> str:
+    def make(self, own: ViewInput) -> T:
         """Return the view of one sentence."""
 
 
-class TokenView(View):
-    """A view of token ids that is made of each sentence separately."""
+class SentenceView(_OneByOne[str]):
+    """A view of text that is made of each sentence separately."""
 
-    def __call__(self, inputs: Sequence[ViewInput]) -> list[Tokens]:
-        """Return the views of a batch, in order."""
-        return [self.make(own) for own in inputs]
 
-    @abstractmethod
-    def make(self, own: ViewInput) -> Tokens:
-        """Return the view of one sentence, with special tokens."""
+class TokenView(_OneByOne[Tokens]):
+    """A view of token ids, with special tokens, that is made of each sentence separately."""

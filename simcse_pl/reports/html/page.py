@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -22,7 +21,6 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.metrics import decimals, factor
 from simcse_pl.results.neighbourhood import Neighbourhood
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write
 
 # Without the brightest end, which is hard to see on white.
 _SHADES = tuple(to_hex(colour) for colour in matplotlib.colormaps["viridis"](np.linspace(0, 0.9, 100)))
@@ -62,16 +60,6 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
         nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same runs give the same page
         plotly=Markup(_plotly()),
     )
-
-
-def write_page(path: Path, content: str) -> None:
-    """Write the page atomically.
-
-    Raises:
-        WriteError: the file cannot be written.
-    """
-    with atomic_write(path.parent) as new:
-        (new / path.name).write_text(content, encoding="utf-8")
 
 
 def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from matplotlib.ticker import LogLocator
 
 from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups
-from simcse_pl.reports.sweeps.sweep_results import as_number, differing
+from simcse_pl.reports.sweeps.sweep_results import differing
+from simcse_pl.utils.validation import as_number
 
 _SCORES = ("alignment", "uniformity", "test", "dev")  # in the order of the axes
 _TRIAL = "search.trial"  # the number of the job, not an option of training

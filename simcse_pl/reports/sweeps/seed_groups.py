@@ -9,7 +9,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import baselines, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, lower_is_better, score_names
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, score_names
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
 
@@ -105,7 +105,7 @@ class SeedGroups:
     @property
     def lower_is_better(self) -> bool:
         """Whether the best score on dev is the lowest."""
-        return lower_is_better(self.sweep.runs)
+        return self.sweep.runs[0].mode == "min"
 
     @property
     def has_rows(self) -> bool:

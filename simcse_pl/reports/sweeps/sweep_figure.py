@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.sweeps.paired import CONFIDENCE, difference, published_difference
 from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
-from simcse_pl.reports.sweeps.sweep_results import as_number
 from simcse_pl.reports.tables.score_tables import keys_of
+from simcse_pl.utils.validation import as_number
 
 _MAX_SERIES = 8  # more would be hard to distinguish
 _NAME_WIDTH = 30  # characters of a line

@@ -136,23 +136,9 @@ def score_names(runs: Sequence[TrainingRun]) -> str:
     return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in runs))
 
 
-def lower_is_better(runs: Sequence[TrainingRun]) -> bool:
-    """Return whether the best run is that with the lowest score."""
-    return any(run.mode == "min" for run in runs[:1])
-
-
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
-
-
-def as_number(value: str) -> float | None:
-    """Return a text as a finite number; None if it is not one."""
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def is_sweep(path: str | Path) -> bool:

@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simcse_pl.data.dataset import TrainingDataset
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.span_masking import SpanMasking
 from simcse_pl.data.views.view import ViewInput
@@ -42,15 +41,14 @@ def test_the_tokens_of_the_sentence_stay_as_they_are():
     assert tokens.tolist() == list(range(9))
 
 
-def test_the_larger_span_of_a_row_contains_the_smaller_one():
-    sentences = [(np.arange(n + 2),) for n in range(30)]
-    dataset = TrainingDataset(
-        [("",)] * 30, sentences, [Dropout(), SpanMasking(0.4), SpanMasking(0.2), SpanMasking(1.0)], mask=MASK
-    )
+def test_the_larger_span_of_a_row_contains_the_smaller_one(given_rows, tokenizer):
+    tokens, mask = [(np.arange(1000, 1002 + n),) for n in range(30)], tokenizer.mask_token_id
+    views = [Dropout(), SpanMasking(0.4), SpanMasking(0.2), SpanMasking(1.0)]
+    own = given_rows([("",)] * 30, tokens, views)
     spans = set()
     for epoch in range(20):
-        for _, _, large, small, whole in dataset[[(epoch, row) for row in range(30)]]:
-            where = [{place for place, token in enumerate(view) if token == MASK} for view in (small, large, whole)]
+        for _, _, large, small, whole in own.with_views([(epoch, row) for row in range(30)]):
+            where = [{place for place, token in enumerate(view) if token == mask} for view in (small, large, whole)]
             assert where[0] <= where[1] <= where[2] == set(range(1, len(whole) - 1))
             spans.add((len(whole), *sorted(where[0])))
     assert len(spans) > 200, "spans differ between epochs"

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from simcse_pl.reports.sweeps.sweep_results import as_number, is_sweep, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_sweeps
 from simcse_pl.utils.errors import UserError
 
 SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -124,9 +124,3 @@ def test_jobs_of_two_sweeps_in_one_folder_are_two_sweeps(write_sweep, job):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"sweep": {"table": table}}))
     sweeps = read_sweeps({"": folder})
     assert [(s.table, [j.name for j in s.jobs]) for s in sweeps] == [("seeds", ["0", "2"]), ("batch_size", ["1"])]
-
-
-def test_only_finite_numbers_are_numbers():
-    assert [as_number(text) for text in ("1e-5", "0.0", "64", "fixed 0.1", "nan", "inf", "")] == [
-        1e-5, 0, 64, None, None, None, None,
-    ]  # fmt: skip
