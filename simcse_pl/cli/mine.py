@@ -1,6 +1,7 @@
 """Add hard negatives to pairs: for each anchor, similar sentences that are not its positives."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -23,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
     about = "names or positions of the columns of anchors and positives (0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
+    about = "whether the first row of a csv or tsv file of pairs has the names of the columns (default: true, and checked)"
+    parser.add_argument("--header", choices=("true", "false"), help=about)
     about = "file of sentences to choose from (default: all positives)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
@@ -44,15 +47,15 @@ def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
-    try:
-        options = MiningOptions(**{name: getattr(arguments, name) for name in _OPTIONS})
-    except UserError as error:
-        name, _, rest = str(error).partition("=")
-        raise UserError(f"--{name.replace('_', '-')} {rest}") from error
-    pairs = [(row[0], row[1]) for row in read_rows(arguments.pairs, arguments.columns)]
+    if arguments.corpus_column is not None and not arguments.corpus:
+        raise UserError("--corpus-column needs --corpus FILE")
+    options = MiningOptions(**{name: getattr(arguments, name) for name in _OPTIONS})
+    header = None if arguments.header is None else arguments.header == "true"
+    pairs = [(row[0], row[1]) for row in read_rows(arguments.pairs, arguments.columns, header=header)]
     corpus = read_sentences(arguments.corpus, arguments.corpus_column) if arguments.corpus else None
     simcse = load_simcse(arguments)
-    rows, counts = mine(lambda texts: simcse.encode(texts, progress=True), pairs, options, corpus, progress=True)
+    encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
+    rows, counts = mine(encode, pairs, options, corpus, progress=True)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
     written = write_csv(out, columns, rows, ConversionStats({"without enough negatives": counts.too_few}))
     show(_table(counts, written).printed())
@@ -66,7 +69,6 @@ def _table(counts: MiningCounts, written: int) -> Table:
         "rows written": f"{written:,}",
         **{f"candidates left out by --{name.replace('_', '-')}": f"{own:,}" for name, own in counts.left_out.items()},
     }
-    if written:
-        shown["mean cosine of positives"] = f"{fmean(counts.positives):.4f}"
-        shown["mean cosine of negatives"] = f"{fmean(counts.negatives):.4f}"
-    return Table("mining", "Hard negatives", pd.DataFrame({"": list(shown), " ": list(shown.values())}))
+    shown["mean cosine of positives"] = f"{fmean(counts.positives):.4f}"
+    shown["mean cosine of negatives"] = f"{fmean(counts.negatives):.4f}"
+    return Table("mining", "Hard negatives", pd.DataFrame({"what": list(shown), "value": list(shown.values())}))

@@ -13,7 +13,7 @@ from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 
 NEAREST, RANDOM = "nearest", "random"
-_MAX_SIMILARITIES = 1 << 24  # computed at once: 64 MB in float32
+_MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
 _SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh decimal
 
 
@@ -21,8 +21,9 @@ _SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh de
 class MiningOptions:
     """How negatives are chosen among the candidates of a pair.
 
-    A candidate is a sentence of the corpus that is neither the anchor nor one of its positives. Similarities are
-    cosines, rounded to six decimals. Candidates with the same similarity are in the order of the corpus.
+    A candidate is a sentence of the corpus that is not the anchor, and does not form a pair with it in either order.
+    Similarities are cosines, rounded to six decimals. Candidates with the same similarity are in the order of the
+    corpus.
 
     Args:
         negatives: the number of negatives of each pair.
@@ -48,6 +49,8 @@ class MiningOptions:
     seed: int = 42
 
     def __post_init__(self) -> None:
+        if (low := self.min_similarity) is not None and (high := self.max_similarity) is not None and low > high:
+            raise UserError(f"min_similarity={low}: it must be at most max_similarity={high}")
         if self.negatives < 1:
             raise UserError(f"negatives={self.negatives}: it must be at least 1")
         if self.skip_top < 0:
@@ -112,9 +115,12 @@ def mine(
     sentences = list(dict.fromkeys([*candidates, *(sentence for pair in pairs for sentence in pair)]))
     place = {sentence: number for number, sentence in enumerate(sentences)}  # the candidates are the first ones
     vectors = unit_vectors(encode(sentences).float().cpu())
+    if not vectors.isfinite().all():
+        raise UserError("the encoder returns vectors that are not finite")
     excluded: dict[str, set[int]] = {}
     for anchor, positive in pairs:
-        excluded.setdefault(anchor, {place[anchor]}).add(place[positive])
+        for one, other in ((anchor, positive), (positive, anchor)):
+            excluded.setdefault(one, {place[one]}).add(place[other])
     counts = MiningCounts(pairs=len(pairs))
     rows = []
     size = max(1, _MAX_SIMILARITIES // len(candidates))
@@ -129,7 +135,7 @@ def mine(
         for name, left_out in _filters(options, similarities, own, allowed):
             counts.left_out[name] = counts.left_out.get(name, 0) + int((allowed & left_out).sum())
             allowed &= ~left_out
-        scores = _as_integers(similarities)
+        scores = similarities
         if options.choice == RANDOM:
             scores = _random_scores(options.seed, start, *scores.shape)
         chosen, enough = _top(scores, allowed, options.negatives), allowed.sum(dim=1) >= options.negatives
@@ -138,18 +144,14 @@ def mine(
             if enough[row]:
                 found = chosen[row].tolist()
                 rows.append((*pair, *(candidates[number] for number in found)))
-                counts.positives.append(float(own[row]))
-                counts.negatives += similarities[row, found].tolist()
+                counts.positives.append(int(own[row]) / _SCALE)
+                counts.negatives += (similarities[row, found] / _SCALE).tolist()
     return rows, counts
 
 
 def _rounded(similarities: Tensor) -> Tensor:
-    """Return similarities in float64, so that rounding errors do not order equal ones."""
-    return (similarities.double() * _SCALE).round() / _SCALE
-
-
-def _as_integers(similarities: Tensor) -> Tensor:
-    return (similarities * _SCALE).round().long()
+    """Return similarities in millionths, int32, so that most rounding errors do not order equal ones."""
+    return (similarities * _SCALE).round_().int()
 
 
 def _filters(
@@ -157,23 +159,27 @@ def _filters(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the name of each option, and the candidates that it leaves out, [pairs, candidates] bool."""
     if options.skip_top:
-        nearest = _top(_as_integers(similarities), allowed, options.skip_top)
+        nearest = _top(similarities, allowed, options.skip_top)
         yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        yield "margin", similarities > (own - options.margin)[:, None]
+        yield "margin", similarities > own[:, None] - round(options.margin * _SCALE)
     if options.relative_margin is not None:
-        yield "relative_margin", similarities > (own * (1 - options.relative_margin))[:, None]
+        yield "relative_margin", similarities > (own.double() * (1 - options.relative_margin))[:, None]
     if options.max_similarity is not None:
-        yield "max_similarity", similarities > options.max_similarity
+        yield "max_similarity", similarities > round(options.max_similarity * _SCALE)
     if options.min_similarity is not None:
-        yield "min_similarity", similarities < options.min_similarity
+        yield "min_similarity", similarities < round(options.min_similarity * _SCALE)
 
 
 def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:
-    """Return the allowed candidates with the highest int64 scores, then the first ones: [pairs, count] positions."""
-    number = scores.shape[1]
-    keys = scores * number + torch.arange(number - 1, -1, -1)  # all different, so that topk has one result
-    found: Tensor = keys.masked_fill(~allowed, torch.iinfo(torch.int64).min).topk(min(count, number), dim=1).indices
+    """Return the positions of the allowed candidates with the highest integer scores, the first ones among equals.
+
+    They are [pairs, count]; fewer if there are fewer candidates.
+    """
+    candidates = scores.shape[1]
+    keys = scores.long() * candidates + torch.arange(candidates - 1, -1, -1)  # all different: topk has one result
+    keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
+    found: Tensor = keys.topk(min(count, candidates), dim=1).indices
     return found
 
 

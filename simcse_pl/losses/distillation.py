@@ -5,17 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import SIMILARITIES, paired_similarity
-from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.losses.objectives import Objective, check_head_is_kept, check_one_anchor
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
 LOSSES = ("mse", "cosine")
 
@@ -47,9 +46,9 @@ class _Distillation(Objective):
 class EmbeddingDistillation(_Distillation):
     """The distance between the encoder's vectors and those of a teacher (EmbedDistill, Kim et al. 2023).
 
-    In plain terms: each sentence of a row should have the teacher's vector. If the two have different numbers of
-    dimensions, the encoder's vectors pass through a linear layer first, which is trained and not saved with the
-    encoder.
+    In plain terms: each sentence of a row should have the teacher's vector. The encoder needs a head that is kept at
+    test time, or none. If the two have different numbers of dimensions, the encoder's vectors pass through a linear
+    layer first, which is trained and not saved with the encoder.
 
     Args:
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
@@ -57,7 +56,8 @@ class EmbeddingDistillation(_Distillation):
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine.
 
     Raises:
-        UserError: if `loss` is unknown, or the teacher cannot be loaded.
+        UserError: if `loss` is unknown, or the teacher cannot be loaded; from `attach`, if the encoder's head is
+            dropped at test time.
     """
 
     truncatable = False  # the teacher's vectors are whole
@@ -70,19 +70,21 @@ class EmbeddingDistillation(_Distillation):
         self.projection: nn.Linear | None = None
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Check the teacher, and add the linear layer if it is needed."""
+        """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
-        if self.teacher.network.hidden_size != encoder.hidden_size:
-            self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.hidden_size)
+        check_head_is_kept(encoder, "objective=distillation")
+        if self.teacher.network.dim != encoder.hidden_size:
+            self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.dim)
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Accept any rows."""
+        """Raise UserError if rows have labels."""
+        check_no_labels(labels, "distillation")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         own = batch.embeddings if self.projection is None else self.projection(batch.embeddings)
         if self.loss == "cosine":
             return 1 - paired_similarity(own, taught).mean()
-        return F.mse_loss(own, taught.to(own.dtype))
+        return (at_least_float32(own) - taught).square().mean()
 
 
 class MarginMSE(_Distillation):
@@ -111,13 +113,14 @@ class MarginMSE(_Distillation):
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor, one positive and hard negatives."""
         check_one_anchor(roles)
+        check_no_labels(labels, "margin_mse")
         if list(roles).count(Role.POSITIVE) != 1 or Role.NEGATIVE not in roles:
             given = [str(role) for role in roles]
             raise UserError(f"data.roles={given}: objective=margin_mse needs one positive and a negative in each row")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         own, teachers = (self._margins(batch, vectors) for vectors in (batch.embeddings, taught))
-        return F.mse_loss(own, teachers.to(own.dtype))
+        return (own - teachers).square().mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
@@ -127,3 +130,9 @@ class MarginMSE(_Distillation):
             for view in (positive, *batch.views(Role.NEGATIVE))
         )
         return torch.stack([nearness - other for other in others], dim=1)
+
+
+def check_no_labels(labels: LabelKind | None, objective: str) -> None:
+    """Raise UserError if rows have labels, which the objective would ignore."""
+    if labels:
+        raise UserError(f"objective={objective} takes no labels: set data.label_column=null data.score_column=null")

@@ -69,4 +69,4 @@ class FrozenEncoder(Frozen):
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
         inputs = {name: batch[name] for name in names if name in batch}
         embed: Any = partial(embed_views, self.network, length_bucketing=self.length_bucketing)
-        return apply_in_chunks(embed, inputs, self.chunk_size)
+        return apply_in_chunks(embed, inputs, self.chunk_size)[..., : self.network.truncate_dim]

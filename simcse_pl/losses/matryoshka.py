@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.objectives import Objective, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
@@ -20,26 +20,27 @@ class MatryoshkaObjective(Objective):
     equation 1 of Kusupati et al. (2022), with an objective of embeddings in place of a classifier.
 
     Args:
-        objective: a loss of the embeddings alone.
-        dims: the numbers of dimensions.
+        objective: a loss of embeddings, without parameters.
+        dims: the numbers of dimensions. None takes all dimensions, a half, a quarter and an eighth of them.
         weights: one weight per number of dimensions; None for 1 each.
 
     Raises:
-        UserError: if `dims` is empty or has duplicates, or a value is out of range; from `attach`, if the encoder has
-            fewer dimensions, or the objective has parameters or reads more than the embeddings.
+        UserError: if `dims` or `weights` are out of range; from `attach`, if they do not fit the encoder, its head is
+            dropped at test time, or the objective is not defined for the first dimensions.
     """
 
-    def __init__(self, objective: Objective, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
+    weights: dict[int, float]
+
+    def __init__(
+        self, objective: Objective, dims: Sequence[int] | None = None, weights: Sequence[float] | None = None
+    ) -> None:
         super().__init__()
-        weights = [1.0] * len(dims) if weights is None else weights
-        if not dims or len(set(dims)) < len(dims) or min(dims) < 1:
-            raise UserError(f"objective.dims={list(dims)}: give distinct positive integers")
-        if len(weights) != len(dims):
-            raise UserError(f"objective.weights={list(weights)}: give one weight for each of dims={list(dims)}")
-        for weight in weights:
+        if dims is not None and (not dims or len(set(dims)) < len(dims) or min(dims) < 1):
+            raise UserError(f"objective.dims={list(dims)}: give different numbers, each 1 or more")
+        for weight in weights or ():
             check_non_negative("objective.weights", weight)
         self.objective = objective
-        self.weights = dict(zip(dims, weights, strict=True))
+        self.given = dims, weights
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
@@ -47,13 +48,23 @@ class MatryoshkaObjective(Objective):
         return self.objective.contrasts
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare the objective."""
+        """Prepare the objective, and choose the numbers of dimensions if they were not given."""
         self.objective.attach(encoder)
-        name = type(self.objective).__name__
-        if max(self.weights) > encoder.hidden_size:
-            raise UserError(f"objective.dims: the model has {encoder.hidden_size} dimensions, not {max(self.weights)}")
+        check_head_is_kept(encoder, "objective=matryoshka")
         if not self.objective.truncatable or any(True for _ in self.objective.parameters()):
+            name = type(self.objective).__name__
             raise UserError(f"objective.objective: {name} needs whole embeddings, so it does not work with matryoshka")
+        dims, weights = self.given
+        dims = [encoder.hidden_size // part for part in (1, 2, 4, 8)] if dims is None else dims
+        weights = [1.0] * len(dims) if weights is None else weights
+        if len(weights) != len(dims):
+            raise UserError(f"objective.weights={list(weights)}: give one weight for each of dims={list(dims)}")
+        if max(dims) > encoder.hidden_size:
+            raise UserError(f"objective.dims: the model has {encoder.hidden_size} dimensions, not {max(dims)}")
+        if max(dims) < encoder.dim:
+            hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
+            raise UserError(f"objective.dims={list(dims)}: the other dimensions would not be trained: {hint}")
+        self.weights = dict(zip(dims, weights, strict=True))
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Check the rows for the objective."""

@@ -25,7 +25,7 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
-        truncatable: whether the loss depends on the batch's embeddings alone, so that MatryoshkaObjective can cut them.
+        truncatable: whether the loss is defined for the first dimensions of the embeddings (see MatryoshkaObjective).
         curves: scalars of the last batch to log, by name.
         chunk_size, length_bucketing: see AuxiliaryLoss, for objectives that encode the batch once more.
     """
@@ -233,6 +233,15 @@ def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Ten
     rows = torch.arange(len(mask), device=mask.device)
     mask[rows, batch.split.label_offset + rows, :num_others] = True
     return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
+
+
+def check_head_is_kept(encoder: SentenceEncoder, objective: str) -> None:
+    """Raise UserError if a head makes the vectors of training, and not those of the saved encoder."""
+    if encoder.head.endswith("_train_only"):
+        raise UserError(
+            f"model.head={encoder.head}: {objective} would not train the vectors of the saved encoder, because this "
+            "head is dropped: set model.head=none or mlp"
+        )
 
 
 def check_one_anchor(roles: Sequence[Role]) -> None:

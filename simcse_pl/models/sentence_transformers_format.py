@@ -67,6 +67,10 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
         max_length = _max_length(source, modules["Transformer"], configs["Transformer"])
         template, model = None, _read(source, "", "config_sentence_transformers.json")
+        if model.get("truncate_dim") and "Normalize" in modules:
+            _unsupported(
+                source, f"vectors that are cut to truncate_dim={model['truncate_dim']} after a module Normalize"
+            )
         default = model.get("default_prompt_name")
         if prompt := default and model["prompts"].get(default):
             templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
@@ -185,11 +185,12 @@ class Result(SuiteResults):
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
     paper: NamedRow | None = None
-    dims: Mapping[str, SuiteResults] = {}
+    dims: Mapping[Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}$")], SuiteResults] = {}
 
     def of_dims(self) -> dict[int, "Result"]:
         """Return the results by the number of dimensions, those of all dimensions first."""
-        return {self.settings.get("dim", 0): self} | {
+        whole = self.settings.get("dim", 0)
+        return {whole: self} | {
             int(dim): self.model_copy(
                 update={
                     **dict(own),
@@ -200,6 +201,7 @@ class Result(SuiteResults):
                 }
             )
             for dim, own in self.dims.items()
+            if int(dim) != whole
         }
 
 

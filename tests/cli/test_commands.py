@@ -132,8 +132,10 @@ def test_search_prints_a_table_on_a_terminal(command, encoder, sentences, monkey
 
 def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, pairs, tmp_path):
     out, model = tmp_path / "mined.csv", SentenceEncoder.from_pretrained(encoder[0], "mean")
-    printed = command("mine", *encoder, pairs, out, "--negatives", "2", "--skip-top", "1", "--margin", "0.001").out
-    found = read_rows(pairs, [0, 1])
+    printed = command(
+        "mine", *encoder, pairs, out, "--negatives", "2", "--skip-top", "1", "--margin", "0.001", "--header", "false"
+    ).out
+    found = read_rows(pairs, [0, 1], header=False)
     options = MiningOptions(negatives=2, skip_top=1, margin=0.001)
     rows, counts = mine(partial(model.encode, normalize=True), found, options)
     assert 0 < len(rows) < len(found)

@@ -33,7 +33,7 @@ def by_loops(options, corpus):
     """Return the rows, and how many candidates each option leaves out."""
     rows, left_out = [], dict.fromkeys(("skip_top", "margin", "relative_margin", "max_similarity", "min_similarity"), 0)
     for anchor, positive in PAIRS:
-        forbidden = {anchor} | {other for first, other in PAIRS if first == anchor}
+        forbidden = {anchor, *(one for pair in PAIRS if anchor in pair for one in pair)}
         near = sorted((-cosine(anchor, one), place) for place, one in enumerate(corpus) if one not in forbidden)
         own = cosine(anchor, positive)
         left_out["skip_top"] += min(options.skip_top, len(near))
@@ -80,6 +80,18 @@ def test_negatives_are_those_of_loops(options, corpus, chunk, monkeypatch):
     assert counts.negatives == pytest.approx(found, abs=2e-6)
 
 
+def test_a_candidate_at_the_margin_is_kept():
+    angles = {"anchor": 1.0, "positive": 0.3, "near": 0.2}
+    encode = lambda texts: torch.tensor([[angles[text], math.sqrt(1 - angles[text] ** 2)] for text in texts])  # noqa: E731
+    rows, _ = mine(encode, [("anchor", "positive")], MiningOptions(margin=0.1), ["near"])
+    assert rows == [("anchor", "positive", "near")]
+
+
+def test_vectors_that_are_not_finite_are_an_error():
+    with pytest.raises(UserError, match="^the encoder returns vectors that are not finite$"):
+        mine(lambda texts: torch.full((len(texts), 3), math.nan), PAIRS, MiningOptions())
+
+
 def test_equal_candidates_are_in_the_order_of_the_corpus():
     corpus = [f"word{number}" for number in range(100, 4000)]
     rows, _ = mine(lambda texts: torch.ones(len(texts), 3), [("a", "b")], MiningOptions(negatives=3), corpus)
@@ -115,6 +127,7 @@ def test_a_random_choice_takes_each_candidate_equally_often():
         ({"relative_margin": 1.5}, "^relative_margin=1.5: it must be 0 to 1$"),
         ({"max_similarity": 2.0}, "^max_similarity=2.0: it must be -1 to 1$"),
         ({"min_similarity": -2.0}, "^min_similarity=-2.0: it must be -1 to 1$"),
+        ({"min_similarity": 0.5, "max_similarity": 0.4}, "^min_similarity=0.5: it must be at most max_similarity=0.4$"),
         ({"choice": "worst"}, "^choice=worst: choose nearest or random$"),
     ],
 )

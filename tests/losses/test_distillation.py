@@ -63,6 +63,21 @@ def test_vectors_are_compared_with_those_that_the_teacher_encodes(loss, teacher,
     assert not list(objective.parameters()) and torch.autograd.grad(found, batch.embeddings)[0].norm() > 0
 
 
+def test_a_truncated_teacher_gives_its_first_dimensions(teacher, encoder, tmp_path):
+    SentenceEncoder.from_pretrained(teacher, truncate_dim=5).save_pretrained(tmp_path / "short")
+    objective, batch = EmbeddingDistillation(tmp_path / "short"), batch_of(encoder)
+    objective.attach(encoder)
+    objective.double()
+    expected = ((objective.projection(batch.embeddings) - torch.tensor(taught(tmp_path / "short"))) ** 2).mean()
+    torch.testing.assert_close(objective(batch), expected, rtol=1e-5, atol=0)
+
+
+def test_a_head_that_is_dropped_is_an_error(teacher, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only")
+    with pytest.raises(UserError, match="^model.head=mlp_train_only: objective=distillation would not train"):
+        EmbeddingDistillation(teacher).attach(encoder)
+
+
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_margins_are_those_of_the_teacher(similarity, teacher, encoder):
     objective, batch = MarginMSE(teacher, similarity=similarity), batch_of(encoder)
@@ -93,6 +108,8 @@ def test_vectors_of_another_width_pass_through_a_trained_layer(teacher):
     [
         (lambda teacher: EmbeddingDistillation(teacher, loss="l1"), "^objective.loss=l1: choose one of mse, cosine$"),
         (lambda teacher: MarginMSE(teacher, similarity="l2"), "^objective.similarity=l2: choose one of cosine, dot$"),
+        (lambda teacher: EmbeddingDistillation(teacher).check_rows(ROLES, "scores"), "=distillation takes no labels"),
+        (lambda teacher: MarginMSE(teacher).check_rows(ROLES, "classes"), "^objective=margin_mse takes no labels"),
         (lambda teacher: MarginMSE(teacher).check_rows(ROLES[:2], None), "needs one positive and a negative in each"),
         (lambda teacher: MarginMSE(teacher).check_rows(ROLES[1:], None), "a row needs one anchor, not 0$"),
     ],

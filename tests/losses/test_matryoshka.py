@@ -1,6 +1,7 @@
 """Matryoshka against loops over the paper's equation, and the objectives that it rejects."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -40,6 +41,7 @@ def test_the_loss_and_its_gradient_are_those_of_each_number_of_dimensions():
     embeddings = torch.randn(4, 3, 8, dtype=torch.float64, requires_grad=True)
     queue, dims, weights = torch.randn(5, 8, dtype=torch.float64), [8, 5, 2], [1.0, 0.5, 2.0]
     objective = MatryoshkaObjective(ContrastiveObjective(temperature=0.3), dims, weights)
+    objective.attach(SimpleNamespace(head="none", hidden_size=8, dim=8))
     loss = objective(embedded(embeddings, queue=queue))
     (gradient,) = torch.autograd.grad(loss, embeddings)
     values = embeddings.detach()
@@ -61,22 +63,39 @@ def test_the_loss_and_its_gradient_are_those_of_each_number_of_dimensions():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dims": []}, r"^objective.dims=\[\]: give distinct positive integers$"),
-        ({"dims": [4, 4]}, r"^objective.dims=\[4, 4\]: give distinct positive integers$"),
-        ({"dims": [4, 0]}, r"^objective.dims=\[4, 0\]: give distinct positive integers$"),
-        ({"weights": [1.0]}, r"^objective.weights=\[1.0\]: give one weight for each of dims=\[8, 4\]$"),
+        ({"dims": []}, r"^objective.dims=\[\]: give different numbers, each 1 or more$"),
+        ({"dims": [4, 4]}, r"^objective.dims=\[4, 4\]: give different numbers, each 1 or more$"),
+        ({"dims": [4, 0]}, r"^objective.dims=\[4, 0\]: give different numbers, each 1 or more$"),
+        ({"weights": [1.0]}, r"^objective.weights=\[1.0\]: give one weight for each of dims=\[32, 4\]$"),
         ({"weights": [1.0, -1.0]}, "^objective.weights=-1.0: it must be 0 or more"),
+        ({"dims": [8, 33]}, "^objective.dims: the model has 32 dimensions, not 33$"),
+        ({"dims": [8]}, r"^objective.dims=\[8\]: the other dimensions .*: add 32, or set model.truncate_dim=8$"),
     ],
 )
-def test_wrong_options_are_errors(settings, message):
-    with pytest.raises(UserError, match=message):
-        MatryoshkaObjective(**{"objective": ContrastiveObjective(), "dims": [8, 4]} | settings)
-
-
-def test_more_dimensions_than_the_model_has_are_an_error(make_model):
+def test_wrong_options_are_errors(settings, message, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    with pytest.raises(UserError, match="^objective.dims: the model has 32 dimensions, not 33$"):
-        MatryoshkaObjective(ContrastiveObjective(), [8, 33]).attach(encoder)
+    with pytest.raises(UserError, match=message):
+        MatryoshkaObjective(**{"objective": ContrastiveObjective(), "dims": [32, 4]} | settings).attach(encoder)
+
+
+@pytest.mark.parametrize("head", ["mlp_train_only", "batch_norm_train_only"])
+def test_a_head_that_is_dropped_is_an_error(head, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head=head)
+    with pytest.raises(UserError, match=f"^model.head={head}: objective=matryoshka would not train the vectors"):
+        MatryoshkaObjective(ContrastiveObjective()).attach(encoder)
+
+
+def test_the_default_is_all_dimensions_and_three_fractions(make_model):
+    objective = MatryoshkaObjective(ContrastiveObjective())
+    objective.attach(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls"))
+    assert objective.weights == {32: 1.0, 16: 1.0, 8: 1.0, 4: 1.0}
+
+
+def test_a_truncated_encoder_needs_only_its_own_dimensions(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", truncate_dim=8)
+    objective = MatryoshkaObjective(ContrastiveObjective(), [8, 4])
+    objective.attach(encoder)
+    assert objective.weights == {8: 1.0, 4: 1.0}
 
 
 @pytest.mark.parametrize(

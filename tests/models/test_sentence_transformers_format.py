@@ -229,6 +229,11 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ),
         ([], {"config_sentence_transformers": JOINED}, "the prompt 'query', whose tokens depend on the sentence"),
         ([], {"config_sentence_transformers": {"default_prompt_name": "q"}}, DAMAGED),
+        (
+            [TRANSFORMER, POOLING, NORMALIZE],
+            {"config_sentence_transformers": {"truncate_dim": 8}},
+            "truncate_dim=8 after a module Normalize",
+        ),
         ([], {"config_sentence_transformers": {"truncate_dim": 99}}, "truncate_dim=99: the vectors have 32 dimensions"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG | {"bias": False}}, "Dense with bias=False"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),

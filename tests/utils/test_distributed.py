@@ -15,6 +15,7 @@ from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
+from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
 from simcse_pl.losses.mlm import MaskedLanguageModeling
@@ -70,7 +71,9 @@ def _gradients(folder, case, precision, first, end):
     head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
     encoder = SentenceEncoder.from_pretrained(folder, head=head, dropout=0.0, attention_dropout=0.0, **options)
     objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
-    objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
+    if "distilled" in case or "triplets" in case:
+        objective = (EmbeddingDistillation if "distilled" in case else MarginMSE)(folder, "cls")
+        torch.nn.init.normal_(objective.teacher.network.backbone.embeddings.word_embeddings.weight)
     if case == "debiased":
         objective = DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8)
         torch.nn.init.normal_(objective.guide.network.backbone.embeddings.word_embeddings.weight)
@@ -181,6 +184,8 @@ ROLES = {
 METHODS = (
     *(
         "matryoshka hard chunks",
+        "distilled chunks",
+        "triplets hard",
         "noise",
         "mixtures",
         "mixtures hard",

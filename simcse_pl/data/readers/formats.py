@@ -156,7 +156,7 @@ def _delimited(path: Path, records: Records, header: bool | None) -> OpenedTable
     names = [name.strip() for _, cells in first for name in cells]
     for name in names if header is None else ():
         if not looks_like_a_name(name):
-            advice = "set data.header=false if the file has no header, data.header=true if this is the header"
+            advice = "set header=false if the file has no header, header=true if this is the header"
             raise UserError(f"{path}, {first[0][0]}: {reprlib.repr(name)} does not look like a column name; {advice}")
     return OpenedTable(records, width, names)
 

@@ -32,8 +32,9 @@ def dimension_curves(results: Sequence[Result], aggregation: Aggregation = "all"
         return None
     figure = Figure((WIDTH, 0.55 * WIDTH), layout="constrained")
     axes = figure.add_subplot()
-    means = scores[tasks].mean(axis="columns")
-    for (label, own), colour, dashes, marker in zip(every.items(), cycle(COLOURS), cycle(DASHES), cycle(MARKERS)):
+    means = scores[tasks].mean(axis="columns").dropna()
+    shown = {label: own for label, own in every.items() if label in means}
+    for (label, own), colour, dashes, marker in zip(shown.items(), cycle(COLOURS), cycle(DASHES), cycle(MARKERS)):
         points = sorted((dim, means[result.label]) for dim, result in own.items())
         axes.plot(
             *zip(*points, strict=True),
@@ -42,7 +43,7 @@ def dimension_curves(results: Sequence[Result], aggregation: Aggregation = "all"
             marker=marker,
             label=textwrap.fill(label, LEGEND_WIDTH),
         )
-    ticks = sorted({dim for own in every.values() for dim in own})
+    ticks = sorted({dim for own in shown.values() for dim in own})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(dim) for dim in ticks])
     axes.minorticks_off()

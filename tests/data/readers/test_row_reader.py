@@ -108,7 +108,7 @@ def test_a_column_with_some_numbers_is_one_of_sentences(file):
 )
 def test_a_first_row_that_does_not_look_like_names_is_not_a_header(name, text, file):
     path = file(name, text)
-    with pytest.raises(UserError, match=f"{name}, line 1: '.*' does not look like a column name; set data.header"):
+    with pytest.raises(UserError, match=f"{name}, line 1: '.*' does not look like a column name; set header=false"):
         read_rows(path, header=None)
     assert len(read_rows(path, [0, 1], header=False)) == 2
     assert len(read_rows(path, [0, 1], header=True)) == 1
