@@ -1,10 +1,10 @@
 """The commands on files, standard input and standard output."""
 
+import itertools
 import json
 import re
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -130,14 +130,13 @@ def test_search_prints_a_table_on_a_terminal(command, encoder, sentences, monkey
     assert "Nearest in" in out and "│" in out and "1.0000" in out
 
 
-def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, pairs, tmp_path):
+def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_path):
     out, model = tmp_path / "mined.csv", SentenceEncoder.from_pretrained(encoder[0], "mean")
-    printed = command(
-        "mine", *encoder, pairs, out, "--negatives", "2", "--skip-top", "1", "--margin", "0.001", "--header", "false"
-    ).out
-    found = read_rows(pairs, [0, 1], header=False)
-    options = MiningOptions(negatives=2, skip_top=1, margin=0.001)
-    rows, counts = mine(partial(model.encode, normalize=True), found, options)
+    found = list(itertools.pairwise(SENTENCES))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in found))
+    given = ["--negatives", "2", "--skip-top", "1", "--margin", "0.001", "--header", "false"]
+    printed = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
+    rows, counts = mine(model.encode, found, MiningOptions(negatives=2, skip_top=1, margin=0.001))
     assert 0 < len(rows) < len(found)
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
     assert f"{len(rows)} rows in {out}" in printed and "left out by --margin" in printed
