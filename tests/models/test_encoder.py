@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
@@ -141,18 +141,14 @@ def test_heads_apply_in_their_modes(head, make_model):
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert"])
-def test_the_head_transform_is_that_of_the_masked_language_model(architecture, make_model, tmp_path, caplog):
+def test_the_head_transform_is_that_of_the_masked_language_model(
+    architecture, make_masked_language_model, make_model, caplog
+):
     """Its states before the decoder are those of the whole model of transformers."""
-    model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(make_model(architecture))).eval()
-    tokenizer = AutoTokenizer.from_pretrained(make_model(architecture))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.1)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    states = []
+    folder = make_masked_language_model(architecture)
+    model, states = AutoModelForMaskedLM.from_pretrained(folder).eval(), []
     model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0][:, 0]))
-    encoder = SentenceEncoder.from_pretrained(tmp_path, pooling="cls", head="transform")
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="cls", head="transform")
     model(**encoder.tokenizer(SENTENCES[0], return_tensors="pt"))
     torch.testing.assert_close(encoder.encode(SENTENCES[:1]), states[0].detach(), atol=1e-5, rtol=0)
     assert not caplog.records
