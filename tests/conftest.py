@@ -94,16 +94,20 @@ def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
 
 def adamw(lr=5e-5, **options):
     """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
-    import torch
-
     return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
 
 
 def linear(num_warmup_steps=0):
     """Return what makes the schedule of conf/scheduler/linear.yaml."""
-    import transformers
-
     return partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
+
+
+def quiet_trainer(**options):
+    """Return a trainer on the CPU that prints and writes nothing."""
+    import pytorch_lightning as pl
+
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return pl.Trainer(accelerator="cpu", num_sanity_val_steps=0, **off, **options)
 
 
 def ready_data(encoder, evaluator, train=None):

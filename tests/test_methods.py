@@ -1,4 +1,4 @@
-"""Every method of conf/method: its config, training, resuming, saving, and two ranks."""
+"""Every method of conf/method: its config, training, resuming and saving."""
 
 import re
 from types import SimpleNamespace
@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -139,6 +137,8 @@ def trained(request, tiny_bert, files):
     module, state = fit(config)
     after = module.encoder.backbone.state_dict()
     assert not all(after[name].equal(weight) for name, weight in start.items())
+    gradients = [(name, parameter.grad) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    assert not [name for name, x in gradients if x is None or not x.isfinite().all()]  # DDP would wait for them
     return SimpleNamespace(config=config, module=module, state=state)
 
 
@@ -168,35 +168,6 @@ def test_the_saved_encoder_has_the_same_vectors_here_and_in_sentence_transformer
 
     theirs = SentenceTransformer(str(tmp_path / "encoder"), device="cpu").encode(SENTENCES, show_progress_bar=False)
     torch.testing.assert_close(torch.as_tensor(theirs), vectors, atol=1e-5, rtol=0)
-
-
-def gradients_on_rank(config, first, last):
-    """Return the parameters of a method that lack a finite gradient of the loss of some rows of a batch."""
-    module, data = build(config)
-    data.setup()
-    module.prepare(data.row_kinds)
-    (rows,) = data.sets.values()
-    loss, _ = module.loss(rows.batch([(0, row) for row in range(first, last)]))
-    loss.backward()
-    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    return [name for name, x in trained if x.grad is None or not x.grad.isfinite().all()]
-
-
-def on_rank(number, store, configs, results):
-    """Take a step with each method on one of two ranks, with 5 and 3 rows."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-    torch.set_num_threads(1)
-    results[number] = {name: gradients_on_rank(own, *((0, 5), (5, 8))[number]) for name, own in configs.items()}
-    dist.destroy_process_group()
-
-
-def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path):
-    """DDP waits for all of them. tests/utils/test_distributed.py has their values."""
-    configs = {name: config_of(name, tiny_bert, files) for name in METHODS}
-    with mp.Manager() as manager:
-        results = manager.dict()
-        mp.spawn(on_rank, (tmp_path / "store", configs, results), nprocs=2)
-        assert dict(results) == {number: {name: [] for name in METHODS} for number in (0, 1)}
 
 
 def test_every_method_has_a_section_in_the_documentation():

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from simcse_pl.config.type_checks import TrainOptions, check_types
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
@@ -22,7 +22,6 @@ INTEGER = "a valid integer"
         (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
         (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
-        (TrainOptions, "encoders", "three", "'one' or 'two'"),
         (make_trainer, "max_epochs", "three", INTEGER),
         (make_trainer, "accelerator", 3, "a valid string"),  # an argument of the class that it returns
     ],
