@@ -36,8 +36,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.forks import ROOT, SECONDS, Forks, forks
 
@@ -81,6 +81,8 @@ def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
         model, splits, trainer = models.WordPiece, pre_tokenizers.BertPreTokenizer(), trainers.WordPieceTrainer
     tokenizer = Tokenizer(model(unk_token=special["unk_token"]))
     tokenizer.pre_tokenizer = splits
+    if special is _ROBERTA_TOKENS:
+        tokenizer.decoder = decoders.ByteLevel()
     trainer = trainer(vocab_size=400, special_tokens=tokens, show_progress=False)
     tokenizer.train_from_iterator(SENTENCES * 5, trainer)
     begin, end = special["cls_token"], special["sep_token"]
@@ -92,16 +94,20 @@ def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
 
 def adamw(lr=5e-5, **options):
     """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
-    import torch
-
     return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
 
 
 def linear(num_warmup_steps=0):
     """Return what makes the schedule of conf/scheduler/linear.yaml."""
-    import transformers
-
     return partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
+
+
+def quiet_trainer(**options):
+    """Return a trainer on the CPU that prints and writes nothing."""
+    import pytorch_lightning as pl
+
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return pl.Trainer(accelerator="cpu", num_sanity_val_steps=0, **off, **options)
 
 
 def ready_data(encoder, evaluator, train=None):
@@ -150,6 +156,28 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         tokenizer.save_pretrained(folder)
         made[key] = folder
         return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_masked_language_model(make_model, tmp_path_factory):
+    """Make the folder of a masked language model in which no two weights are equal."""
+    made = {}
+
+    def make(architecture, **settings):
+        key = f"{architecture}-{sorted(settings.items())}"
+        if key not in made:
+            source, folder = make_model(architecture, **settings), tmp_path_factory.mktemp(f"{architecture}-mlm")
+            with torch.random.fork_rng(), torch.no_grad():
+                torch.manual_seed(0)
+                model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(source))
+                for weight in model.parameters():
+                    weight.add_(torch.randn_like(weight) * 0.1)
+            model.save_pretrained(folder)
+            AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+            made[key] = folder
+        return made[key]
 
     return make
 

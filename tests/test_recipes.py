@@ -1,25 +1,17 @@
 """The recipes of the methods after SimCSE have the published values."""
 
+import re
+
 import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from simcse_pl.cli.train import build_module
 from simcse_pl.config.type_checks import check_types
-from simcse_pl.models.roles import Role
+from simcse_pl.models.roles import Role, default_roles
 from tests.conftest import tiny
 from tests.test_config import composed
 
-# Released scripts: model, batch size, learning rate, epochs, and what else differs from SimCSE
-RELEASED = {
-    "gs_infonce_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"model.dropout": 0.2, "objective.std": 0.5}),
-    "gs_infonce_bert_large": ("bert-large-uncased", 64, 1e-5, 1, {"model.dropout": 0.2, "objective.std": 0.1}),
-    "gs_infonce_roberta_base": ("roberta-base", 64, 1e-5, 1, {"model.dropout": 0.1, "objective.std": 0.1}),
-    "gs_infonce_roberta_large": ("roberta-large", 128, 2e-5, 1, {"model.dropout": 0.1, "objective.std": 0.5}),
-    "mixcse_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"objective.share": 0.2}),
-    "simcse_pp_bert_base": ("bert-base-uncased", 64, 3e-5, 1, {"auxiliary.dimension_contrast.temperature": 5.0}),
-    "angle_nli_bert_base": ("bert-base-uncased", 128, 5e-5, 10, {"scheduler.num_warmup_steps": 50}),
-}
 NAMES = {
     "bert_base": "bert-base-uncased",
     "bert_large": "bert-large-uncased",
@@ -27,16 +19,89 @@ NAMES = {
     "roberta_large": "roberta-large",
 }
 SIMCSE = "princeton-nlp/unsup-simcse-"
+FILES = "hf://datasets/princeton-nlp/datasets-for-simcse/"
 SHORTER = {"bert": 24, "roberta": 23}  # 32 tokens less those of the template, 4 + 4, and RoBERTa's single space
+TEMPLATES = ['This sentence : " {sentence} " means [MASK] .', 'This sentence of " {sentence} " means [MASK] .']
+PROMPTS = ['This sentence of "{sentence}" means [MASK].', 'This sentence : "{sentence}" means [MASK].']
+SPACED = ["This sentence : ' {sentence} ' means<mask>.", "The sentence : ' {sentence} ' means<mask>."]
+THOUGHTS = [
+    f'The sentence {start} "{{sentence}}" {verb} [MASK] , so it {can} be summarized as [MASK] .'
+    for start, verb, can in (("of", "means", "can"), (":", "means", "can"), (":", "does not mean", "cannot"))
+]
+SPACED_THOUGHTS = [text.replace('"{sentence}"', "' {sentence} '").replace("[MASK]", "<mask>") for text in THOUGHTS]
+DROPOUT = {"_target_": "simcse_pl.data.views.sentences.Dropout", "role": "positive"}
 
-OPTIONS = {
+SHARED = {  # by all recipes, unless a method has its own
+    **{"model.head": "mlp_train_only", "model.pooling": "cls", "objective.temperature": 0.05, "data.max_length": 32},
+    **{"data.train": f"{FILES}wiki1m_for_simcse.txt", "data.validation": "senteval, hub"},
+    **{"trainer.max_epochs": 1, "trainer.max_steps": -1, "val_every": 125},
+}
+
+
+def options_of(part, **options):
+    return {f"{part}.{name}": value for name, value in options.items()}
+
+
+PROMPTED = {"model.final_period": True, "model.pooling": "mask", "data.max_length": 34}
+BATCH_NORM = {"model.head": "batch_norm_train_only", "trainer.max_epochs": 2, "views": {"dropout": DROPOUT}}
+OF_METHOD = {  # of every recipe
+    "esimcse": {"views.token_repetition.formula": "released", "queue.momentum": 0.995},
+    "sncse": {
+        **options_of("auxiliary.bidirectional_margin", alpha=0.1, beta=0.3),
+        **{"model.template": TEMPLATES, "model.pooling": "mask"},
+    },
+    "cards": {"objective.mask_duplicates": True},
+    "pcl": {
+        "auxiliary.peer_network.weight": 1.0,
+        "views.token_deletion.rate": 0.2,
+        "views.token_deletion_2.rate": 0.2,
+        "views.token_insertion.rate": 0.2,
+        "views.token_insertion_2.rate": 0.2,
+        "views.token_insertion_2.max_length": 32,
+    },
+    "dclr": {"objective.noise_steps": 4, "objective.noise_step_size": 1e-3},
+    "simcse_pp": {"auxiliary.dimension_contrast.temperature": 5.0},
+    "mixcse": {"objective.share": 0.2},
+    "angle_nli": {
+        "data.train": "hf://datasets/SeanLee97/all_nli_angle_format_a",
+        **{"data.max_length": 128, "model.head": "none", "scheduler.num_warmup_steps": 50},
+        **{"trainer.max_epochs": 10, "val_every": 250},
+    },
+    "diffcse": BATCH_NORM
+    | options_of(
+        "auxiliary.replaced_token_detection", weight=0.005, probability=0.3, generator="distilbert-base-uncased"
+    ),
+    "infocse": BATCH_NORM
+    | options_of("auxiliary.sentence_mlm", weight=1e-5, frozen_layers=6, layers=2, head="pretrained"),
+    "rankcse": {
+        "views": {"dropout": DROPOUT},
+        **options_of("auxiliary.ranking_consistency", weight=1.0, temperature=0.05),
+        **options_of("auxiliary.ranking_distillation", weight=1.0, loss="list_mle", alpha=0.33, pooling="cls"),
+        **options_of("auxiliary.ranking_distillation", temperature=0.05, teacher_temperature=0.025),
+        "auxiliary.ranking_distillation.teachers": [
+            "voidism/diffcse-bert-base-uncased-sts",
+            f"{SIMCSE}bert-large-uncased",
+        ],
+    },
+    "whitenedcse": {"objective.groups": 128, "views": {"dropout": DROPOUT, "second_dropout": DROPOUT}},
+    "promptbert": PROMPTED | {"model.template_bias": "train_only"},
+    "promptbert_sup": PROMPTED
+    | {"model.template_bias": "always", "trainer.max_epochs": 3, "data.train": f"{FILES}nli_for_simcse.csv"},
+    "cot_bert": PROMPTED | {"model.template_bias": "padded_train_only", "model.pooling": "mask_2"},
+}
+OPTIONS = {  # those that a method's models have their own values of, after batch size and learning rate
     "esimcse": ("views.token_repetition.rate", "queue.size", "model.dropout"),
     "sncse": ("auxiliary.bidirectional_margin.weight",),
     "cards": ("views.switch_case.probability", "views.switch_case.independent"),
     "pcl": ("auxiliary.peer_network.temperature",),
     "dclr": ("model.name", "objective.guide", "objective.threshold", "objective.noise_ratio", "trainer.max_epochs"),
+    "gs_infonce": ("model.dropout", "objective.std"),
+    "infocse": ("model.name", "auxiliary.sentence_mlm.probability", "auxiliary.sentence_mlm.frozen_dropout"),
+    "promptbert": ("model.template",),
+    "promptbert_sup": ("model.template", "model.head"),
+    "cot_bert": ("model.template",),
 }
-PUBLISHED = {  # batch size, learning rate, and the options of the method
+PUBLISHED = {
     "esimcse_bert_base": (64, 3e-5, 0.32, 160, None),
     "esimcse_bert_large": (64, 1e-5, 0.32, 160, None),
     "esimcse_roberta_base": (64, 1e-5, 0.3, 160, None),
@@ -52,40 +117,40 @@ PUBLISHED = {  # batch size, learning rate, and the options of the method
     "dclr_bert_large": (256, 3e-5, f"{SIMCSE}bert-large-uncased", f"{SIMCSE}bert-base-uncased", 0.9, 3.0, 1),
     "dclr_roberta_base": (128, 3e-5, "roberta-base", f"{SIMCSE}roberta-base", 0.85, 2.5, 3),
     "dclr_roberta_large": (256, 1e-5, f"{SIMCSE}roberta-large", f"{SIMCSE}roberta-base", 0.85, 5.0, 1),
-}
-TEMPLATES = ['This sentence : " {sentence} " means [MASK] .', 'This sentence of " {sentence} " means [MASK] .']
-OF_METHOD = {  # of every recipe
-    "esimcse": {"views.token_repetition.formula": "released", "queue.momentum": 0.995},
-    "sncse": {
-        "auxiliary.bidirectional_margin.alpha": 0.1,
-        "auxiliary.bidirectional_margin.beta": 0.3,
-        "model.template": TEMPLATES,
-    },
-    "cards": {"objective.mask_duplicates": True},
-    "pcl": {
-        "auxiliary.peer_network.weight": 1.0,
-        "views.token_deletion.rate": 0.2,
-        "views.token_deletion_2.rate": 0.2,
-        "views.token_insertion.rate": 0.2,
-        "views.token_insertion_2.rate": 0.2,
-        "views.token_insertion_2.max_length": 32,
-    },
-    "dclr": {"objective.noise_steps": 4, "objective.noise_step_size": 1e-3},
+    "gs_infonce_bert_base": (64, 3e-5, 0.2, 0.5),
+    "gs_infonce_bert_large": (64, 1e-5, 0.2, 0.1),
+    "gs_infonce_roberta_base": (64, 1e-5, 0.1, 0.1),
+    "gs_infonce_roberta_large": (128, 2e-5, 0.1, 0.5),
+    "mixcse_bert_base": (64, 3e-5),
+    "simcse_pp_bert_base": (64, 3e-5),
+    "angle_nli_bert_base": (128, 5e-5),
+    "diffcse_bert_base": (64, 7e-6),
+    "infocse_bert_base": (64, 7e-6, "Luyu/condenser", 0.4, False),
+    "infocse_bert_large": (64, 7e-6, "ffgcc/condenser-bert-large-uncased", 0.3, True),
+    "rankcse_bert_base": (128, 3e-5),
+    "whitenedcse_bert_base": (128, 1e-5),
+    "promptbert_bert_base": (256, 1e-5, PROMPTS),
+    "promptbert_roberta_base": (256, 1e-5, SPACED),
+    "promptbert_sup_bert_base": (512, 5e-5, PROMPTS[0], "transform"),
+    "promptbert_sup_roberta_base": (512, 5e-5, SPACED[0], "mlp"),
+    "cot_bert_bert_base": (256, 1e-5, THOUGHTS),
+    "cot_bert_roberta_base": (256, 1e-5, SPACED_THOUGHTS),
 }
 
 
 @pytest.mark.parametrize("recipe", PUBLISHED)
 def test_a_recipe_has_the_published_values(recipe):
     config = composed(f"experiment={recipe}")
-    method, _, model = recipe.partition("_")
-    batch_size, lr, *values = PUBLISHED[recipe]
-    assert method == "dclr" or (config.model.name, config.trainer.max_epochs) == (NAMES[model], 1)
-    assert (config.data.batch_size, config.optimizer.lr) == (batch_size, lr)
-    assert (config.objective.temperature, config.val_every) == (0.05, 125)
-    assert (config.model.head, config.model.pooling) == ("mlp_train_only", "mask" if method == "sncse" else "cls")
-    assert config.data.max_length == (SHORTER[model.split("_")[0]] if method == "sncse" else 32)
-    for option, value in (OF_METHOD[method] | dict(zip(OPTIONS[method], values, strict=True))).items():
+    method, model = re.fullmatch("(.+)_((?:bert|roberta)_(?:base|large))", recipe).groups()
+    own = dict(zip(("data.batch_size", "optimizer.lr", *OPTIONS.get(method, ())), PUBLISHED[recipe], strict=True))
+    if method == "sncse":
+        own["data.max_length"] = SHORTER[model.split("_")[0]]
+    expected = SHARED | {"model.name": NAMES[model]} | OF_METHOD.get(method, {}) | own
+    for option, value in expected.items():
         assert OmegaConf.select(config, option) == value, option
+    auxiliary = {option.split(".")[1] for option in expected if option.startswith("auxiliary.")}
+    assert {*config.get("auxiliary", {})} == auxiliary
+    check_types(config)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +160,13 @@ def test_a_recipe_has_the_published_values(recipe):
         ("cards_roberta_base", "roberta"),
         ("pcl_bert_base", "bert"),
         ("dclr_bert_base", "bert"),
+        ("promptbert_bert_base", "bert"),
+        ("cot_bert_bert_base", "bert"),
     ],
 )
 def test_a_method_has_the_values_of_the_smallest_published_model(recipe, model):
-    own, other = composed(f"method={recipe.partition('_')[0]}", f"model={model}"), composed(f"experiment={recipe}")
+    other = composed(f"experiment={recipe}")
+    own = composed(f"method={recipe.removesuffix(f'_{model}_base')}", f"model={model}", f"seed={other.seed}")
     assert OmegaConf.to_container(own, resolve=True) == OmegaConf.to_container(other, resolve=True)
 
 
@@ -120,11 +188,16 @@ def built(*options):
 
 @pytest.mark.parametrize(
     ("method", "roles"),
-    [("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)), ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8))],
+    [
+        ("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)),
+        ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8)),
+        ("cot_bert", default_roles(3)),
+    ],
 )
 def test_the_views_of_a_method_have_their_roles(method, roles, make_model, sentences):
     own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]"]
-    data, _ = built(f"method={method}", *own, *tiny(make_model("bert")))
+    folder = make_model("bert", max_position_embeddings=256)  # longer than cot_bert's templates
+    data, _ = built(f"method={method}", *own, *tiny(folder))
     assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
@@ -146,52 +219,6 @@ def test_retrieved_and_soft_negatives_can_come_from_a_file(options, roles, make_
     ]
     data, _ = built(*options, *own, *tiny(make_model("bert")))
     assert [kind.roles for kind in data.row_kinds.values()] == [roles]
-
-
-@pytest.mark.parametrize("recipe", RELEASED)
-def test_experiments_have_the_values_of_released_scripts(recipe):
-    name, batch_size, lr, epochs, further = RELEASED[recipe]
-    config = composed(f"experiment={recipe}")
-    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
-    assert (config.trainer.max_epochs, config.trainer.max_steps, config.model.pooling) == (epochs, -1, "cls")
-    assert {option: OmegaConf.select(config, option) for option in further} == further
-    if "angle" not in recipe:
-        assert (config.model.head, config.data.max_length, config.val_every) == ("mlp_train_only", 32, 125)
-    check_types(config)
-
-
-# model, learning rate, batch size, epochs, head and objective of the methods with networks beside the encoder
-NETWORKS = {
-    "diffcse_bert_base": ("bert-base-uncased", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
-    "infocse_bert_base": ("Luyu/condenser", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
-    "infocse_bert_large": ("ffgcc/condenser-bert-large-uncased", 7e-6, 64, 2, "batch_norm_train_only", "simcse"),
-    "rankcse_bert_base": ("bert-base-uncased", 3e-5, 128, 1, "mlp_train_only", "simcse"),
-    "whitenedcse_bert_base": ("bert-base-uncased", 1e-5, 128, 1, "mlp_train_only", "whitened"),
-}
-
-
-@pytest.mark.parametrize("recipe", NETWORKS)
-def test_recipes_with_networks_have_the_published_values(recipe):
-    config = composed(f"experiment={recipe}")
-    name, lr, batch_size, epochs, head, objective = NETWORKS[recipe]
-    assert (config.model.name, config.model.pooling, config.model.head) == (name, "cls", head)
-    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_epochs) == (lr, batch_size, epochs)
-    assert (config.data.max_length, config.objective.temperature, config.val_every) == (32, 0.05, 125)
-    assert config.objective.get("groups") == (128 if objective == "whitened" else None)
-    assert config.data.train.endswith("wiki1m_for_simcse.txt") and config.data.validation == "senteval, hub"
-    assert list(config.views) == ["dropout", *["second_dropout"] * (objective == "whitened")]
-    large = recipe == "infocse_bert_large"
-    expected = {
-        "replaced_token_detection": {"weight": 0.005, "probability": 0.3, "generator": "distilbert-base-uncased"},
-        "sentence_mlm": {"weight": 1e-5, "probability": 0.3 if large else 0.4, "frozen_layers": 6, "layers": 2}
-        | {"head": "pretrained", "frozen_dropout": large},
-        "ranking_consistency": {"weight": 1.0, "temperature": 0.05},
-        "ranking_distillation": {"weight": 1.0, "loss": "list_mle", "alpha": 0.33, "pooling": "cls"},
-    }
-    names = {"diffcse": [0], "infocse": [1], "rankcse": [2, 3], "whitenedcse": []}[recipe.partition("_")[0]]
-    assert list(config.get("auxiliary", {})) == [list(expected)[number] for number in names]
-    for own, options in config.get("auxiliary", {}).items():
-        assert {option: options[option] for option in expected[own]} == expected[own]
 
 
 def test_methods_with_networks_need_no_download_in_size_mini():

@@ -18,6 +18,7 @@ from simcse_pl.data.views.view import View
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+from tests.conftest import quiet_trainer
 
 SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
 
@@ -89,55 +90,6 @@ NLI = "first,label,second\n" + "".join(f"{marks},{label},a man {marks}\n" for ma
 NEXT = OneOfNextSentences(1)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_together_have_the_batches_of_one_device(make_data, monkeypatch, ranks):
-    alone = batches(make_data(rows=16, columns=3, batch_size=8))
-    shares = []
-    for number in range(ranks):
-        monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
-        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
-        data = make_data(rows=16, columns=3, batch_size=8)
-        shares.append(batches(data))
-    for i, batch in enumerate(alone):
-        assert {row for share in shares for row in share[i]} == set(batch)
-
-
-def test_one_row_is_enough_with_a_hard_negative(make_data):
-    assert [len(batch) for batch in batches(make_data(rows=1, columns=3))] == [1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rows": 1}, "has one row to train on: a batch of one row without hard negatives has no negatives"),
-        ({"limit": 1}, "has one row to train on"),
-        ({"views": NEXT}, "rows10x1.tsv does not show which sentences follow each other in a document"),
-        ({"batch_size": 1}, "data.batch_size=1: a batch of one"),
-        ({"batch_size": 0}, "data.batch_size=0: it must be at least 1"),
-        ({"max_length": 2}, "data.max_length=2: this model reads 3 to 64 tokens"),
-        ({"max_length": 65}, "data.max_length=65: this model reads 3 to 64 tokens"),
-    ],
-)
-def test_data_without_a_contrast_and_values_out_of_range_are_errors(make_data, options, message):
-    with pytest.raises(UserError, match=message) as error:
-        make_data(**options)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "options", "message"),
-    [
-        ("d.txt", "a\nb\n", {"views": NEXT, "columns": [0]}, r"^data.columns=\[0\]: a view uses the next sentences"),
-        ("d.csv", NLI, {"views": NEXT, "label_column": 1}, "^data.label_column=1: a view uses the next sentences"),
-        ("d.csv", NLI, {"views": {"n": NEXT, "s": Shuffled()}, "score_column": 1}, "^data.score_column=1: a view uses"),
-    ],
-)
-def test_columns_that_do_not_fit_the_view_are_an_error(make_read, name, text, options, message):
-    with pytest.raises(UserError, match=message) as error:
-        make_read(name, text, **options)
-    assert "\n" not in str(error.value)
-
-
 def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
@@ -159,11 +111,6 @@ def test_validation_has_each_sentence_once(make_data):
         embedded = [ids for batch in loader for ids in batch["input_ids"].tolist()]
         expected = data.tokenizer(sentences, truncation=True)["input_ids"]
         assert [[x for x in ids if x != data.tokenizer.pad_token_id] for ids in embedded] == expected
-
-
-def test_data_without_validation_are_an_error(tokenizer, sentences):
-    with pytest.raises(UserError, match="^data.validation is not set: give a file, or the sources of STS-B$"):
-        SentenceDataModule(tokenizer, sentences, evaluators={"sts": ScoredPairs}).setup()
 
 
 def test_evaluators_with_a_metric_of_the_same_name_are_an_error(tokenizer, sentences, pairs):
@@ -285,17 +232,8 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
     def trained(resume=None):
         data = make(workers)
         recorder = Recorder(tmp_path / "resumed" if resume else tmp_path)
-        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            max_epochs=3,
-            max_steps=max_steps,
-            val_check_interval=2,
-            check_val_every_n_epoch=None,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            **quiet,
-        )
+        validated = {"val_check_interval": 2, "check_val_every_n_epoch": None}
+        trainer = quiet_trainer(max_epochs=3, max_steps=max_steps, use_distributed_sampler=False, **validated)
         trainer.fit(recorder, data, ckpt_path=resume and tmp_path / resume)
         return recorder.seen
 
@@ -386,11 +324,6 @@ def test_null_drops_the_views_of_a_set(make_sets, views):
     assert data.sets["a"].views == {}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_several_sets_are_the_same_with_workers(make_sets, workers):
-    assert streams(make_sets(num_workers=workers)) == streams(make_sets())
-
-
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch, ranks):
     alone = [(batch["dataset"], batch["input_ids"].shape[0]) for batch in make_sets().train_dataloader()]
@@ -410,35 +343,16 @@ def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch, ranks):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda own: {}, "^data.sets is empty: name at least one$"),
-        (lambda own: {"a": {"columns": [0]}}, "^data.sets.a.train is missing: give a file$"),
-        (lambda own: {"a": own["plain"] | {"colums": [0]}}, "^no option data.sets.a.colums; did you mean columns?"),
-        (
-            lambda own: {"a": own["plain"] | {"batch_size": "many"}},
-            "^data.sets.a.batch_size=many: it must be a",
-        ),
-        (
-            lambda own: {"a": own["plain"] | {"batch_size": 0}},
-            "^data.sets.a: data.batch_size=0: it must be",
-        ),
+        (lambda own: {"a": own["plain"] | {"batch_size": 0}}, "^data.sets.a: data.batch_size=0: it must be"),
         (lambda own: {"a": own["plain"] | {"views": 3}}, "^data.sets.a.views=3: it must be "),
-        (lambda own: {"a": own["nli"] | {"columns": ["x"]}}, "^data.sets.a: no column x in .*nli.csv"),
-        (
-            lambda own: {"a": own["scored"] | {"score_column": 0}},
-            "^data.sets.a: .*line 1: column 0 holds 'a man'",
-        ),
-        (lambda own: {"a": own["plain"] | {"limit": 99}}, "^data.sets.a: data.limit=99: it must be 1 to 12"),
     ],
 )
 def test_wrong_options_of_a_set_are_one_line(make_sets, change, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         make_sets(sets=change)
-    assert "\n" not in str(error.value)
 
 
-def test_one_set_or_several_are_needed(tokenizer, sentences):
-    with pytest.raises(UserError, match="^data.train is missing: give a file, or several in data.sets$"):
-        SentenceDataModule(tokenizer)
+def test_a_file_beside_sets_is_an_error(tokenizer, sentences):
     with pytest.raises(UserError, match="^data.train: it must be null with data.sets; make it one of the sets$"):
         SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
 
@@ -447,11 +361,3 @@ def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 4)
     with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
         make_sets().train_dataloader()
-
-
-@pytest.mark.parametrize(("sampling", "near"), [("roundrobin", "; did you mean round_robin?"), ("temperature", "")])
-def test_an_unknown_sampling_is_an_error(tokenizer, sampling, near):
-    with pytest.raises(UserError) as error:
-        SentenceDataModule(tokenizer, "x.txt", sampling=sampling)
-    choices = "proportional, round_robin, concatenated"
-    assert str(error.value) == f"data.sampling={sampling}: choose one of {choices}{near}"

@@ -122,7 +122,6 @@ def test_a_regressor_needs_all_splits(bundle, bundle_copy):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"names": ["sts", "STS17"]}, "^tasks: no task STS17; choose among sts, transfer, geometry, STS12, .*, MRPC$"),
         ({"names": ["sts"], "geometry_split": "x"}, "^geometry.split=x: choose one of all, dev, test$"),
         ({"names": ["sts"], "classifier": "svm"}, "^transfer.classifier=svm: choose one of scikit-learn, pytorch$"),
         ({"names": ["sts"], "split": "dev", "regressor": True}, "^regressor=true: it is trained with the dev split"),

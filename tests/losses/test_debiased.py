@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
@@ -11,7 +9,6 @@ from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 T = 0.05
@@ -83,22 +80,6 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(threshold, ratio, mo
     assert (punished > 0) == (threshold < 1) and objective.curves["masked_negatives"] == pytest.approx(punished / 20)
 
 
-def test_the_noise_is_moved_to_where_the_contrastive_loss_is_larger(monkeypatch):
-    objective = objective_of(None, monkeypatch, noise_ratio=4.0, noise_step_size=0.1)
-    anchors = torch.randn(3, 6)
-    torch.manual_seed(7)
-    after = objective._noise(anchors, anchors)
-    torch.manual_seed(7)
-    before = torch.empty(12, 6).normal_()
-    assert not after.requires_grad and after.shape == (12, 6)
-
-    def similarity(noise):
-        return torch.nn.functional.cosine_similarity(anchors[:, None], noise[None], dim=-1).max(dim=0).values
-
-    assert (similarity(after) > similarity(before)).all()
-    assert ((after - before).norm(dim=1) <= 0.4001).all()
-
-
 def test_a_probability_of_one_has_a_finite_loss_and_gradient(monkeypatch):
     pairs = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], requires_grad=True)
     objective = objective_of(torch.eye(2)[None].repeat(2, 1, 1), monkeypatch, noise_ratio=0.0, temperature=0.01)
@@ -129,9 +110,8 @@ def test_rows_that_are_no_pairs_are_errors(roles, monkeypatch):
 )
 def test_values_out_of_range_are_errors(options):
     ((name, value),) = options.items()
-    with pytest.raises(UserError, match=f"^objective.{name}={value}: it must be ") as error:
+    with pytest.raises(UserError, match=f"^objective.{name}={value}: it must be "):
         DebiasedObjective("guide", **options)
-    assert "\n" not in str(error.value)
 
 
 def test_the_guide_must_have_the_encoders_vocabulary(make_model, tmp_path):
@@ -140,13 +120,3 @@ def test_the_guide_must_have_the_encoders_vocabulary(make_model, tmp_path):
     assert not list(objective.parameters()) and not objective.state_dict()
     with pytest.raises(UserError, match="^objective.guide: its vocabulary must be that of the trained encoder$"):
         objective.attach(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls"))
-
-
-def test_the_config_holds_the_defaults(make_model, tmp_path):
-    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").save_pretrained(tmp_path)
-    config = OmegaConf.load(ROOT / "conf/objective/debiased.yaml")
-    config.guide = str(tmp_path)
-    made, own = instantiate(config), DebiasedObjective(tmp_path)
-    assert type(made) is DebiasedObjective
-    for name in config.keys() - {"_target_", "guide"}:
-        assert getattr(made, name) == getattr(own, name)

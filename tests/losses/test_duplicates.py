@@ -53,19 +53,6 @@ def test_duplicates_are_those_of_the_definition(views, positives):
         assert found.shape == (n, 12 * (views - 1)) and not found.all()
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([[1, 2, 3], [4, 3, 5]], [[0, 1, 0, 1], [1, 0, 1, 0]]),  # a positive of one row is one of the other
-        ([[1, 2, 3], [1, 4, 5]], [[0, 1, 0, 1], [1, 0, 1, 0]]),  # the anchors are equal
-        ([[1, 2, 1], [3, 4, 3]], [[0, 0, 0, 0], [0, 0, 0, 0]]),  # a positive equals its own anchor
-    ],
-)
-def test_all_positives_of_a_row_with_an_own_sentence_are_duplicates(rows, expected):
-    hashes = torch.tensor(rows)
-    assert duplicate_negatives(hashes, hashes, positives=2).int().tolist() == expected
-
-
 def test_without_positives_only_hard_negatives_are_duplicates():
     hashes = torch.tensor([[1, 2], [2, 2]])
     assert duplicate_negatives(hashes, hashes, positives=0).tolist() == [[False, False], [True, True]]

@@ -28,6 +28,5 @@ def test_an_encoder_with_a_post_processing_is_an_error(make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     encoder.postprocess = Whitening().fit(torch.randn(400, encoder.dim))
     encoder.save_pretrained(tmp_path / "saved")
-    with pytest.raises(UserError, match="saved: this encoder has a post-processing: choose the encoder that") as error:
+    with pytest.raises(UserError, match="saved: this encoder has a post-processing: choose the encoder that"):
         FrozenEncoder(tmp_path / "saved")
-    assert "\n" not in str(error.value)

@@ -6,13 +6,9 @@ import pytest
 import torch
 
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
+from tests.properties.test_losses import similarity
 
 ROWS, TEMPERATURE = 6, 0.5
-
-
-def similarity(a: list[float], b: list[float], kind: str = "cosine") -> float:
-    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
-    return dot if kind == "dot" else dot / math.hypot(*a) / math.hypot(*b)
 
 
 def draw(negatives):
@@ -110,14 +106,6 @@ def test_an_anchor_without_negatives_has_loss_0_and_no_gradient(rows, decoupled,
     loss = contrastive_loss(anchors, positives, negative_mask=near, decoupled=decoupled, hardness=hardness)
     loss.backward()
     assert loss.item() == 0 and not anchors.grad.any()
-
-
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_gradients_equal_finite_differences(decoupled):
-    anchors, positives = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    hard = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
-    options = {"temperature": 0.5, "hard_negative_weight": 0.3, "decoupled": decoupled}
-    torch.autograd.gradcheck(lambda *x: contrastive_loss(*x, **options), (anchors, positives, hard))
 
 
 def test_the_classifiers_gradients_equal_finite_differences():

@@ -9,12 +9,10 @@ from torch import nn
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.losses.gradient_cache import apply_in_chunks
-from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from tests.conftest import SENTENCES, adamw, embedded
+from tests.conftest import SENTENCES, embedded
 
 
 @pytest.fixture
@@ -69,9 +67,3 @@ def test_backward_recomputes_one_chunk_at_a_time():
         events.clear()
         apply_in_chunks(function, {"x": torch.randn(5, 4)}, size).sum().backward()
         assert events == ["compute 5", "backward"]
-
-
-def test_the_module_sets_the_chunk_size_of_auxiliary_losses(encoder):
-    term = MaskedLanguageModeling(head="new")
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[term], chunk_size=3)
-    assert module.auxiliary[0].chunk_size == 3

@@ -72,9 +72,8 @@ def test_a_pretrained_head_leaves_the_random_state_and_a_new_one_is_drawn_from_i
 
 
 def assert_no_head(backbone, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         MLMHead(backbone)
-    assert "\n" not in str(error.value)
 
 
 def test_a_saved_encoder_has_no_head(make_masked_language_model, tmp_path):

@@ -46,34 +46,6 @@ def test_the_queue_keeps_the_newest_anchors_without_dropout(encoder):
     torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES[-5:]), atol=1e-5, rtol=1e-4)
 
 
-def test_the_backbone_is_a_moving_average_without_gradients(encoder):
-    queue = attached(encoder, momentum=0.9)
-    before = [p.clone() for p in queue.encoder.backbone.parameters()]
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.add_(1.0)
-    queue.update(encoder, batch_of(encoder, SENTENCES))
-    for old, own, new in zip(before, queue.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
-        torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
-    assert not any(p.requires_grad for p in queue.parameters())
-
-
-def test_the_head_is_the_encoders_own_and_not_an_average(encoder):
-    queue = attached(encoder, momentum=0.9)
-    with torch.no_grad():
-        encoder.projection[0].weight.copy_(torch.randn(32, 32))
-    queue.update(encoder, batch_of(encoder, SENTENCES))
-    torch.testing.assert_close(queue.negatives(), anchors(encoder, SENTENCES), atol=1e-5, rtol=1e-4)
-    assert encoder.projection[0].weight.requires_grad
-
-
-def test_a_checkpoint_holds_the_queue(encoder):
-    queue, other = attached(encoder, size=4), attached(encoder, size=4)
-    queue.update(encoder, batch_of(encoder, SENTENCES[:3]))
-    other.load_state_dict(queue.state_dict())
-    assert other.negatives().equal(queue.negatives()) and len(other.negatives()) == 3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"size": 0}, "queue.size=0"), ({"momentum": 1.0}, "queue.momentum=1.0"), ({"momentum": -1}, "queue.momentum=-1")],

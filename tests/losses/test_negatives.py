@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from torch.nn.functional import cosine_similarity
 
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
@@ -15,7 +13,7 @@ from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, adamw, embedded
+from tests.conftest import adamw, embedded
 
 TEMPERATURE = 0.3
 
@@ -56,14 +54,6 @@ def test_noise_is_a_further_negative_of_all_anchors(queued, kind):
     ]
     assert_equal_with_gradients(loss, mean_loss(own, negatives), x)
     assert objective(embedded(x, queue=queue)) != loss, "each step has its own noise"
-
-
-def test_the_standard_deviation_of_noise_has_no_effect_on_cosines():
-    batch, losses = embedded(torch.randn(4, 2, 6, dtype=torch.float64)), []
-    for std in (0.1, 0.5):
-        torch.manual_seed(3)
-        losses.append(GaussianNegatives(192, std)(batch))
-    torch.testing.assert_close(*losses)
 
 
 def mixcse(x, share, kind="cosine"):
@@ -184,7 +174,6 @@ def test_rows_with_other_negatives_or_positives_have_no_negatives_without_dropou
     [
         (lambda: GaussianNegatives(0), "^objective.size=0: it must be at least 1$"),
         (lambda: GaussianNegatives(std=0.0), "^objective.std=0.0: it must be above 0, and finite$"),
-        (lambda: MixedNegatives(1.5), "^objective.share=1.5: it must be 0 to 1$"),
         (lambda: MixedNegatives(math.nan), "^objective.share=nan: it must be 0 to 1$"),
         (lambda: MixedNegatives(temperature=0), "^objective.temperature=0: it must be above 0, and finite$"),
     ],
@@ -192,18 +181,3 @@ def test_rows_with_other_negatives_or_positives_have_no_negatives_without_dropou
 def test_values_out_of_range_are_errors(make, message):
     with pytest.raises(UserError, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    ("choice", "kind"),
-    [
-        ("gaussian_negatives", GaussianNegatives),
-        ("mixed_negatives", MixedNegatives),
-        ("negatives_without_dropout", NegativesWithoutDropout),
-    ],
-)
-def test_the_configs_have_the_defaults_and_the_options_of_simcse(choice, kind):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("train", [f"objective={choice}", "objective.temperature=0.5"])
-    objective = instantiate(config.objective)
-    assert type(objective) is kind and vars(objective) == vars(kind(temperature=0.5))

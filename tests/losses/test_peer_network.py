@@ -1,12 +1,9 @@
 """The losses of a peer network against PCL's formulas in plain loops, the peer itself, and errors."""
 
-import math
 from types import SimpleNamespace
 
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
@@ -18,7 +15,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw
+from tests.losses.test_debiased import cosine, softmax
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 ROLES = [
@@ -26,15 +24,6 @@ ROLES = [
     (ANCHOR, POSITIVE, OTHER, OTHER),
     (OTHER, NEGATIVE, POSITIVE, ANCHOR, POSITIVE),
 ]
-
-
-def cosine(first, second):
-    return (first * second).sum() / first.square().sum().sqrt() / second.square().sum().sqrt()
-
-
-def softmax(scores):
-    total = sum(score.exp() for score in scores)
-    return [score.exp() / total for score in scores]
 
 
 def infonce(anchors, positives, t):
@@ -154,17 +143,7 @@ def test_half_precision_gives_about_the_same_loss(encoder):
     assert half.dtype == torch.float32 and half.item() == pytest.approx(whole.item(), rel=0.03)
 
 
-def test_errors():
-    with pytest.raises(UserError, match="^auxiliary.peer_network.temperature=0: it must be above 0, and finite$"):
-        PeerNetwork(temperature=0)
+def test_rows_without_a_positive_are_an_error():
     with pytest.raises(UserError, match="^auxiliary.peer_network needs a positive: name one in data.roles"):
         PeerNetwork().check_rows((ANCHOR, OTHER), None)
-    with pytest.raises(UserError, match="a row needs one anchor, not 2$"):
-        PeerNetwork().check_rows((ANCHOR, ANCHOR, POSITIVE), None)
     PeerNetwork().check_rows(default_roles(3), None)
-
-
-def test_the_config_holds_the_defaults():
-    made = instantiate(OmegaConf.load(ROOT / "conf/auxiliary/peer_network.yaml"))
-    assert type(made) is PeerNetwork and (made.weight, made.temperature) == (1.0, 0.05)
-    assert math.isclose(PeerNetwork().temperature, made.temperature) and PeerNetwork().weight == made.weight

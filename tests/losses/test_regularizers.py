@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import nn
 
 from simcse_pl.losses.regularizers import (
@@ -20,7 +18,6 @@ from simcse_pl.losses.regularizers import (
 )
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
 
 
 def words(rows, dim):
@@ -115,7 +112,6 @@ def test_a_model_without_word_embeddings_is_an_error():
 @pytest.mark.parametrize(
     ("term", "settings", "message"),
     [
-        (CosineRegularization, {"weight": -1.0}, "^auxiliary.cosine_regularization.weight=-1.0"),
         (SpectrumControl, {"decay": "linear"}, "decay=linear: choose one of polynomial, exponential"),
         (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more"),
         (SpectrumControl, {"rate": float("nan")}, "^auxiliary.spectrum_control.rate=nan"),
@@ -124,12 +120,3 @@ def test_a_model_without_word_embeddings_is_an_error():
 def test_values_out_of_range_are_errors(term, settings, message):
     with pytest.raises(UserError, match=message):
         term(**settings)
-
-
-@pytest.mark.parametrize("kind", [CosineRegularization, SpectrumControl])
-def test_the_configs_hold_the_defaults(kind):
-    path = ROOT / "conf" / "auxiliary" / f"{kind.name}.yaml"
-    assert path.read_text().startswith(f"# @package auxiliary.{kind.name}\n")
-    term, default = instantiate(OmegaConf.load(path)), kind()
-    assert type(term) is kind and term.weight == default.weight
-    assert {name: vars(term).get(name) for name in vars(default)} == vars(default)

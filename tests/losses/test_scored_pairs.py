@@ -6,15 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from scipy.spatial.distance import cosine
 
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
 from simcse_pl.models.roles import default_roles
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, embedded
+from tests.conftest import embedded
 
 SCORES = torch.tensor([0.0, 1.5, 5.0, -2.5])
 CHOICES = {"cosine_mse": CosineMSEObjective, "cosent": CoSENTObjective, "angle": AngleObjective}
@@ -96,13 +94,6 @@ def test_angle_is_the_weighted_sum_of_its_terms(weights, scores):
     assert torch.autograd.gradcheck(lambda x: objective(embedded(x, labels=scores)), pairs.requires_grad_())
 
 
-def test_a_better_order_has_a_lower_loss():
-    anchor, near, far = torch.eye(4)[0], torch.tensor([1.0, 0.2, 0.1, 0.0]), torch.tensor([-0.1, 1.0, 0.5, -0.3])
-    right, wrong = (torch.stack([torch.stack([anchor, x]) for x in both]) for both in ((near, far), (far, near)))
-    for objective in (CoSENTObjective(), AngleObjective(in_batch_weight=0.0)):
-        assert objective(embedded(right, labels=NLI[:2])) < 0.1 < objective(embedded(wrong, labels=NLI[:2]))
-
-
 @pytest.mark.parametrize("objective", [CoSENTObjective(), AngleObjective(in_batch_weight=0.0, cosine_weight=1.0)])
 @pytest.mark.parametrize("rows", [1, 4])
 def test_equal_scores_have_loss_0_and_no_gradient(rows, objective):
@@ -123,22 +114,10 @@ def test_pairs_of_zeros_and_equal_pairs_have_finite_gradients(labels):
         assert loss.isfinite() and x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("kind", [CoSENTObjective, AngleObjective])
-def test_half_precision_is_computed_in_float32(kind):
-    pairs = torch.randn(5, 2, 8).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = kind()(embedded(pairs, labels=NLI))
-    assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, kind()(embedded(pairs.float(), labels=NLI)))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CoSENTObjective(0), "^objective.temperature=0: it must be above 0, and finite$"),
-        (lambda: AngleObjective(-1), "^objective.temperature=-1: it must be above 0, and finite$"),
         (lambda: AngleObjective(angle_weight=-1), "^objective.angle_weight=-1: it must be 0 or more, and finite$"),
-        (lambda: AngleObjective(0.05, 0, 0, 0), "^objective=angle: all weights are 0: set one above 0$"),
         (
             lambda: AngleObjective().attach(SimpleNamespace(hidden_size=7)),
             "^objective=angle: it needs an even number of dimensions, but the model has 7$",
@@ -148,12 +127,6 @@ def test_half_precision_is_computed_in_float32(kind):
 def test_values_out_of_range_are_errors(make, message):
     with pytest.raises(UserError, match=message):
         make()
-
-
-@pytest.mark.parametrize("max_score", [0.0, -1.0, float("nan")])
-def test_a_largest_score_that_is_not_positive_is_an_error(max_score):
-    with pytest.raises(UserError, match="^objective.max_score=.*: it must be above 0, and finite$"):
-        CosineMSEObjective(max_score)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +139,8 @@ def test_a_largest_score_that_is_not_positive_is_an_error(max_score):
 )
 @pytest.mark.parametrize("choice", CHOICES)
 def test_rows_that_are_not_scored_pairs_are_errors(choice, views, labels, message):
-    with pytest.raises(UserError, match=f"^objective={choice}{message}") as error:
+    with pytest.raises(UserError, match=f"^objective={choice}{message}"):
         CHOICES[choice]()(embedded(torch.randn(4, views, 6), labels=labels))
-    assert "\n" not in str(error.value)
 
 
 def test_scores_above_the_largest_are_errors():
@@ -184,9 +156,3 @@ def test_other_objectives_take_no_scores():
         SoftmaxObjective().check_rows(default_roles(2), "scores")
     with pytest.raises(UserError, match="takes no labels: set data.score_column=null, or objective=cosine_mse$"):
         ContrastiveObjective().check_rows(default_roles(2), "scores")
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-def test_the_config_holds_the_defaults(choice):
-    objective = instantiate(OmegaConf.load(ROOT / f"conf/objective/{choice}.yaml"))
-    assert type(objective) is CHOICES[choice] and vars(objective) == vars(CHOICES[choice]())

@@ -5,10 +5,8 @@ import math
 import pytest
 import torch
 
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import BatchNormHead
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
 
 
 def normalized(rows):
@@ -59,19 +57,3 @@ def test_equal_vectors_have_finite_gradients_and_one_vector_is_an_error():
     assert vectors.grad.isfinite().all()
     with pytest.raises(UserError, match="^model.head=batch_norm_train_only: a batch has one vector only: choose"):
         head(torch.ones(1, 4))
-
-
-def test_it_applies_in_training_only_and_is_saved_with_the_encoder(make_model, tmp_path):
-    options = {"pooling": "cls", "head": "batch_norm_train_only", "dropout": 0.0}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert", initializer_range=0.5), **options)
-    assert encoder.projection[0].weight.std().item() == pytest.approx(0.5, rel=0.1)
-    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
-    assert torch.equal(encoder(inputs), encoder.pool(inputs))
-    trained = encoder.train()(inputs)
-    torch.testing.assert_close(trained.mean(dim=0), torch.zeros(32), atol=1e-5, rtol=0)
-    torch.testing.assert_close(trained.var(dim=0, correction=0), torch.ones(32), atol=1e-2, rtol=0)
-    encoder.save_pretrained(tmp_path)
-    loaded = SentenceEncoder.from_pretrained(tmp_path)
-    assert loaded.head == "batch_norm_train_only"
-    assert torch.equal(loaded.train()(inputs), trained)
-    assert torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))

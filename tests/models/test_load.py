@@ -1,4 +1,4 @@
-"""Each kind of encoder is loaded by its name; options of another kind are errors."""
+"""Each kind of encoder is loaded by its name."""
 
 import gzip
 
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.load import load_encoder
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.models.test_lightning_checkpoint import save
 
@@ -35,26 +34,3 @@ def test_word_vectors_are_loaded_with_their_options(ending, tmp_path):
     weighted = torch.tensor([[0.001 / 1.0, 0.5, 2 * 0.001 / 1.0]])  # 0.001 / (0.001 + p)
     encoder = load_encoder(str(path), word_counts=str(counts), normalize=True)
     torch.testing.assert_close(encoder.encode(["A man"]), F.normalize(weighted), atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("vectors.txt", {"pooling": "mean"}, "^pooling=mean: vectors.txt is a file of word vectors, which takes no"),
-        (
-            "vectors.txt",
-            {"template": "a {sentence}"},
-            "^template=a {sentence}: vectors.txt is a file of word vectors, whi",
-        ),
-        ("vectors.vec.gz", {"num_layers": 3}, "^num_layers=3: vectors.vec.gz is a file of word vectors"),
-        ("encoder", {"word_counts": "c.txt"}, "^word_counts=c.txt: .* encoder is a transformer"),
-        ("nowhere.ckpt", {}, "no file nowhere.ckpt"),
-        ("nowhere.txt", {}, "no file nowhere.txt"),
-        ("nowhere", {"pooling": "mean"}, "model nowhere: no such folder"),
-    ],
-)
-def test_options_of_another_kind_and_unknown_names_are_one_line(name, options, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message) as error:
-        load_encoder(name, **options)
-    assert "\n" not in str(error.value)

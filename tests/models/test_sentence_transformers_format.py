@@ -12,7 +12,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
-from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils import hub
@@ -77,9 +76,13 @@ def test_folders_written_by_the_library_have_its_vectors(
 
 @pytest.mark.parametrize("pooling", ["mean", "last_token", "weighted_mean", "first_last"])
 def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
-    """Also with [MASK], and beside a longer template for the positives in training."""
+    """Also with [MASK], and beside a longer template for the positives and a bias in training."""
     encoder = SentenceEncoder.from_pretrained(
-        make_model("bert"), pooling, max_length=20, template=["prices: [MASK] {sentence}", '"{sentence}" rose fast!']
+        make_model("bert"),
+        pooling,
+        max_length=20,
+        template=["prices: [MASK] {sentence}", '"{sentence}" rose fast!'],
+        template_bias="train_only",
     )
     encoder.save_pretrained(tmp_path)
     expected, model = encoder.encode(TEXTS), library(str(tmp_path))
@@ -118,21 +121,22 @@ def test_a_prompt_of_the_library_is_read_as_a_template(modules, make_model, tmp_
 
 
 @pytest.mark.parametrize(
-    ("architecture", "template"),
+    ("architecture", "template", "options"),
     [
-        ("bert", '"{sentence}" rose fast.'),  # text after the sentence
-        ("bert", "guitar{sentence}"),  # one word with the sentence's first
-        ("roberta", "A man: {sentence}"),  # the space belongs to the sentence's first word
+        ("bert", '"{sentence}" rose fast.', {}),  # text after the sentence
+        ("bert", "guitar{sentence}", {}),  # one word with the sentence's first
+        ("roberta", "A man: {sentence}", {}),  # the space belongs to the sentence's first word
+        *(("bert", "A man: {sentence}", own) for own in ({"template_bias": "always"}, {"final_period": True})),
+        ("bert", "A man: {sentence}", {"head": "transform"}),
     ],
 )
-def test_templates_that_are_no_prompt_are_not_written_for_the_library(
-    architecture, template, make_model, tmp_path, caplog
-):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template)
+def test_what_the_library_lacks_is_not_written_for_it(architecture, template, options, make_model, tmp_path, caplog):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template, **options)
     encoder.save_pretrained(tmp_path)
-    assert caplog.messages == [
-        f"template={template!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
-    ]
+    lacks = f"template={template!r}: sentence-transformers has no such prompt"
+    for option, value in options.items():
+        lacks = f"{option}={str(value).lower()}: sentence-transformers has no such module"
+    assert caplog.messages[-1] == f"{lacks}, only simcse_pl loads it"
     assert not (tmp_path / "modules.json").exists()
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
 
@@ -267,9 +271,8 @@ def test_unusable_weights_of_a_head_are_one_line(weights, message, make_model, t
     folder = shutil.copytree(make_model("bert"), tmp_path / "model")
     write(folder, TRANSFORMER, POOLING, DENSE, **{"2_Dense__config": DENSE_CONFIG})
     torch.save(weights, folder / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(folder)
-    assert "\n" not in str(error.value)
 
 
 def assert_written_for_the_library(encoder, folder):
@@ -315,11 +318,3 @@ def test_a_linear_post_processing_is_one_more_module(postprocess, normalize, mak
     assert torch.equal(encoder.encode(TEXTS), expected)
     assert encoder.encode([]).shape == (0, encoder.dim) == (0, expected.shape[1])
     assert_written_for_the_library(encoder, tmp_path)
-
-
-def test_a_flow_is_an_error_and_nothing_is_written(make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
-    encoder.postprocess = Flow(epochs=1).fit(SOME)
-    with pytest.raises(UserError, match="flow is not linear"):
-        encoder.save_pretrained(tmp_path / "saved")
-    assert not list((tmp_path / "saved").iterdir())

@@ -1,11 +1,9 @@
 """The bias of a template against passes of the template alone, and in every path that encodes with it."""
 
-import json
 from functools import partial
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from transformers import AutoModel
 
 from simcse_pl.data.collators import ViewCollator
@@ -13,12 +11,10 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.losses.embedded_batch import pool_views
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, tiny
-from tests.models.test_lightning_checkpoint import save
+from tests.conftest import SENTENCES, adamw
 
 FIRST = 'The hall : "{sentence}" means [MASK] .'
 SECOND = 'This moon of "{sentence}" [MASK] or [MASK]!'
@@ -172,31 +168,6 @@ def test_the_bias_is_half_precision_in_autocast(load):
     torch.testing.assert_close(half.float(), pool_views(encoder, rows_of(encoder)), atol=0.2, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["train_only", "always", "padded_train_only"])
-def test_folders_and_checkpoints_restore_the_settings_and_the_vectors(kind, load, tmp_path):
-    encoder = load(template_bias=kind, final_period=True)
-    encoder.save_pretrained(tmp_path)
-    save(encoder, tmp_path / "best.ckpt")
-    for loaded in (
-        SentenceEncoder.from_pretrained(tmp_path),
-        SentenceEncoder.from_checkpoint(tmp_path / "best.ckpt"),
-    ):
-        assert loaded.settings == encoder.settings
-        assert (loaded.template_bias, loaded.final_period) == (kind, True)
-        torch.testing.assert_close(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6, rtol=0)
-    assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
-
-
-def test_a_folder_of_an_older_version_has_no_bias(load, tmp_path):
-    load(template_bias="none").save_pretrained(tmp_path)
-    settings = json.loads((tmp_path / SETTINGS_FILE).read_text())
-    for newer in ("template_bias", "final_period"):
-        del settings[newer]
-    (tmp_path / SETTINGS_FILE).write_text(json.dumps(settings))
-    loaded = SentenceEncoder.from_pretrained(tmp_path)
-    assert (loaded.template_bias, loaded.final_period) == ("none", False)
-
-
 def test_fingerprints_differ_if_the_vectors_do(load):
     plain, train_only, always, period = (
         fingerprint(load(**options))
@@ -210,18 +181,6 @@ def test_fingerprints_differ_if_the_vectors_do(load):
     assert plain == train_only and len({plain, always, period}) == 3
 
 
-def test_sentence_transformers_has_no_bias(load, tmp_path, caplog):
-    given = {"template": "The hall {sentence}", "pooling": "mean"}
-    for option, lost in (("template_bias", "always"), ("final_period", True), ("head", "transform")):
-        load(**{"template_bias": "none", option: lost} | given).save_pretrained(tmp_path)
-        *_, message = (record.getMessage() for record in caplog.records)
-        expected = f"{option}={str(lost).lower()}: sentence-transformers has no such module, only simcse_pl loads it"
-        assert message == expected and not (tmp_path / "modules.json").exists()
-        caplog.clear()
-    load(template_bias="train_only", **given).save_pretrained(tmp_path)
-    assert not caplog.records and (tmp_path / "modules.json").exists()
-
-
 @pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])
 def test_other_poolings_read_the_template_alone(pooling, load):
     inputs = {name: x[:, 0] for name, x in rows_of(load()).items()}
@@ -231,18 +190,6 @@ def test_other_poolings_read_the_template_alone(pooling, load):
     bare = {name: x[TEXTS.index(""), :1] for name, x in empty.items()}
     torch.testing.assert_close(bias[TEXTS.index("")], plain.pool(bare)[0], atol=1e-5, rtol=0)
     assert (bias.abs().max() == 0) == (pooling == "span")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"template_bias": "yes"}, "^template_bias=yes: choose one of none, train_only, always, padded_train_only$"),
-        ({"template": None, "pooling": "cls"}, "^template_bias=always: it needs a template, but template=null$"),
-    ],
-)
-def test_a_bias_that_does_not_fit_is_one_line(options, message, load):
-    with pytest.raises(UserError, match=message):
-        load(**options)
 
 
 def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
@@ -258,31 +205,3 @@ def test_a_batch_of_the_tokenizer_has_no_sentence_mask(load):
     inputs = {name: x[:, 0] for name, x in rows_of(encoder).items() if name != SENTENCE_MASK}
     with pytest.raises(UserError, match="^template_bias: the inputs have no sentence_mask; make them with"):
         encoder(inputs)
-
-
-def test_promptbert_has_two_templates_and_no_bias_at_test_time(composed, make_model):
-    config = composed("method=promptbert", *tiny(make_model("bert")))
-    encoder = instantiate(config.model)
-    templates = ['This sentence of "{sentence}" means [MASK].', 'This sentence : "{sentence}" means [MASK].']
-    assert (encoder.pooling, encoder.head, encoder.template) == ("mask", "mlp_train_only", templates)
-    assert (encoder.template_bias, encoder.final_period) == ("train_only", True)
-    assert (config.optimizer.lr, config.data.batch_size, config.data.max_length) == (1e-5, 256, 34)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "views", "bias", "head"),
-    [
-        ("promptbert_bert_base", 2, "train_only", "mlp_train_only"),
-        ("promptbert_roberta_base", 2, "train_only", "mlp_train_only"),
-        ("promptbert_sup_bert_base", 1, "always", "transform"),
-        ("promptbert_sup_roberta_base", 1, "always", "mlp"),
-        ("cot_bert_bert_base", 3, "padded_train_only", "mlp_train_only"),
-        ("cot_bert_roberta_base", 3, "padded_train_only", "mlp_train_only"),
-    ],
-)
-def test_recipes_have_their_templates(recipe, views, bias, head, composed):
-    model = composed(f"experiment={recipe}").model
-    texts = [model.template] if isinstance(model.template, str) else model.template
-    masks = [text.count("<mask>" if "roberta" in recipe else "[MASK]") for text in texts]
-    assert (len(texts), model.template_bias, model.head, model.final_period) == (views, bias, head, True)
-    assert masks == [2 if model.pooling == "mask_2" else 1] * views

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE
-from simcse_pl.postprocessing.saved import KINDS, load
+from simcse_pl.postprocessing.saved import load
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.postprocessing.test_post_process import every_kind
@@ -68,16 +68,6 @@ def test_tensors_that_do_not_fit_are_one_line(make, other, tmp_path):
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     with pytest.raises(UserError, match=f"{TENSORS_FILE} is damaged or does not belong"):
         load(tmp_path)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_config_has_every_option_of_its_class(name):
-    config = OmegaConf.create({"seed": 0, "postprocess": OmegaConf.load(CONFIGS / f"{name}.yaml")}).postprocess
-    postprocess = instantiate(config)
-    assert type(postprocess) is KINDS[name] and not postprocess.fitted
-    assert {key for key in config if key not in ("_target_", "progress")} == set(postprocess.options)
-    if name != "remove_components":  # whose count has no default
-        assert postprocess.options == KINDS[name]().options
 
 
 def test_the_config_saved_loads_a_folder(tmp_path):

@@ -23,7 +23,7 @@ def drawn(seed, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def similarity(a, b, kind):
+def similarity(a, b, kind="cosine"):
     dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
     lengths = 1.0 if kind == "dot" else math.hypot(*a) * math.hypot(*b)
     return dot / lengths if lengths else 0.0

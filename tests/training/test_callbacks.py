@@ -3,7 +3,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pandas
 import pytest
 import pytorch_lightning as pl
@@ -15,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.metrics import uniformity
+from simcse_pl.evaluation.metrics import gram_bound, uniformity
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
@@ -128,16 +127,6 @@ def test_the_progress_bar_shows_no_last_epoch_without_a_limit():
         assert bar._get_train_description(3).strip() == text
 
 
-def section_5(embeddings):
-    """Return the quantities of the paper's section 5 from the whole matrix of cosines."""
-    w = embeddings.double().numpy()
-    w /= np.linalg.norm(w, axis=1, keepdims=True)
-    cosines = w @ w.T
-    names = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")
-    values = (cosines.sum(), np.linalg.eigvalsh(cosines)[-1], (cosines >= 0).mean(), np.trace(cosines))
-    return {f"geometry/{name}": value for name, value in zip(names, values, strict=True)}
-
-
 def test_geometry_curves_cover_all_validation_embeddings(make_model):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
@@ -147,7 +136,9 @@ def test_geometry_curves_cover_all_validation_embeddings(make_model):
         encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
     trainer = pl.Trainer(accelerator="cpu", callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET)
     module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
-    expected = section_5(encoder.encode(sentences))
+    bound = vars(gram_bound(encoder.encode(sentences)))
+    bound["nonnegative_cosines"] = bound.pop("nonnegative")
+    expected = {f"geometry/{name}": value for name, value in bound.items()}
     assert 0.1 < expected["geometry/nonnegative_cosines"] < 0.9 and expected["geometry/trace"] == pytest.approx(
         len(sentences)
     )

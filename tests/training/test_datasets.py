@@ -3,18 +3,15 @@
 import itertools
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.views.words import WordRepetition
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.scored_pairs import CosineMSEObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
-from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear
@@ -44,41 +41,6 @@ def make_data(sentences, pairs, tmp_path):
         return SentenceDataModule(encoder.tokenizer, sets=sets, **options)
 
     return make
-
-
-class Curves(pl.Callback):
-    def __init__(self, folder):
-        self.folder, self.seen = folder, []
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        names = ("train/loss", *(f"train/loss/{name}" for name in ("plain", "nli", "train")))
-        self.seen.append((batch["dataset"], [float(trainer.logged_metrics.get(name, torch.nan)) for name in names]))
-        trainer.save_checkpoint(self.folder / f"{trainer.global_step}.ckpt")
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_run_resumed_within_an_epoch_ends_with_the_same_weights_and_losses(make_model, make_data, tmp_path):
-    def trained(resume=None):
-        module = make_module(make_model("bert"), queue=MomentumQueue(size=4))
-        curves = Curves(tmp_path / "resumed" if resume else tmp_path)
-        off = {f"enable_{part}": False for part in ("checkpointing", "progress_bar", "model_summary")}
-        fixed = {"accelerator": "cpu", "logger": False, "num_sanity_val_steps": 0, "limit_val_batches": 0}
-        trainer = pl.Trainer(
-            callbacks=[curves, SeedEveryStep(3)], max_epochs=2, use_distributed_sampler=False, **fixed, **off
-        )
-        trainer.fit(module, make_data(module.encoder), ckpt_path=resume and tmp_path / resume)
-        return curves.seen, module.state_dict()
-
-    whole, weights = trained()
-    names = [name for name, _ in whole]
-    assert sorted(names[:9]) == sorted(names[9:]) == ["nli"] * 3 + ["plain"] * 3 + ["train"] * 3
-    for name, (loss, *own) in whole:
-        assert [value == loss for value in own] == [name == other for other in ("plain", "nli", "train")]
-    for step in (4, 9, 13):
-        seen, own = trained(f"{step}.ckpt")
-        assert repr(seen) == repr(whole[step:])
-        assert own.keys() == weights.keys()
-        assert all(torch.equal(own[name], weights[name]) for name in own if "extra_state" not in name)
 
 
 def test_each_batch_takes_the_objective_of_its_set_and_every_parameter_has_a_gradient(make_model, make_data):

@@ -4,7 +4,6 @@ import pytest
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.freezing import freeze_first_layers
-from simcse_pl.utils.errors import UserError
 from tests.conftest import ARCHITECTURES
 
 
@@ -24,9 +23,3 @@ def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, ma
     for number, layer in enumerate(stack):
         assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
     assert not backbone.get_input_embeddings().weight.requires_grad and backbone.training
-
-
-@pytest.mark.parametrize("layers", [-1, 3])
-def test_freezing_all_layers_is_an_error(layers, make_model):
-    with pytest.raises(UserError, match=f"^module.freeze_layers={layers}: the model has 3 layers; choose 0 to 2"):
-        freeze_first_layers(encoder_of(make_model("bert")), layers)

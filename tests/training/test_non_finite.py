@@ -10,16 +10,10 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, tiny
+from tests.conftest import SENTENCES, adamw, quiet_trainer, tiny
 
 DIVERGES = ["optimizer.lr=1e30", "data=text", "val_every=100", "logger=csv"]
-
-
-def test_an_unknown_action_is_an_error():
-    with pytest.raises(UserError, match="^module.on_non_finite=drop: choose one of error, skip$"):
-        NonFiniteSteps("drop")
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
@@ -62,11 +56,8 @@ def fit(folder, make_model, objective, **options):
         weights.append(encoder.backbone.get_input_embeddings().weight.detach().clone())
         skipped.append(trainer.callback_metrics.get("train/skipped_steps"))
 
-    quiet = {f"enable_{part}": False for part in ("progress_bar", "model_summary", "checkpointing")}
     callbacks = [pl.callbacks.LambdaCallback(on_train_batch_end=record)]
-    trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=1, default_root_dir=folder, callbacks=callbacks, logger=False, **quiet
-    )
+    trainer = quiet_trainer(max_epochs=1, default_root_dir=folder, callbacks=callbacks)
     trainer.fit(module, DataLoader([batch] * 4, batch_size=None))
     return weights, skipped
 

@@ -98,29 +98,13 @@ def test_without_options_all_parameters_are_one_group():
 @pytest.mark.parametrize(
     ("optimizer", "scheduler", "message"),
     [
-        (adamw(lr=0.0), None, "^optimizer.lr=0.0: it must be above 0"),
-        (adamw(lr=math.inf), None, "^optimizer.lr=inf"),
-        (adamw(lr="fast"), None, "^optimizer.lr=fast: it must be above 0"),
-        (adamw(weight_decay=-1.0), None, "^optimizer: Invalid weight_decay value: -1.0$"),
-        (adamw(), linear(num_warmup_steps=-1), "^scheduler.num_warmup_steps=-1: it must be 0 or more"),
-        (partial(torch.optim.SGD, lr=0.1, nesterov=True), None, "^optimizer: Nesterov momentum requires"),
         (partial(torch.optim.SGD, lr=0.1, beta=1), None, "^optimizer: .*unexpected keyword argument 'beta'"),
-        (adamw(), torch.optim.lr_scheduler.ReduceLROnPlateau, "^scheduler: ReduceLROnPlateau depends on a metric"),
-        (adamw(), torch.optim.lr_scheduler.StepLR, "^scheduler: .*missing 1 required positional argument: 'step_size'"),
         (adamw(), partial(torch.optim.lr_scheduler.StepLR, step_size=0), "^scheduler: it cannot compute a learning"),
     ],
 )
 def test_wrong_settings_are_errors_before_training(optimizer, scheduler, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         check_optimizer(optimizer, scheduler)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("decay", [0.0, -1.0, 1.1, math.nan])
-def test_a_layer_decay_out_of_range_is_an_error(decay, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    with pytest.raises(UserError, match=f"^module.layer_decay={decay}: it must be above 0 and at most 1, or null$"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(), layer_decay=decay)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,6 @@ def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search
     [
         ("auto", ["seed=2"], "holds another run \\(seed=1\\): choose another folder, or continue that run with these"),
         (None, ["seed=1"], "already holds a run: choose another hydra.run.dir, or continue with resume=auto"),
-        ("nowhere.ckpt", [], "resume: no file nowhere.ckpt"),
     ],
 )
 def test_runs_that_cannot_be_resumed_are_errors(tmp_path, resume, options, message):

@@ -35,8 +35,3 @@ ITS_OWN_CAUSE = KeyError("a\nb")
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
-
-
-def test_debug_prints_the_traceback(capfd):
-    assert report_error(raised(UserError("x")), debug=True, debug_option="--debug") == 2
-    assert capfd.readouterr().err.startswith("Traceback")

@@ -1,7 +1,5 @@
 """The Hub: asked once per process, and one line if it is not available."""
 
-import logging
-
 import pytest
 
 from simcse_pl.utils import hub
@@ -39,11 +37,3 @@ def test_offline_mode_searches_the_cache_only():
 def test_a_name_that_is_not_a_repository_is_an_error(name):
     with pytest.raises(UserError):
         hub.download(name, "f.txt")
-
-
-def test_quiet_restores_the_level():
-    logger = logging.getLogger("some.library")
-    logger.setLevel(logging.INFO)
-    with hub.quiet("some.library"):
-        assert logger.level == logging.ERROR
-    assert logger.level == logging.INFO

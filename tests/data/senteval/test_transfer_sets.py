@@ -28,11 +28,6 @@ def test_sentevals_order_and_odd_characters(bundle):
     ]
 
 
-def test_a_tab_in_a_question_of_trec_is_white_space(bundle):
-    (bundle / "TREC" / "TREC_10.label").write_text("HUM:ind Who\tis he ?\n")
-    assert load_transfer_task(bundle, "TREC").splits["test"][0].sentences == ("Who is he ?",)
-
-
 def test_a_blank_line_of_cr_is_an_empty_sentence_as_in_senteval(bundle):
     assert load_transfer_task(bundle, "CR").splits["all"][0] == Example(("",), 1)
 

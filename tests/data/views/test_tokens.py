@@ -9,7 +9,6 @@ import pytest
 
 from simcse_pl.data.views.tokens import TokenDeletion, TokenInsertion, TokenRepetition, TokenReversal, TokenShuffle
 from simcse_pl.data.views.view import ViewInput
-from simcse_pl.utils.errors import UserError
 
 
 def views(inner, count, view):
@@ -65,17 +64,6 @@ def test_the_models_limit_ends_the_repetitions():
             )
             assert len(view) == min(longest, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
             assert len(free) > longest or free.tolist() == view.tolist()
-
-
-@pytest.mark.parametrize("rate", [0, 1.5])
-def test_a_rate_out_of_range_is_an_error(rate):
-    with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):
-        TokenRepetition(rate)
-
-
-def test_an_unknown_formula_is_an_error():
-    with pytest.raises(UserError, match="^formula=code: choose one of paper, released$"):
-        TokenRepetition(formula="code")
 
 
 INNER_VIEWS = [TokenShuffle(), TokenReversal(), TokenDeletion(0.5), TokenInsertion(0.5)]
@@ -137,9 +125,3 @@ def test_the_lengths_end_the_insertions(max_length, longest, length):
     view, tokens = TokenInsertion(0.5, max_length), np.arange(10)
     (made,) = view([ViewInput("", (), random.Random(3), tokens, (0, 0), longest)])
     assert len(made) == length
-
-
-@pytest.mark.parametrize("view", [TokenDeletion, TokenInsertion])
-def test_other_rates_out_of_range_are_errors(view):
-    with pytest.raises(UserError, match="^rate=0: it must be above 0 and at most 1$"):
-        view(0)

@@ -16,7 +16,6 @@ from simcse_pl.data.views.words import (
     replace_word,
     strip_punctuation,
 )
-from simcse_pl.utils.errors import UserError
 
 
 def positives(view: SentenceView, sentence: str, count: int) -> list[str]:
@@ -89,13 +88,6 @@ def test_a_positive_depends_on_the_given_generator_only(view):
 @pytest.mark.parametrize("sentence", ["", "one"])
 def test_a_sentence_of_no_word_or_one_stays_as_it_is(view, sentence):
     assert positives(view, sentence, 5) == [sentence] * 5
-
-
-@pytest.mark.parametrize("view", [Crop, WordDeletion, WordRepetition])
-@pytest.mark.parametrize("rate", [0, 1.1, -0.1, float("nan")])
-def test_a_rate_out_of_range_is_an_error(view, rate):
-    with pytest.raises(UserError, match=f"^rate={rate}: it must be above 0 and at most 1$"):
-        view(rate)
 
 
 @pytest.mark.parametrize(
