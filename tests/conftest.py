@@ -264,6 +264,18 @@ def sentences(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write rows to a tsv file; return its path."""
+
+    def write(*rows: tuple[Any, ...], name: str = "dev.tsv") -> str:
+        path = tmp_path / name
+        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """A file of 28 pairs of SENTENCES with scores, for validations that take no time."""
     path = tmp_path / "pairs.tsv"
@@ -288,15 +300,20 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
     return run
 
 
+def compose_config(command: str, *overrides: str) -> DictConfig:
+    """Return the config of a command with that of Hydra, which is set."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose(command, [*overrides], return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    return config
+
+
 @pytest.fixture
 def composed() -> Iterator[Callable[..., DictConfig]]:
     """The config of train.py as a job of a sweep has it."""
 
     def compose_(*overrides: str) -> DictConfig:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            given = ["run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides]
-            config = compose("train", given, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
+        config = compose_config("train", "run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
         OmegaConf.set_struct(config, True)
         return config
 

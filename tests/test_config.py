@@ -8,7 +8,6 @@ import pytorch_lightning as pl
 import torch
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf, open_dict
 from packaging.requirements import Requirement
@@ -22,7 +21,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer, build_schedule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, tiny
+from tests.conftest import ROOT, compose_config, tiny
 
 LEFT_OUT = ("local", "sweep")
 CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in LEFT_OUT]
@@ -48,10 +47,7 @@ EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 
 def composed(*overrides, config="train"):
-    given = [*overrides, "run_name=test", "run_dir=/tmp/test"] if config == "train" else overrides
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        whole = compose(config, given, return_hydra_config=True)
-    HydraConfig.instance().set_config(whole)
+    whole = compose_config(config, *overrides, *(["run_name=test", "run_dir=/tmp/test"] if config == "train" else []))
     with open_dict(whole):
         del whole["hydra"]
     return whole

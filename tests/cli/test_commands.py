@@ -70,17 +70,6 @@ def test_encode_takes_a_column_and_keeps_the_lengths_of_vectors(command, encoder
         torch.testing.assert_close(read_vectors(tmp_path / "v.npy"), expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
-def test_a_bad_row_leaves_the_old_file(name, command, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", 2)
-    (tmp_path / "in.txt").write_bytes(b"one\ntwo\nthree\nf\xffour\n")
-    (tmp_path / name).write_text("old content")
-    done = command("encode", *encoder, tmp_path / "in.txt", "--out", tmp_path / name, status=2)
-    assert done.err.strip().startswith(f"error: {tmp_path}/in.txt, line 4: not UTF-8 (byte 0xff)")
-    assert (tmp_path / name).read_text() == "old content"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.txt", name])
-
-
 def test_a_closed_pipe_ends_without_an_error(encoder, tmp_path):
     (tmp_path / "in.txt").write_text("a sentence\n" * 20000)
     line = f"{sys.executable} -m simcse_pl encode {' '.join(map(str, encoder))} {tmp_path}/in.txt | head -n 2 | wc -l"

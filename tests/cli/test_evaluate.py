@@ -213,12 +213,12 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, bundle,
 
 def test_a_multirun_ends_with_all_encoders_in_one_table(evaluate, bundle, checkpoint, word_vectors):
     options = ["postprocess=whitening", "aggregation=mean", "tasks=[STS12,STS-B]", f"senteval_dir={bundle}"]
-    done, folder = evaluate("-m", f"encoder={checkpoint},{word_vectors},nowhere.ckpt", *options, status=1)
+    done, folder = evaluate("-m", f"encoder=nowhere.ckpt,{checkpoint},{word_vectors}", *options, status=1)
     errors = [line for line in done.stderr.splitlines() if line.strip()]
-    assert errors == ["error: no file nowhere.ckpt", "error: 1 of 3 jobs failed: 2"]
-    assert [(folder / str(job) / "results.json").is_file() for job in range(3)] == [True, True, False]
+    assert errors == ["error: no file nowhere.ckpt", "error: 1 of 3 jobs failed: 0"]
+    assert [(folder / str(job) / "results.json").is_file() for job in range(3)] == [False, True, True]
     together = done.stdout.rpartition("results  ")[2]
-    for job, name in enumerate((checkpoint, word_vectors)):
+    for job, name in enumerate((checkpoint, word_vectors), 1):
         results = results_of(folder / str(job))
         assert_same(
             results, measured(load_encoder(str(name)).encode, load_suite(["STS12", "STS-B"], bundle), Whitening())

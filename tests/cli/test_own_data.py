@@ -31,18 +31,6 @@ class Distance(Evaluator):
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Write rows to a file; return its path."""
-
-    def write(name, *rows):
-        path = tmp_path / name
-        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
 def given(sentences, make_model):
     """The options of a small run."""
     return ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
@@ -65,7 +53,7 @@ def pairs(first_score):
 
 
 def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
-    dev, test = write("dev.tsv", *QUERIES), write("test.tsv", *QUERIES[2:])
+    dev, test = write(*QUERIES), write(*QUERIES[2:], name="test.tsv")
     own = ["evaluators=retrieval", "evaluators.retrieval.top_k=[1,3]", f"data.test={test}"]
     done, folder = train(*given, *own, f"data.validation={dev}")
     results = json.loads((folder / "results.json").read_text())
@@ -94,7 +82,7 @@ def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
 
 
 def test_a_sweep_on_files_with_names_and_without_a_test_set(train, evaluate, command, given, write, tmp_path):
-    de, en = write("de.tsv", *pairs(1)), write("en.tsv", *pairs(2)[::-1], ("a", "b", 0))
+    de, en = write(*pairs(1), name="de.tsv"), write(*pairs(2)[::-1], ("a", "b", 0), name="en.tsv")
     files = f"{{de: {de}, en: {en}}}"
     done, sweep = train("-m", "seed=1,2", *given, "logger=csv", f"data.validation={files}", "monitor=val/de/spearman")
     scores = []
@@ -165,7 +153,7 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
     ],
 )
 def test_mistakes_about_metrics_are_found_before_training(metric, message, train, given, write):
-    data = ["evaluators=retrieval", f"data.validation={write('dev.tsv', *QUERIES)}", "logger=csv"]
+    data = ["evaluators=retrieval", f"data.validation={write(*QUERIES)}", "logger=csv"]
     done, folder = train(*given, *data, f"monitor=val/{metric}", status=2)
     assert done.stderr.startswith(f"error: monitor=val/{metric}: {message}") and done.stderr.count("\n") == 1
     assert not (folder / "checkpoints").exists()

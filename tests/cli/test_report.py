@@ -40,18 +40,6 @@ def test_labels_are_in_the_order_of_the_folders(run, write_results, write_run, m
     assert "my run" in (tmp_path / "report" / "training_paths.svg").read_text()
 
 
-def test_a_sweep_has_a_table_in_four_formats_and_a_figure(run, write_sweep, job, tmp_path):
-    jobs = [job(0.7 + seed / 100, seed=seed, row=row) for row in (0.1, "fixed 0.1") for seed in range(3)]
-    folder = write_sweep("s", *jobs, table="table_3_dropout", size="mini")
-    out = run(folder).out
-    files = {file.name for file in (tmp_path / "report").iterdir()}
-    assert files == {f"sweep.{ending}" for ending in ("md", "csv", "json", "tex", "png", "svg")}
-    assert all(f"{tmp_path}/report/{file}\n" in out for file in files)
-    for expected in ("Table 3 of the paper, dropout, size=mini", "71.00 ± 1.00 (3)", "82.5"):
-        assert expected in out
-        assert expected in (tmp_path / "report" / "sweep.md").read_text()
-
-
 def test_several_sweeps_have_tables_of_their_own_beside_encoders_and_runs(
     run, write_sweep, job, write_results, write_run, make_report, tmp_path
 ):

@@ -9,8 +9,6 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
@@ -101,16 +99,6 @@ def test_a_sweep_is_a_group_in_wandb_and_its_jobs_are_runs_of_their_own(train, s
     assert len({run.started.run_id for run in runs}) == 2 and all(run.exit == 0 for run in runs)
 
 
-def test_a_job_that_fails_is_reported_and_the_others_run(train, sentences, make_model):
-    common = ["data=text", f"data.train={sentences}", "logger=csv", "~callbacks.progress", *tiny(make_model("bert"))]
-    done, sweep = train("-m", "model.num_layers=9,1", *common[:-2], "model.max_length=null", folder="sweep", status=1)
-    assert [(sweep / str(job) / "results.json").exists() for job in range(2)] == [False, True]
-    assert "choose 1 to 3\n" in done.stderr
-    assert done.stderr.endswith("error: 1 of 2 jobs failed: 0\n")
-    assert "Traceback" not in done.stderr
-    assert "failed or unfinished: 0 (model.num_layers=9)" in done.stdout
-
-
 def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model, tmp_path):
     bundle = write_bundle(tmp_path / "bundle")
     (bundle / "MRPC" / "msr_paraphrase_test.txt").write_text("cut short\n")
@@ -126,27 +114,6 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
     assert results["sts"] == {"STS-B": pytest.approx(expected.sts[0].all.spearman, abs=1e-4)}
     assert done.stderr.splitlines()[-1].startswith("error: MRPC: ") and list(results["failed"]) == ["MRPC"]
     assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_does(train, sentences, make_model):
-    """Without dropout; scores before and after, and the last loss's curve, to float32's rounding."""
-    common = ["data=text", f"data.train={sentences}", "model.dropout=0.0", "trainer.precision=32-true"]
-    common += ["val_every=100", *tiny(make_model("bert"))]  # one candidate for the best, as two may be as good
-    _, one = train("logger=csv", *common, folder="one")
-    done, two = train("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", *common, folder="two")
-    (run,) = offline_runs(two)  # of rank 0 alone
-    assert run.exit == 0 and len(run.curve("val/spearman")) == 2
-    results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
-    for stage in ("before", "best", "test"):
-        assert results[0][stage] == pytest.approx(results[1][stage], rel=1e-5, abs=5e-4), (
-            stage
-        )  # pairs may change places
-    assert results[0]["best"]["trace"] == len({*load_sample("dev").sentences})  # of the curves of section 5
-    assert "sync_dist" not in done.stderr
-    weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (one, two)]
-    for name, tensor in weights[0].items():
-        torch.testing.assert_close(tensor, weights[1][name], atol=1e-5, rtol=0)
 
 
 def test_sentence_bert_trains_on_labelled_pairs(train, make_model):
@@ -175,18 +142,6 @@ def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sen
     own = curves[["train/loss/plain", "train/loss/scored"]]
     assert own.notna().sum().tolist() == [2, 2] and (own.notna().sum(axis=1) == 1).all()
     assert own.sum(axis=1).tolist() == curves["train/loss"].tolist()
-
-
-def test_a_template_per_view_is_trained_measured_and_saved(train, make_model):
-    templates = 'model.template=["The hall: {sentence} [MASK]", "Any {sentence} [MASK]!"]'
-    given = ["data.limit=20", "trainer.max_steps=2", "logger=csv", "model.pooling=mask", *tiny(make_model("bert"))]
-    given.append("trainer.precision=32-true")
-    _, folder = train(templates, *given)
-    saved = SentenceEncoder.from_pretrained(folder / "encoder")
-    assert (saved.pooling, saved.template) == ("mask", ["The hall: {sentence} [MASK]", "Any {sentence} [MASK]!"])
-    measured = json.loads((folder / "results.json").read_text())["test"]["spearman"]
-    own = ScoredPairs("sample")(saved.encode, "test")["spearman"]
-    assert measured == pytest.approx(own, abs=1e-3)
 
 
 def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pairs):

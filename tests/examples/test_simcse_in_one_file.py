@@ -1,6 +1,5 @@
 """The example: its loss is the paper's equation, and it runs and scores as the package does."""
 
-import math
 import re
 import runpy
 import sys
@@ -13,31 +12,18 @@ from scipy.stats import spearmanr
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT, SENTENCES
+from tests.properties.test_losses import equation
 
 FILE = str(ROOT / "examples" / "simcse_in_one_file.py")
 EXAMPLE = runpy.run_path(FILE)
 SENTEVAL_ROW = "genre\tfile\tyear\t1\t{}\t{}\t{}\n"
 
 
-def equation(rows, temperature):
-    """Equation 5, and 4 where rows have no hard negatives, as loops."""
-
-    def exponential(a, b):
-        dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
-        return math.exp(dot / math.hypot(*a) / math.hypot(*b) / temperature)
-
-    losses = []
-    for anchor, positive, *_ in rows:
-        total = math.fsum(exponential(anchor, other) for row in rows for other in row[1:])
-        losses.append(-math.log(exponential(anchor, positive) / total))
-    return math.fsum(losses) / len(losses)
-
-
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 @pytest.mark.parametrize("views", [2, 3])
 def test_the_loss_equals_the_equation(views, temperature):
     embeddings = torch.randn(5, views, 7, dtype=torch.float64)
-    expected = equation(embeddings.tolist(), temperature)
+    expected = equation(embeddings, torch.empty(0, 7), temperature, 1.0, "cosine")
     assert EXAMPLE["simcse_loss"](embeddings, temperature).item() == pytest.approx(expected)
 
 

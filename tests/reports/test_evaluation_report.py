@@ -2,8 +2,7 @@
 
 import pytest
 
-from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
-from simcse_pl.reports.figures.distributions import spectra
+from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.results.evaluation_results import read
 from simcse_pl.utils.errors import UserError
 
@@ -31,6 +30,7 @@ def test_missing_results_have_no_tables_and_figures(make_result):
     bare = make_result(sts=("STS14",), transfer=(), geometry=None, retrieval=None)
     assert [table.name for table in encoder_tables([bare])] == ["sts", "sts_pearson"]
     assert encoder_figures([bare]) == {}
+    assert encoder_tables([make_result(sts=(), transfer=(), geometry=None, retrieval={"queries": []})]) == []
 
 
 def test_every_failure_is_a_note_once(make_result):
@@ -60,15 +60,3 @@ def test_the_aggregation_reaches_tables_and_figures(make_result):
 def test_two_results_with_the_same_label_are_an_error(make_result):
     with pytest.raises(UserError, match="two results have the label a: give different ones with --labels"):
         encoder_tables([make_result("a"), make_result("b"), make_result("a")])
-
-
-def test_files_replace_those_of_an_earlier_report(make_result, tmp_path):
-    folder = tmp_path / "new" / "report"
-    tables = encoder_tables([make_result("a", geometry=None)])
-    for label in ("a", "changed"):
-        figures = {"spectra": spectra([make_result(label)])}
-        files = save(folder, encoder_tables([make_result(label, geometry=None)]), figures)
-    assert {file.name for file in folder.iterdir()} == {file.name for file in files}
-    assert len(files) == 4 * len(tables) + 2
-    assert all(file.stat().st_size for file in files)
-    assert "changed" in (folder / "sts.md").read_text(encoding="utf-8")

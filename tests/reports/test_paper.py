@@ -46,17 +46,6 @@ def test_every_ablation_is_complete_except_for_three_cells_of_table_4():
     ]
 
 
-def test_the_numbers_of_an_ablation_are_by_row_and_column():
-    assert ablation("table_3_dropout").rows["fixed 0.1"] == {"dev": 43.6}
-    assert ablation("table_1_augmentation").rows["crop 20%"] == {"dev": 71.4}
-    assert ablation("table_2_objective").rows["delete one word"] == {"one encoder": 75.9, "two encoders": 73.1}
-    assert ablation("table_6_pooling").rows["first-last avg."] == {"unsupervised": 81.2, "supervised": 86.1}
-    assert ablation("table_d2_mlm").rows["0.1"] == {"dev": 85.7, "transfer": 86.2}
-    assert ablation("table_d1_temperature").number == "D.1"
-    assert ablation("table_a1_hyperparameters").rows == {}
-    assert ablation("table_9") is None
-
-
 @pytest.mark.parametrize(
     ("table", "name", "row"),
     [

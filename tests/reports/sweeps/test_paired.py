@@ -44,12 +44,6 @@ def test_only_seeds_of_both_are_paired_and_a_seed_that_ran_twice_counts_once(com
     assert ours.by_seed.to_dict() == pytest.approx({"1": 5, "2": -8})
 
 
-def test_one_seed_has_a_difference_without_an_interval(compare):
-    found = compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0))
-    ours = difference(found, by_name(found, "esimcse"), "dev")
-    assert (ours.mean, ours.count) == (pytest.approx(1), 1) and math.isnan(ours.margin)
-
-
 def test_equal_differences_have_an_interval_of_width_0(compare):
     found = compare(*of_seeds({"simcse": [0.75, 0.5], "esimcse": [0.875, 0.625]}))
     assert difference(found, by_name(found, "esimcse"), "dev").margin == pytest.approx(0, abs=1e-12)

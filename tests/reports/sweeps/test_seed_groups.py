@@ -128,15 +128,3 @@ def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep, job, gro
     groups = group(write_sweep("s", *jobs))
     assert groups.transfer_tasks == ["MR", "CR"]
     assert groups.groups[0].runs["transfer"].tolist() == pytest.approx([85, 65, float("nan")], nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("table", "size", "title"),
-    [
-        ("table_3_dropout", "mini", "Table 3 of the paper, dropout, size=mini"),
-        ("batch_size", "mini", "batch size (sweep), size=mini"),
-        (None, None, "sweep"),
-    ],
-)
-def test_the_title_names_the_table_or_the_sweep_and_its_folder(table, size, title, write_sweep, job, group):
-    assert group(write_sweep("s", job(0.7), table=table, size=size)).title == title

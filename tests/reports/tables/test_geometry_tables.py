@@ -65,10 +65,3 @@ def test_different_queries_and_depths_leave_gaps(make_result):
     assert table.frame["b"].tolist() == ["A man rides a boat.", None, None, None, "A dog runs.", "found", None, None]
     assert table.title == "The nearest sentences"
     assert any("b in other.txt" in note for note in table.notes)
-
-
-def test_without_results_there_is_no_table(make_result):
-    assert geometry_table([make_result(geometry=None)]) is None
-    assert retrieval_table([make_result(retrieval=None)]) is None
-    assert retrieval_table([make_result(retrieval={"queries": []})]) is None
-    assert retrieval_table([]) is None

@@ -2,12 +2,11 @@
 
 from statistics import fmean
 
-import pandas as pd
 import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.tables.score_tables import shared_tasks, sts_table, subset_table, transfer_table
+from simcse_pl.reports.tables.score_tables import sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import as_result
 
 
@@ -155,17 +154,3 @@ def test_the_papers_transfer_row_has_no_f1_and_each_row_names_its_classifier(mak
     }
     expected = [78.66, 69.54, float("nan"), fmean((78.66, 69.54))]
     assert frame.loc[2, "MR":].tolist() == pytest.approx(expected, nan_ok=True)
-
-
-def test_without_results_there_is_no_table(make_result):
-    assert sts_table([make_result(sts=())]) is None
-    assert transfer_table([make_result(transfer=())]) is None
-    assert sts_table([]) is None
-
-
-def test_shared_tasks_are_common_to_all_encoders_with_any():
-    tasks = ["STS12", "STS13", "STS-B"]
-    one, two = {"STS12": 1.0, "STS-B": 2.0}, {"STS-B": 3.0, "STS13": 1.0, "sample": 4.0}
-    assert shared_tasks(pd.DataFrame([one, two]), tasks) == ["STS-B"]
-    assert shared_tasks(pd.DataFrame([one, {}, {"sample": 1.0}]), tasks) == ["STS12", "STS-B"]
-    assert shared_tasks(pd.DataFrame(), tasks) == []
