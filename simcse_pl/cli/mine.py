@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
     about = "names or positions of the columns of anchors and positives (0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
-    about = "whether the first row of a csv or tsv file of pairs has the names of the columns (default: true, and checked)"
+    about = "whether the first row of a csv or tsv file of pairs has the columns' names (default: true, and checked)"
     parser.add_argument("--header", choices=("true", "false"), help=about)
     about = "file of sentences to choose from (default: all positives)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
