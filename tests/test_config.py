@@ -30,6 +30,8 @@ MISSING = {  # what a choice leaves to the user
     "text": "data.train=file.txt",
     "saved": "postprocess.folder=folder",
     "debiased": "objective.guide=folder",
+    "distillation": "objective.teacher=folder",
+    "margin_mse": "objective.teacher=folder",
 }
 
 # Table A.1: batch size and learning rate; 1 epoch unsupervised, 3 supervised

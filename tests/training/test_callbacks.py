@@ -136,7 +136,7 @@ def test_geometry_curves_cover_all_validation_embeddings(make_model):
         encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
     trainer = pl.Trainer(accelerator="cpu", callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET)
     module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
-    bound = vars(gram_bound(encoder.encode(sentences)))
+    bound = gram_bound(encoder.encode(sentences))
     bound["nonnegative_cosines"] = bound.pop("nonnegative")
     expected = {f"geometry/{name}": value for name, value in bound.items()}
     assert 0.1 < expected["geometry/nonnegative_cosines"] < 0.9 and expected["geometry/trace"] == pytest.approx(
