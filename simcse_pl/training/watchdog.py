@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from simcse_pl.utils.errors import FailureError, UserError
 _INTERVAL = 0.2  # seconds between two looks at other processes
 _RANK_GRACE = 3.0  # seconds in which this rank may end by itself after another one ended
 _WORKER_GRACE = 10.0  # torch checks its workers every 5 seconds
+_OF_TORCH = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def watched_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if message := _killed_worker(workers):
+        if message := _killed_worker(workers) or _message_of(error):
             raise FailureError(message) from error
         raise
     finally:
@@ -117,8 +119,17 @@ def _killed_worker(workers: set[BaseProcess]) -> str | None:
     for worker in list(workers):
         number = -(worker.exitcode or 0)
         if number > 0 and number not in (signal.SIGINT, signal.SIGTERM):  # with which torch and Ctrl-C end them
-            return (
-                f"DataLoader worker (process {worker.pid}) was ended by {signal.Signals(number).name}: "
-                "continue with resume=auto; data.num_workers=0 uses less memory"
-            )
+            return _message(worker.pid, signal.Signals(number).name)
     return None
+
+
+def _message_of(error: Exception) -> str | None:
+    """Return a message if torch reports a killed worker, which `_watch_workers` may not have seen yet."""
+    found = _OF_TORCH.match(str(error))
+    names = [number.name for number in signal.Signals if found and signal.strsignal(number) == found[2]]
+    return _message(found[1], names[0]) if found and names else None
+
+
+def _message(process: int | str | None, name: str) -> str:
+    advice = "continue with resume=auto; data.num_workers=0 uses less memory"
+    return f"DataLoader worker (process {process}) was ended by {name}: {advice}"
