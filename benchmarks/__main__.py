@@ -22,8 +22,8 @@ _HEAD = """# Speed and memory
 
 Measured by `python -m benchmarks` on {machine}.
 
-- The rows of a table are measured in turn, for some rounds (`--rounds`), because the load of a machine
-  varies. A rate is the median over rounds.
+- Tables with ratios are measured in rounds (`--rounds`), in which the rows take turns, because the
+  load of a machine varies. A rate is the median over rounds.
 - In each round, the rate of a row is divided by that of the first row. `times the first` is the median
   of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.

@@ -75,7 +75,7 @@ def main() -> None:
     ratio = chunked["peak"].iloc[-1] / chunked["peak"].iloc[0]
     note = f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}"
     columns = {
-        "rows, encoded at once": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
+        "rows, rows per chunk": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
         "peak memory, MB": frame["peak"],
         "added by training, MB": frame["step"],
         "s per step": frame["seconds"],

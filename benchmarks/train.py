@@ -67,7 +67,7 @@ def main() -> None:
     operations = 3 * timed_passes * operations_of(config, lengths)  # backward is twice forward
     notes = [
         f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens; "
-        f"simcse_pl: {'bf16' if has_bf16('cpu') else 'float32'} unless the name has a precision",
+        f"simcse_pl: {'bf16' if has_bf16('cpu') else 'float32'} unless the row names another precision",
         matrix_rates(config),
     ]
     amount = steps * arguments.batch_size
