@@ -57,7 +57,8 @@ def main() -> None:
     pairs = sum(len(task.pairs) for task in suite.sts)
     averages = ", ".join(f"{100 * mean(own):.2f}" for own in scores.values())
     names = ", ".join(task.name for task in suite.sts)
-    note = f"{names}, subsets: {len(evaluators)}, pairs: {pairs}; mean Spearman x 100 over subsets, for the rows in order: {averages}"
+    size = f"{names}, subsets: {len(evaluators)}, pairs: {pairs}"
+    note = f"{size}; mean Spearman x 100 over subsets, for the rows in order: {averages}"
     save(arguments.out, comparison("evaluate_sts", "Evaluation on STS", "pairs/s", seconds, pairs, notes=[note]))
 
 
