@@ -185,7 +185,13 @@ FILES = {  # small versions of the user's files
     "scored_pairs.tsv": "".join(f"A man has {i} dogs.\t{i} dogs are his.\t4.2\n" for i in range(40)),
     "rows.csv": "question,answer,other_answer\n"
     + "".join(f"Where is {i}?,It is here.,Look at {i}.\n" for i in range(40)),
-    "pairs.csv": "a,b,label,score\n" + "".join(f"{i} dogs run.,Dogs run.,{'xyz'[i % 3]},{i % 6}\n" for i in range(40)),
+    "pairs.csv": "a,b,label,score\n"
+    + "".join(
+        f"{i} {animal} run.,The {animal} are running.,{'xyz'[i % 3]},{i % 6}\n"
+        for i, animal in zip(
+            range(40), itertools.cycle(("dogs", "cats", "cars", "clocks", "children", "rivers", "ants", "trains"))
+        )
+    ),
     "my_dev.tsv": "Where is it?\tWhen does it come?\t4\nWhere is it?\tThanks!\t0\nIt is late.\tIt is not here.\t5\n",
     "my_test.tsv": "My parcel is late.\tWhere is my parcel?\t5\nThanks!\tWhere is my parcel?\t1\n",
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
@@ -205,7 +211,9 @@ def in_folder(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     others = itertools.count()
-    names = re.compile(rf"\b({'|'.join(map(re.escape, FILES))}|outputs/|my_\w*encoder|captions\.npy|triplets\.csv)")
+    names = re.compile(
+        rf"\b({'|'.join(map(re.escape, FILES))}|outputs/|my_\w*encoder|captions\.npy|triplets\.csv|mined\.csv)"
+    )
 
     def put(words):
         words = [names.sub(lambda found: f"{tmp_path}/{found[0]}", word) for word in words]
