@@ -13,7 +13,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from simcse_pl.models.backbone import quiet_transformers
+from simcse_pl.models.adapters import ADAPTER_FILE, ADAPTER_WEIGHTS, has_adapter
+from simcse_pl.models.backbone import base_settings, check_base, quiet_transformers
 from simcse_pl.models.encoder_files import (
     SETTINGS_FILE,
     EncoderSettings,
@@ -39,13 +40,14 @@ from simcse_pl.utils.files import atomic_write, read_json
 log = logging.getLogger(__name__)
 
 HEAD_FILE = "head.safetensors"
+_EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
 def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templates, spec: EncoderSpec) -> None:
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
-        backbone.save_pretrained(new)
+        backbone.save_pretrained(new)  # of an adapter, only its weights
         templates.tokenizer.save_pretrained(new)
         if spec.head_weights:
             save_file(dict(spec.head_weights), new / HEAD_FILE)
@@ -53,13 +55,15 @@ def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templa
             spec.postprocess.save(new)
         try:
             check_modules(spec.settings, templates, backbone.config.num_hidden_layers)
+            check_base(backbone)
         except UserError as error:  # must not cost the results of training
             log.warning("%s", error)
         else:
             write_modules(spec, templates, backbone.config, new)
-        (new / SETTINGS_FILE).write_text(json.dumps(asdict(spec.settings), indent=2) + "\n", encoding="utf-8")
+        saved = asdict(spec.settings) | ({"base": base_settings(backbone)} if has_adapter(backbone) else {})
+        (new / SETTINGS_FILE).write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
-    for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE):
+    for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
         if file not in written:  # it belongs to an encoder that was saved here before
             (Path(folder) / file).unlink(missing_ok=True)
 
@@ -120,4 +124,10 @@ def _read_saved(source: str) -> EncoderSpec | None:
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
         postprocess = saved_postprocess.load(fitted.parent)
-    return EncoderSpec(settings, weights, postprocess)
+    match read_json(path).get("base", {}):
+        case {"num_layers": int(layers), "bidirectional": None | bool() as bidirectional}:
+            return EncoderSpec(settings, weights, postprocess, num_layers=layers, bidirectional=bidirectional)
+        case {}:
+            return EncoderSpec(settings, weights, postprocess)
+        case _:
+            raise UserError(f"{path} is damaged: base must have num_layers and bidirectional")
