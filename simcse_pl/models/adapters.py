@@ -70,7 +70,10 @@ def load_adapter(backbone: PreTrainedModel, source: str) -> None:
         check_installed()
         from peft.tuners.tuners_utils import cast_adapter_dtype
 
-        info = backbone.load_adapter(source, is_trainable=True, local_files_only=Path(source).is_dir())
+        conversions = getattr(backbone, "_weight_conversions", None)
+        offline = {"local_files_only": Path(source).is_dir()}
+        info = backbone.load_adapter(source, is_trainable=True, adapter_kwargs=offline)
+        backbone._weight_conversions = conversions  # `save_pretrained` reverts them; load_adapter has set the adapter's
         cast_adapter_dtype(backbone, _NAME)
     if unfit := sorted({*info.missing_keys, *info.unexpected_keys}):
         raise UserError(f"{source}: its adapter does not fit the base model {backbone.name_or_path}: {unfit[0]}")
