@@ -71,6 +71,30 @@ ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "modernbert": (_BERT_TOKENS, {"max_position_embeddings": 64}),
     "xlm-roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
 }
+# Decoders; GPT-2's and Qwen's tokenizers add no special token.
+_DECODER_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+_DECODER = {"max_position_embeddings": 64, "num_key_value_heads": 2, "pad_token_id": 0}
+DECODERS: dict[str, dict[str, int]] = {
+    "gpt2": {"n_positions": 64},
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+    "llama": {},
+    "qwen3": {"head_dim": 8},
+    "gemma2": {"head_dim": 8},
+}
+
+
+def _train_decoder_tokenizer(begins: bool) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = list(_DECODER_TOKENS.values())
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(SENTENCES * 5, trainer)
+    if begins:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side="left", **_DECODER_TOKENS)
 
 
 def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
@@ -143,10 +167,13 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         key = f"{architecture}-{sorted(settings.items())}"
         if key in made:
             return made[key]
-        special, own = ARCHITECTURES[architecture]
-        tokenizer = _train_tokenizer(special)
+        decoder = architecture in DECODERS
+        special, own = (_DECODER_TOKENS, _DECODER | DECODERS[architecture]) if decoder else ARCHITECTURES[architecture]
+        begins = architecture not in ("gpt2", "qwen3")
+        tokenizer = _train_decoder_tokenizer(begins) if decoder else _train_tokenizer(special)
         ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}
-        ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
+        if not decoder:
+            ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
         shape = {"vocab_size": len(tokenizer), **_SMALL, **own, **ids, **settings}
         config = AutoConfig.for_model(architecture, **shape)
         folder = tmp_path_factory.mktemp(architecture)

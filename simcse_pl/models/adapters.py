@@ -48,8 +48,8 @@ def add_adapter(backbone: PreTrainedModel, config: Any) -> None:
     Raises:
         UserError: the config is not one of PEFT, is for another kind of adapter, or does not fit the backbone.
     """
+    _check_installed("adapter")
     with reraise_as("adapter"):
-        check_installed()
         from peft.tuners.tuners_utils import cast_adapter_dtype
 
         backbone.add_adapter(config)
@@ -66,16 +66,20 @@ def load_adapter(backbone: PreTrainedModel, source: str) -> None:
     Raises:
         UserError: weights are missing or do not fit the base model.
     """
-    with reraise_as(f"{source}: cannot load its adapter"):
-        check_installed()
-        from peft.tuners.tuners_utils import cast_adapter_dtype
+    _check_installed(f"the adapter in {source}")
+    from peft import PeftConfig
+    from peft.utils import load_peft_weights, set_peft_model_state_dict
 
-        conversions = getattr(backbone, "_weight_conversions", None)
-        offline = {"local_files_only": Path(source).is_dir()}
-        info = backbone.load_adapter(source, is_trainable=True, adapter_kwargs=offline)
-        backbone._weight_conversions = conversions  # `save_pretrained` reverts them; load_adapter has set the adapter's
-        cast_adapter_dtype(backbone, _NAME)
-    if unfit := sorted({*info.missing_keys, *info.unexpected_keys}):
+    with reraise_as(f"{source}: cannot load its adapter"):
+        config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
+        add_adapter(backbone, config)
+        # An adapter of a model with a language-model head has one more prefix.
+        for prefix in ("base_model.model.", f"{backbone.base_model_prefix}."):
+            if all(name.startswith(prefix) for name in weights):
+                weights = {name.removeprefix(prefix): weight for name, weight in weights.items()}
+        info: Any = set_peft_model_state_dict(backbone, weights, _NAME)
+    missing = adapter_parameters(backbone).intersection(info.missing_keys)
+    if unfit := sorted(missing.union(info.unexpected_keys)):
         raise UserError(f"{source}: its adapter does not fit the base model {backbone.name_or_path}: {unfit[0]}")
 
 
@@ -114,7 +118,7 @@ def read_adapter_config(folder: Path) -> Any:
     """Return what `write_adapter_config` wrote; None if there is none."""
     if not (folder / ADAPTER_FILE).exists():
         return None
-    check_installed()
+    _check_installed("the checkpoint's adapter")
     from peft import PeftConfig
 
     return PeftConfig.from_pretrained(str(folder))
@@ -141,7 +145,7 @@ def merge_adapter(backbone: PreTrainedModel) -> None:
     backbone.requires_grad_(True)
 
 
-def check_installed() -> None:
-    """Raise UserError if PEFT is not installed."""
+def _check_installed(what: str) -> None:
+    """Raise UserError, which names what needs PEFT, if PEFT is not installed."""
     if importlib.util.find_spec("peft") is None:
-        raise UserError("it needs the package peft: pip install 'simcse_pl[peft]'")
+        raise UserError(f"{what} needs the package peft: pip install 'simcse_pl[peft]'")

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, has_adapter, load_adapter
+from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
 from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
@@ -98,11 +98,12 @@ def load_backbone(
             raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
+    model = without_pooler(model)
     if base is not None:
         load_adapter(model, source)
     if adapter is not None:
         add_adapter(model, adapter)
-    return without_pooler(model)
+    return model
 
 
 def _load_model(
@@ -138,23 +139,6 @@ def _sees_next_tokens(model: PreTrainedModel) -> bool:
     return not torch.equal(first, second)
 
 
-def base_settings(backbone: PreTrainedModel) -> dict[str, Any]:
-    """Return the options of `load_backbone` that load the base model of an adapter as it is."""
-    config = backbone.config
-    causal = getattr(config, "is_causal", None) if is_decoder(config) else None
-    return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
-
-
-def check_base(backbone: PreTrainedModel) -> None:
-    """Raise UserError if an adapter's base model was changed, which other libraries would load unchanged."""
-    if has_adapter(backbone):
-        config = load_config(str(backbone.name_or_path))
-        unchanged = config.num_hidden_layers == backbone.config.num_hidden_layers
-        if not unchanged or getattr(config, "is_causal", True) != getattr(backbone.config, "is_causal", True):
-            changed = "num_layers" if not unchanged else "bidirectional"
-            raise UserError(f"{changed}: only simcse_pl loads an adapter of a base model with this change")
-
-
 def rebuild_backbone(
     name: str, config: PreTrainedConfig, weights: Mapping[str, Tensor], num_layers: int | None = None
 ) -> PreTrainedModel:
@@ -188,12 +172,12 @@ def rebuild_with_adapter(
     """
     with _loading(str(adapter.base_model_name_or_path)) as source:
         config.quantization_config = None
-        model = _load_model(name, source, config, "", True, None, None)
+        model = without_pooler(_load_model(name, source, config, "", True, None, None))
     add_adapter(model, adapter)
     with reraise_as(f"{name}: its weights do not fit its config"):
         missing = model.load_state_dict(weights, strict=False).missing_keys
     _check_complete(sorted(adapter_parameters(model).intersection(missing)), name, config)
-    return without_pooler(model)
+    return model
 
 
 def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> PreTrainedModel:
