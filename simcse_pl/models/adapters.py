@@ -49,6 +49,10 @@ def add_adapter(backbone: PreTrainedModel, config: Any) -> None:
         UserError: the config is not one of PEFT, is for another kind of adapter, or does not fit the backbone.
     """
     _check_installed("adapter")
+    from peft import PeftConfig
+
+    if not isinstance(config, PeftConfig):
+        raise UserError(f"adapter={config}: it must be a config of PEFT; the group `adapter` has one")
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
 
@@ -148,4 +152,4 @@ def merge_adapter(backbone: PreTrainedModel) -> None:
 def _check_installed(what: str) -> None:
     """Raise UserError, which names what needs PEFT, if PEFT is not installed."""
     if importlib.util.find_spec("peft") is None:
-        raise UserError(f"{what} needs the package peft: pip install 'simcse_pl[peft]'")
+        raise UserError(f"{what} needs the package peft: pip install peft")

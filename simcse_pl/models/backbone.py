@@ -4,7 +4,7 @@ import importlib.util
 import inspect
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -83,7 +83,8 @@ def load_backbone(
         raise UserError(f"{option}: {name} {MERGE_FIRST}")
     if (adapter or quantization) and not pretrained:
         raise UserError("pretrained=false: an adapter and a quantization need pretrained weights: set them to null")
-    with _loading(name if base is None else base) as source_of_weights:
+    in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
+    with in_adapter, _loading(name if base is None else base) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")

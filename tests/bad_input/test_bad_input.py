@@ -43,9 +43,10 @@ def printed():
 def files(tmp_path, make_model):
     """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
-    for own in ("empty_folder", "conf/experiment"):
+    for own in ("empty_folder", "conf/experiment", "no_base", "lost_base"):
         (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
+    (folder / "decoder").symlink_to(make_model("llama"))
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
         "empty.txt": "",
@@ -57,6 +58,8 @@ def files(tmp_path, make_model):
         "pairs.csv": "anchor,positive\nA dog runs.,A dog is running.\nA cat sat.,The cat sits.\n",
         "scored.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\t3.5\n",
         "word_as_score.tsv": "A dog.\tA cat.\t2\nA man.\tA woman.\thigh\n",
+        "no_base/adapter_config.json": "{}",
+        "lost_base/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "/nowhere/base"}',
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",
     }
