@@ -104,9 +104,14 @@ class PooledBackbone(nn.Module):
         """
         return self.project(self.pool(inputs))
 
-    def pool(self, inputs: Batch) -> Tensor:
-        """Return the vectors of `forward` before `project`. The head `transform` is already applied."""
-        return self._subtract_bias(self._pool_states(inputs, inputs), inputs)
+    def pool(self, inputs: Batch, num_layers: int | None = None) -> Tensor:
+        """Return the vectors of `forward` before `project`. The head `transform` is already applied.
+
+        Args:
+            inputs: as in `forward`.
+            num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
+        """
+        return self._subtract_bias(self._pool_states(inputs, inputs, num_layers), inputs, num_layers)
 
     def forward_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
@@ -117,23 +122,23 @@ class PooledBackbone(nn.Module):
         vectors = apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
         return self._subtract_bias(vectors, inputs)
 
-    def _subtract_bias(self, vectors: Tensor, inputs: Batch) -> Tensor:
+    def _subtract_bias(self, vectors: Tensor, inputs: Batch, num_layers: int | None = None) -> Tensor:
         """Subtract the vector of each sentence's bare template, if `template_bias` applies in the current mode."""
         if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
             return vectors
         padded = self.template_bias == "padded_train_only"
         of_backbone, of_pooling, rows = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
-        return vectors - self._pool_states(of_backbone, of_pooling)[rows]
+        return vectors - self._pool_states(of_backbone, of_pooling, num_layers)[rows]
 
-    def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
+    def _pool_states(self, inputs: Batch, tokens: Batch, num_layers: int | None = None) -> Tensor:
         """Pool the states that the backbone computes from `inputs`, then apply the head if it is `transform`.
 
         The pooling reads `tokens`.
         """
-        if self._pooling.reads_last_layer_alone:
+        if self._pooling.reads_last_layer_alone and num_layers is None:
             states: tuple[Tensor, ...] = (self.backbone(**self._of_backbone(inputs)).last_hidden_state,)
         else:
-            states = self.hidden_states(inputs)
+            states = self.hidden_states(inputs)[: None if num_layers is None else num_layers + 1]
         vectors = self._pooling(states, tokens)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()
