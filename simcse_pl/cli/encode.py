@@ -48,8 +48,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out != STANDARD and (out.suffix not in _WRITERS or out.is_dir()):
         raise UserError(f"--out {out}: give a file that ends in {', '.join(_WRITERS)}, or - for standard output")
     has_ranges = arguments.precision in RANGED
-    if arguments.calibration is not None and (not has_ranges or arguments.calibration == STANDARD):
-        raise UserError(f"--calibration {arguments.calibration}: give a file, and --precision int8 or uint8")
+    if arguments.calibration and not has_ranges:
+        raise UserError("--calibration needs --precision int8 or uint8: the other vectors have no ranges")
+    if arguments.calibration == STANDARD:
+        raise UserError("--calibration takes a file, not standard input")
     if has_ranges and arguments.out == STANDARD:
         raise UserError(f"--precision {arguments.precision}: give --out FILE, because the ranges are written beside it")
     sentences = iterate_sentences(arguments.sentences, arguments.column)

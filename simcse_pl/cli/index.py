@@ -11,7 +11,6 @@ from simcse_pl.inference.quantization import FLOAT32, PRECISIONS, stored_width
 from simcse_pl.inference.sentence_index import RESCORE, SETTINGS_FILE, SentenceIndex, recall
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table, show
-from simcse_pl.utils.validation import check_positive
 
 _MEMORY = "MB per million vectors"  # and bytes per vector
 
@@ -37,9 +36,9 @@ def run(arguments: argparse.Namespace) -> None:
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
     if arguments.rescore is not None and (arguments.add or arguments.precision in (None, FLOAT32)):
-        raise UserError("--rescore: give it with --precision int8, uint8 or binary, without --add")
-    if arguments.rescore is not None:
-        check_positive("--rescore", arguments.rescore)
+        raise UserError("--rescore needs --precision int8, uint8 or binary, and a new index (no --add)")
+    if arguments.rescore is not None and arguments.rescore < 1:
+        raise UserError(f"--rescore {arguments.rescore}: it must be at least 1")
     sentences = read_sentences(arguments.sentences, arguments.column)
     simcse = load_simcse(arguments)
     precision, exact = arguments.precision or FLOAT32, None

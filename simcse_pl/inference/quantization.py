@@ -29,7 +29,7 @@ def stored_width(precision: str, dim: int) -> int:
     if precision not in PRECISIONS:
         raise UserError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
     if precision == BINARY and dim % 8:
-        raise UserError(f"precision=binary packs 8 dimensions into a byte, but the vectors have {dim} dimensions")
+        raise UserError(f"precision=binary packs 8 dimensions into a byte, but there are {dim}: truncate the vectors")
     return dim // 8 if precision == BINARY else dim
 
 
@@ -65,7 +65,7 @@ class Quantizer:
             return cls(precision)
         found = [(len(chunk), _finite(chunk).min(axis=0), chunk.max(axis=0)) for chunk in chunks]
         if (total := sum(count for count, _, _ in found)) < 2:
-            raise UserError(f"precision={precision}: the ranges come from at least 2 sentences, but there are {total}")
+            raise UserError(f"precision={precision} takes ranges from at least 2 sentences, not {total}: give more")
         _, lowest, highest = zip(*found, strict=True)
         return cls(precision, np.stack([np.min(lowest, axis=0), np.max(highest, axis=0)]))
 

@@ -18,7 +18,6 @@ from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.validation import check_positive
 
 VECTORS_FILE = "vectors.safetensors"
 SETTINGS_FILE = "index.json"
@@ -153,7 +152,8 @@ class SentenceIndex:
             queries: [queries, dim] float32 on the CPU, of length 1.
             top_k: maximum number of sentences per query.
         """
-        check_positive("rescore", self.rescore)
+        if self.rescore < 1:
+            raise UserError(f"rescore={self.rescore}: it must be at least 1")
         search = self._search_cells if self.cells else self._search_all
         if self.quantizer.precision != FLOAT32:
             search = self._search_quantized
@@ -240,12 +240,14 @@ class SentenceIndex:
         """
         if not (Path(folder) / SETTINGS_FILE).is_file():
             raise UserError(f"{folder} holds no index: {SETTINGS_FILE} is missing")
-        with reraise_as(f"{folder} is damaged, build the index again", users_too=True):
+        damaged = f"{folder} is damaged, build the index again"
+        with reraise_as(damaged):
             saved = read_json(Path(folder) / SETTINGS_FILE)
             sentences, saved_settings = list(saved["sentences"]), dict(saved["encoder"])
             tensors = read_weights(Path(folder) / VECTORS_FILE)
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None
-            quantizer = Quantizer(saved.get("precision", FLOAT32), ranges)  # older versions wrote no precision
+            with reraise_as(damaged, users_too=True):
+                quantizer = Quantizer(saved.get("precision", FLOAT32), ranges)  # older versions wrote no precision
             vectors, codes = tensors["vectors"], tensors["vectors"].numpy()
             fit = codes.dtype == quantizer.dtype and codes.shape[:-1] == (len(sentences),)
             fit = fit and (ranges is None or ranges.shape == (2, *codes.shape[1:]))
