@@ -24,7 +24,7 @@ SETTINGS_FILE = "index.json"
 _MAX_SIMILARITIES = 1 << 26  # computed at once: 256 MB in float32
 _MAX_DISTANCE = 0.05  # between a sentence's vectors in float32 and in half precision
 _MAX_DISTANCE_OF_SIGNS = 0.5  # the same for binary vectors of length 1: one sign of 16 differs
-RESCORE = 4  # as in the documentation of sentence-transformers
+RESCORE = 4  # docs/recipes.md has the recall of several values
 _DIGITS = 6  # of a similarity: float32 rounds the seventh
 
 
