@@ -47,39 +47,45 @@ def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     if arguments.out != STANDARD and (out.suffix not in _WRITERS or out.is_dir()):
         raise UserError(f"--out {out}: give a file that ends in {', '.join(_WRITERS)}, or - for standard output")
-    has_ranges = arguments.precision in RANGED
-    if arguments.calibration and not has_ranges:
+    if arguments.calibration and arguments.precision not in RANGED:
         raise UserError("--calibration needs --precision int8 or uint8: the other vectors have no ranges")
     if arguments.calibration == STANDARD:
         raise UserError("--calibration takes a file, not standard input")
-    if has_ranges and arguments.out == STANDARD:
+    if arguments.precision in RANGED and arguments.out == STANDARD:
         raise UserError(f"--precision {arguments.precision}: give --out FILE, because the ranges are written beside it")
     sentences = iterate_sentences(arguments.sentences, arguments.column)
     simcse = load_simcse(arguments)
-    width = stored_width(arguments.precision, simcse.encoder.dim)
-    chunks: Chunks = _encoded(simcse, sentences, arguments)
-    calibration: Chunks = ()
+    stored_width(arguments.precision, simcse.encoder.dim)
+    chunks, calibration = _encoded(simcse, sentences, arguments), None
     if arguments.calibration:
         calibration = _encoded(simcse, iterate_sentences(arguments.calibration, arguments.column), arguments)
-    elif has_ranges:
-        calibration = list(itertools.islice(chunks, 1))
-        chunks = itertools.chain(calibration, chunks)
-    quantizer = Quantizer.calibrated(arguments.precision, (vectors for _, vectors in calibration))
-    chunks = ((chunk, quantizer.quantize(vectors)) for chunk, vectors in chunks)
     if arguments.out == STANDARD:
-        sys.stdout.writelines(_json_lines(chunks))
+        quantize = Quantizer(arguments.precision).quantize
+        sys.stdout.writelines(_json_lines((chunk, quantize(vectors)) for chunk, vectors in chunks))
         return
-    with atomic_write(out.parent, last=out.name) as new:
-        with (new / out.name).open("wb") as file:
-            _WRITERS[out.suffix](file, chunks, width, quantizer.dtype)
-        if quantizer.ranges is not None:
-            np.save(new / f"{out.name}.ranges.npy", quantizer.ranges)
+    with atomic_write(out.parent, last=out.name) as new, (new / out.name).open("wb") as file:
+        _write(arguments.precision, calibration, file, chunks, simcse.encoder.dim)
 
 
 def _encoded(simcse: SimCSE, sentences: Iterable[str], arguments: argparse.Namespace) -> Chunks:
-    """Yield chunks of sentences with their vectors, [n, dim] float32."""
     for chunk in chunks_with_progress(sentences, "sentences encoded"):
         yield chunk, simcse.encode(chunk, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
+
+
+def _write(precision: str, calibration: Chunks | None, file: BinaryIO, chunks: Chunks, dim: int) -> None:
+    """Quantize and write vectors [n, dim] float32, and write the ranges to a file beside it.
+
+    The ranges are those of the vectors of `calibration`; None for the first chunk.
+    """
+    if calibration is None and precision in RANGED:
+        chunks = iter(chunks)
+        calibration = list(itertools.islice(chunks, 1))
+        chunks = itertools.chain(calibration, chunks)
+    quantizer = Quantizer.calibrated(precision, (vectors for _, vectors in calibration or ()))
+    chunks = ((sentences, quantizer.quantize(vectors)) for sentences, vectors in chunks)
+    _WRITERS[Path(file.name).suffix](file, chunks, stored_width(precision, dim), quantizer.dtype)
+    if quantizer.ranges is not None:
+        np.save(f"{file.name}.ranges.npy", quantizer.ranges)
 
 
 def _json_lines(chunks: Chunks) -> Iterator[str]:
