@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.inference.quantization import FLOAT32, stored_width
+from simcse_pl.inference.sentence_index import RESCORE, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
@@ -173,6 +174,8 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
+        precision: str = FLOAT32,
+        rescore: int = RESCORE,
     ) -> None:
         """Index sentences in place of those indexed before.
 
@@ -185,17 +188,23 @@ class SimCSE:
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
+            precision: `float32`, or `int8`, `uint8` or `binary` for quantized vectors; see SentenceIndex.
+            rescore: candidates of a quantized search as a multiple of `top_k`.
 
         Raises:
-            UserError: the file or column does not exist, or there are no sentences.
+            UserError: the file or column does not exist, there are no sentences, or the precision does not fit.
         """
+        stored_width(precision, self.encoder.dim)
         fast = faiss_fast and use_faiss is not False
+        if fast and precision != FLOAT32:
+            raise UserError(f"faiss_fast and precision={precision}: give one of them")
         if fast and importlib.util.find_spec("faiss") is None:
             log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
             fast = False
         sentences = _sentences(sentences_or_file_path, column)
         encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
-        self.index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
+        index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
+        self.index = index if precision == FLOAT32 else index.quantized(precision, rescore)
 
     def add_to_index(
         self,

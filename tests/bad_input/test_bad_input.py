@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import simcse_pl
 from simcse_pl.__main__ import main
+from simcse_pl.inference.sentence_index import VECTORS_FILE
+from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import ROOT, SENTENCES
 
 HERE = Path(__file__).parent
@@ -39,14 +42,31 @@ def printed():
             (HERE / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def indexes(make_model, tmp_path_factory):
+    """Return a folder of quantized indexes, some of them damaged."""
+    folder = tmp_path_factory.mktemp("indexes")
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
+    simcse.build_index(SENTENCES, precision="uint8")
+    for name in ("index", "of_int8", "without_ranges", "unreadable"):
+        simcse.save_index(folder / name)
+    vectors = load_file(folder / "index" / VECTORS_FILE)
+    save_file(vectors | {"vectors": vectors["vectors"].char()}, folder / "of_int8" / VECTORS_FILE)
+    save_file({"vectors": vectors["vectors"]}, folder / "without_ranges" / VECTORS_FILE)
+    (folder / "unreadable" / VECTORS_FILE).write_bytes(b"nothing")
+    return folder
+
+
 @pytest.fixture
-def files(tmp_path, make_model):
+def files(tmp_path, make_model, indexes):
     """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
     for own in ("empty_folder", "conf/experiment", "no_base", "lost_base"):
         (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
     (folder / "decoder").symlink_to(make_model("llama"))
+    for index in indexes.iterdir():
+        (folder / index.name).symlink_to(index)
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
         "empty.txt": "",
