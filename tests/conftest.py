@@ -1,4 +1,4 @@
-"""Small models with random weights, their tokenizers trained here, and where real data is."""
+"""Fixtures: tiny models, files, commands in processes of their own, configs, a browser, and where real data is."""
 
 import contextlib
 import itertools
@@ -36,10 +36,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.forks import ROOT, SECONDS, Forks, forks
+from tests.tiny_models import save_masked_language_model, save_model
 
 SENTENCES = [
     "A man is playing a guitar on the street.",
@@ -51,69 +50,6 @@ SENTENCES = [
     "Nobody answered.",
     "She has lived in Lagos since 1998.",
 ]
-
-# The special tokens in the order of their ids, and the architecture's own settings.
-_BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-_ROBERTA_TOKENS = {
-    "cls_token": "<s>",
-    "pad_token": "<pad>",
-    "sep_token": "</s>",
-    "unk_token": "<unk>",
-    "mask_token": "<mask>",
-}
-_SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
-ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
-    "bert": (_BERT_TOKENS, {"max_position_embeddings": 64}),
-    "roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
-    "distilbert": (_BERT_TOKENS, {"max_position_embeddings": 64, "hidden_dim": 64}),
-    "mpnet": (_ROBERTA_TOKENS, {"max_position_embeddings": 66}),
-    "electra": (_BERT_TOKENS, {"max_position_embeddings": 64, "embedding_size": 16}),
-    "modernbert": (_BERT_TOKENS, {"max_position_embeddings": 64}),
-    "xlm-roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
-}
-# Decoders; GPT-2's and Qwen's tokenizers add no special token.
-_DECODER_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-_DECODER = {"max_position_embeddings": 64, "num_key_value_heads": 2, "pad_token_id": 0}
-DECODERS: dict[str, dict[str, int]] = {
-    "gpt2": {"n_positions": 64},
-    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
-    "llama": {},
-    "qwen3": {"head_dim": 8},
-    "gemma2": {"head_dim": 8},
-}
-
-
-def _train_decoder_tokenizer(begins: bool) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = list(_DECODER_TOKENS.values())
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(SENTENCES * 5, trainer)
-    if begins:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side="left", **_DECODER_TOKENS)
-
-
-def _train_tokenizer(special: dict[str, str]) -> PreTrainedTokenizerFast:
-    tokens = list(special.values())
-    if special is _ROBERTA_TOKENS:
-        model, splits, trainer = models.BPE, pre_tokenizers.ByteLevel(), trainers.BpeTrainer
-    else:
-        model, splits, trainer = models.WordPiece, pre_tokenizers.BertPreTokenizer(), trainers.WordPieceTrainer
-    tokenizer = Tokenizer(model(unk_token=special["unk_token"]))
-    tokenizer.pre_tokenizer = splits
-    if special is _ROBERTA_TOKENS:
-        tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainer(vocab_size=400, special_tokens=tokens, show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES * 5, trainer)
-    begin, end = special["cls_token"], special["sep_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{begin} $A {end}", special_tokens=[(t, tokens.index(t)) for t in (begin, end)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 def adamw(lr=5e-5, **options):
@@ -165,24 +101,10 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def make(architecture: str, **settings: object) -> Path:
         key = f"{architecture}-{sorted(settings.items())}"
-        if key in made:
-            return made[key]
-        decoder = architecture in DECODERS
-        special, own = (_DECODER_TOKENS, _DECODER | DECODERS[architecture]) if decoder else ARCHITECTURES[architecture]
-        begins = architecture not in ("gpt2", "qwen3")
-        tokenizer = _train_decoder_tokenizer(begins) if decoder else _train_tokenizer(special)
-        ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}
-        if not decoder:
-            ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
-        shape = {"vocab_size": len(tokenizer), **_SMALL, **own, **ids, **settings}
-        config = AutoConfig.for_model(architecture, **shape)
-        folder = tmp_path_factory.mktemp(architecture)
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            AutoModel.from_config(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        made[key] = folder
-        return folder
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp(architecture)
+            save_model(made[key], architecture, SENTENCES, **settings)
+        return made[key]
 
     return make
 
@@ -195,15 +117,8 @@ def make_masked_language_model(make_model, tmp_path_factory):
     def make(architecture, **settings):
         key = f"{architecture}-{sorted(settings.items())}"
         if key not in made:
-            source, folder = make_model(architecture, **settings), tmp_path_factory.mktemp(f"{architecture}-mlm")
-            with torch.random.fork_rng(), torch.no_grad():
-                torch.manual_seed(0)
-                model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(source))
-                for weight in model.parameters():
-                    weight.add_(torch.randn_like(weight) * 0.1)
-            model.save_pretrained(folder)
-            AutoTokenizer.from_pretrained(source).save_pretrained(folder)
-            made[key] = folder
+            made[key] = tmp_path_factory.mktemp(f"{architecture}-mlm")
+            save_masked_language_model(made[key], make_model(architecture, **settings))
         return made[key]
 
     return make

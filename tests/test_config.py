@@ -1,14 +1,13 @@
 """Every config composes, and every recipe has the values of the paper's Table A.1."""
 
 import tomllib
-from inspect import Parameter, signature
 
 import pytest
 import pytorch_lightning as pl
 import torch
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from omegaconf import OmegaConf, open_dict
 from packaging.requirements import Requirement
 
@@ -16,11 +15,8 @@ import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import check_types
-from simcse_pl.data.views.view import View
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer, build_schedule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config, tiny
 
 LEFT_OUT = ("local", "sweep")
@@ -68,93 +64,6 @@ def of(group):
     return [choice for own, choice in CHOICES if own == group]
 
 
-KINDS = [(group, choice) for group in ("objective", "auxiliary", "views") for choice in of(group)]
-KINDS += [("postprocess", choice) for choice in of("postprocess") if choice not in ("none", "saved")]
-OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(("ranking_distillation", "pooling"), ("replaced_token_detection", "generator"), ("sum", "weights")),
-    *(("next_3_sentences", "n"), ("synonym", "wordnet"), ("flow", "seed"), ("flow", "progress")),
-}
-
-
-def kind_of(group, choice):
-    """Return the class that a config names, and the arguments that it has."""
-    command = "evaluate" if group == "postprocess" else "train"
-    given = ["encoder=folder"] if command == "evaluate" else [MISSING[choice]] if choice in MISSING else []
-    own = composed(f"{group}={choice}", *given, config=command)[group]
-    values = OmegaConf.to_container(own[choice] if group in ("auxiliary", "views") else own, resolve=True)
-    return get_class(values.pop("_target_")), values
-
-
-def defaults_of(kind):
-    """Return the arguments of a class with their defaults, and those of its base if it passes them on."""
-    found = {}
-    for own in kind.__mro__:
-        parameters = signature(own).parameters.values()
-        found = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD} | found
-        if all(one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):
-            break
-    return found
-
-
-@pytest.mark.parametrize(("group", "choice"), KINDS)
-def test_a_config_has_all_arguments_of_its_class_with_their_defaults(group, choice):
-    kind, values = kind_of(group, choice)
-    assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
-    defaults = defaults_of(kind)
-    assert values.keys() == defaults.keys()
-    for name, default in defaults.items():
-        assert default is Parameter.empty or (choice, name) in OTHER_VALUES or values[name] == default, name
-
-
-def test_each_objective_has_its_own_class():
-    assert len({kind_of("objective", choice)[0] for choice in of("objective")}) == len(of("objective"))
-
-
-@pytest.mark.parametrize(("group", "choice"), [own for own in KINDS if own[0] in ("objective", "auxiliary")])
-def test_weights_temperatures_and_margins_below_0_are_errors_with_the_options_name(group, choice):
-    kind, values = kind_of(group, choice)
-    for name in values:
-        if name.endswith(("weight", "temperature", "margin")):
-            option = f"objective.{name}" if group == "objective" else f"auxiliary.{choice}.{name}"
-            with pytest.raises(UserError, match=f"^{option}=-1: it must be "):
-                kind(**values | {name: -1})
-
-
-def one_weight():
-    return [torch.nn.Parameter(torch.ones(1))]
-
-
-@pytest.mark.parametrize("choice", of("optimizer"))
-def test_every_optimizer_has_the_options_of_its_config(choice):
-    config = composed(f"optimizer={choice}", "optimizer.lr=0.25").optimizer
-    made = build_optimizer(instantiate(config), one_weight())
-    assert f"{type(made).__module__}.{type(made).__name__}".endswith(config._target_.rpartition(".")[2])
-    for name in config.keys() - {"_target_", "_partial_"}:
-        assert made.defaults[name] == config[name]
-
-
-@pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
-def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
-    config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
-    check_types(config)
-    made = build_optimizer(instantiate(config.optimizer), one_weight())
-    assert type(made).__name__ == name and made.defaults["lr"] == 0.25
-
-
-@pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
-def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
-    assert choice in of("scheduler")
-    make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
-    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
-    schedule = build_schedule(make, optimizer, total_steps=7)
-    rates = []
-    for _ in range(7):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    assert rates[:3] == [0.0, 0.5, 1.0] and rates[-1] == pytest.approx(last, abs=1e-4)
-
-
 ROWS = {
     "sts": "A dog runs.\tA dog is running.\t5\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t3\n",
     "binary": "A dog runs.\tA dog is running.\t1\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t0\n",
@@ -180,91 +89,6 @@ def test_every_module_is_built(choice, make_model):
     check_types(config)
     module = build_module(config, instantiate(config.model))
     assert type(module) is SimCSEModule and len(module.auxiliary) == 1
-
-
-OWN = """
-import pytorch_lightning as pl
-import torch
-
-from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.training.encoder_module import EncoderModule
-from simcse_pl.training.module import SimCSEModule
-
-
-class Optimizer(torch.optim.SGD):
-    pass
-
-
-class Schedule(torch.optim.lr_scheduler.LinearLR):
-    pass
-
-
-class Evaluator(ScoredPairs):
-    pass
-
-
-class Module(SimCSEModule):
-    pass
-
-
-class Plain(EncoderModule):
-    def __init__(self, encoder, objective, optimizer, scheduler, margin=0.5):
-        super().__init__(encoder, optimizer, scheduler)
-        self.margin = margin
-
-
-class NoEncoder(pl.LightningModule):
-    def __init__(self, **parts):
-        super().__init__()
-"""
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """Return the name of a module with classes of the user's own."""
-    (tmp_path / "their_classes.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
-    return "their_classes"
-
-
-def test_classes_of_ones_own_are_options(own, make_model):
-    targets = {"module": "Module", "optimizer": "Optimizer", "scheduler": "Schedule", "evaluators.sts": "Evaluator"}
-    given = [f"{part}._target_={own}.{name}" for part, name in targets.items()]
-    config = composed(*given, "~scheduler.num_warmup_steps", "+optimizer.nesterov=true", *tiny(make_model("bert")))
-    with pytest.raises(UserError, match="^optimizer: Nesterov momentum requires"):
-        build_module(config, instantiate(config.model))
-    config.optimizer = dict(config.optimizer) | {"momentum": 0.9}
-    check_types(config)
-    module = build_module(config, instantiate(config.model))
-    optimizer = build_optimizer(module.optimizer, one_weight())
-    schedule = build_schedule(module.scheduler, optimizer, total_steps=3)
-    evaluator = instantiate(config.evaluators)["sts"](["sample"], None)
-    assert [type(part).__module__ for part in (module, optimizer, schedule, evaluator)] == [own] * 4
-
-
-def test_a_module_needs_arguments_only_for_what_the_config_has(own, make_model):
-    config = composed(*tiny(make_model("bert")))
-    encoder = instantiate(config.model)
-    config.module = {"_target_": f"{own}.Plain", "_partial_": True, "margin": 0.25}
-    check_types(config)
-    assert build_module(config, encoder).margin == 0.25
-    for options, message in (
-        ({"_target_": f"{own}.Plain", "margn": 1}, r"no option module.margn; did you mean margin\? .*"),
-        ({"_target_": f"{own}.Plain", "width": 1}, rf"no option module.width of {own}.Plain \(--help lists all\)"),
-        (
-            {"_target_": "torch.nn.Linear"},
-            "module._target_=torch.nn.Linear: missing a required argument: 'in_features'",
-        ),
-        ({"_target_": f"{own}.NoEncoder"}, f"module._target_={own}.NoEncoder: it must be an EncoderModule or .*"),
-    ):
-        config.module = {"_partial_": True} | options
-        with pytest.raises(UserError, match=f"^{message}$"):
-            check_types(config) or build_module(config, encoder)
-    config.module = {"_target_": f"{own}.Plain", "_partial_": True}
-    OmegaConf.set_struct(config, False)
-    config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}
-    with pytest.raises(UserError, match=rf"^module._target_={own}.Plain: got an unexpected keyword argument 'queue'$"):
-        build_module(config, encoder)
 
 
 @pytest.mark.parametrize("choice", of("diagnose"))

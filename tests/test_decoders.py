@@ -8,9 +8,10 @@ from omegaconf import OmegaConf
 
 from simcse_pl.models.adapters import adapter_parameters
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.conftest import DECODERS, SENTENCES
+from tests.conftest import SENTENCES
 from tests.test_config import composed
 from tests.test_methods import StopAfter, StoppedError, build, fit
+from tests.tiny_models import DECODERS
 
 PROMPT_EOL = '\'This sentence : "{sentence}" means in one word:"\''
 KINDS = [(architecture, adapter) for architecture in DECODERS for adapter in (None, "lora")]

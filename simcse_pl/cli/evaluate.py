@@ -120,18 +120,9 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     """Return the part of results.json that says what is measured and how, without the scores."""
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
-    options = (
-        "pooling",
-        "template",
-        "num_layers",
-        "max_length",
-        "truncate_dim",
-        "normalize",
-        "word_counts",
-        "split",
-        "bf16",
-    )
-    settings: dict[str, Any] = {option: config[option] for option in options}
+    options: Any = OmegaConf.to_container(config.model, resolve=True)
+    settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
+    settings |= {"split": config.split, "bf16": config.bf16}
     settings["postprocess"] = after = None
     if postprocess:
         fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder

@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.losses.checks import check_one_anchor
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import similarity_matrix
-from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import check_positive

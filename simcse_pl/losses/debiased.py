@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.losses.checks import check_one_anchor
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
-from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.distributed import from_first_rank

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import check_anchor_and_positive
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.tensors import at_least_float32

@@ -7,10 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from simcse_pl.losses.checks import check_head_is_kept, check_no_labels, check_one_anchor
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import SIMILARITIES, paired_similarity
-from simcse_pl.losses.objectives import Objective, check_head_is_kept, check_one_anchor
+from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
@@ -130,9 +131,3 @@ class MarginMSE(_Distillation):
             for view in (positive, *batch.views(Role.NEGATIVE))
         )
         return torch.stack([nearness - other for other in others], dim=1)
-
-
-def check_no_labels(labels: LabelKind | None, objective: str) -> None:
-    """Raise UserError if rows have labels, which the objective would ignore."""
-    if labels:
-        raise UserError(f"objective={objective} takes no labels: set data.label_column=null data.score_column=null")

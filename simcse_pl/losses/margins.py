@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.checks import check_one_anchor
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import paired_similarity
-from simcse_pl.losses.objectives import ContrastiveObjective, check_one_anchor
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.losses.checks import check_anchor_and_positive, check_pairs
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
@@ -233,61 +234,6 @@ def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Ten
     rows = torch.arange(len(mask), device=mask.device)
     mask[rows, batch.split.label_offset + rows, :num_others] = True
     return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
-
-
-def check_head_is_kept(encoder: SentenceEncoder, objective: str) -> None:
-    """Raise UserError if a head makes the vectors of training, and not those of the saved encoder."""
-    if encoder.head.endswith("_train_only"):
-        raise UserError(
-            f"model.head={encoder.head}: {objective} would not train the vectors of the saved encoder, because this "
-            "head is dropped: set model.head=none or mlp"
-        )
-
-
-def check_one_anchor(roles: Sequence[Role]) -> None:
-    """Check that rows have one anchor.
-
-    Raises:
-        UserError: if they have none or several.
-    """
-    if (anchors := list(roles).count(Role.ANCHOR)) != 1:
-        raise UserError(f"data.roles={[str(role) for role in roles]}: a row needs one anchor, not {anchors}")
-
-
-def check_anchor_and_positive(roles: Sequence[Role], loss: str) -> None:
-    """Check that rows have one anchor, and at least one positive.
-
-    Args:
-        roles: the roles of the views.
-        loss: the loss that needs them, for the error message.
-
-    Raises:
-        UserError: if they do not.
-    """
-    check_one_anchor(roles)
-    if Role.POSITIVE not in roles:
-        raise UserError(f"{loss} needs a positive: name one in data.roles, or set views=dropout")
-
-
-def check_pairs(roles: Sequence[Role], labels: LabelKind | None, kind: LabelKind, objective: str) -> None:
-    """Check that rows are pairs with labels of one kind.
-
-    Args:
-        roles: the roles of the views.
-        labels: what the labels of the rows are, or None.
-        kind: what they should be.
-        objective: the objective's name in conf/objective, for the error message.
-
-    Raises:
-        UserError: if they are not.
-    """
-    if len(roles) != 2:
-        raise UserError(
-            f"objective={objective} takes pairs, but rows have {len(roles)} sentences: name two in data.columns"
-        )
-    if labels != kind:
-        label = {"classes": "label", "scores": "score"}[kind]
-        raise UserError(f"objective={objective} needs a {label} for every pair: set data.{label}_column")
 
 
 class DecoupledContrastiveObjective(ContrastiveObjective):

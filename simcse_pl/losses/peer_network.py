@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
 from simcse_pl.losses.gradient_cache import apply_in_chunks
-from simcse_pl.losses.objectives import check_anchor_and_positive
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import LabelKind, Role

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.losses.checks import check_pairs
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.functional import paired_similarity, similarity_matrix
-from simcse_pl.losses.objectives import Objective, check_pairs
+from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcse_pl.losses.checks import check_one_anchor
 from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import contrastive_loss
-from simcse_pl.losses.objectives import Objective, check_one_anchor
+from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.distributed import from_first_rank

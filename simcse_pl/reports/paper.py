@@ -14,13 +14,8 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import as_number
 
 _FILE = Path(__file__).parent / "paper.yaml"
-_NOT_THE_PAPERS = (
-    "template",
-    "max_length",
-    "truncate_dim",
-    "normalize",
-    "word_counts",
-)  # settings that no encoder of the paper has
+# settings that no encoder of the paper has
+_NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize", "word_counts")
 
 
 @dataclass(frozen=True)

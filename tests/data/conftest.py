@@ -1,20 +1,37 @@
-"""A training set of rows and tokens that are given, not read."""
+"""Training sets of given rows and tokens, and data modules of one and of several files."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from simcse_pl.data import training_set
-from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.views.view import View
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.models.encoder import SentenceEncoder
+
+SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
+TEXT = "".join(f"a man is playing a guitar on the street{' !' * i}\n" for i in range(12))  # all in the vocabulary
+LABELS = {"!" * (i + 1): label for i, label in enumerate(["neutral", "entailment", "contradiction"] * 4)}
+NLI = "first,label,second\n" + "".join(f"{marks},{label},a man {marks}\n" for marks, label in LABELS.items())
+
+
+class Shuffled(View):
+    """The words in a random order."""
+
+    def __call__(self, inputs):
+        words = [own.sentence.split() for own in inputs]
+        return [" ".join(own.random.sample(w, len(w))) for own, w in zip(inputs, words, strict=True)]
 
 
 @pytest.fixture
 def tokenizer(make_model):
-    return load_tokenizer(str(make_model("bert")))
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
 
 
 @pytest.fixture
 def given_rows(tokenizer, tmp_path, monkeypatch):
+    """Make a training set of rows and their tokens."""
     path = tmp_path / "given.tsv"
     path.touch()
 
@@ -24,5 +41,40 @@ def given_rows(tokenizer, tmp_path, monkeypatch):
         own = training_set.TrainingSet(path, views=dict(enumerate(views)), **options)
         own.read(tokenizer, 16, seed)
         return own
+
+    return make
+
+
+@pytest.fixture
+def make_read(tokenizer, tmp_path):
+    """Make the data of a file, from its text."""
+
+    def make(name, text, **options):
+        (tmp_path / name).write_text(text)
+        data = SentenceDataModule(tokenizer, tmp_path / name, **SAMPLE, **options)
+        data.setup()
+        return data
+
+    return make
+
+
+@pytest.fixture
+def make_sets(tokenizer, tmp_path):
+    """Make the data of three sets: sentences with a view, labeled pairs and scored pairs."""
+
+    def make(sampling="proportional", views=None, sets=None, **options):
+        (tmp_path / "plain.txt").write_text(TEXT)
+        (tmp_path / "nli.csv").write_text(NLI)
+        scored = "".join(f"a man {'!' * i}\ton the street\t{i / 10}\n" for i in range(7))
+        (tmp_path / "scored.tsv").write_text(scored)
+        own = {
+            "plain": {"train": str(tmp_path / "plain.txt"), "views": {"shuffled": Shuffled()}},
+            "nli": {"train": str(tmp_path / "nli.csv"), "label_column": "label", "batch_size": 3},
+            "scored": {"train": str(tmp_path / "scored.tsv"), "header": False, "score_column": 2},
+        }
+        given = {"batch_size": 5, "views": views, "sampling": sampling, **SAMPLE, **options}
+        data = SentenceDataModule(tokenizer, sets=own if sets is None else sets(own), **given)
+        data.setup()
+        return data
 
     return make

@@ -5,7 +5,8 @@ import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import padded, tokenize
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

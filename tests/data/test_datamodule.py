@@ -11,29 +11,11 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluators import TEST, VALIDATION, measure, source_of
+from simcse_pl.data.evaluators import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
-from simcse_pl.data.views.view import View
-from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.errors import UserError
 from tests.conftest import quiet_trainer
-
-SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
-
-
-class Shuffled(View):
-    """The words in a random order."""
-
-    def __call__(self, inputs):
-        words = [own.sentence.split() for own in inputs]
-        return [" ".join(own.random.sample(w, len(w))) for own, w in zip(inputs, words, strict=True)]
-
-
-@pytest.fixture
-def tokenizer(make_model):
-    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled
 
 
 @pytest.fixture
@@ -73,23 +55,6 @@ def sentences(data, views):
     return tuple(data.tokenizer.decode(ids, skip_special_tokens=True) for ids in views)
 
 
-@pytest.fixture
-def make_read(tokenizer, tmp_path):
-    def make(name, text, **options):
-        (tmp_path / name).write_text(text)
-        data = SentenceDataModule(tokenizer, tmp_path / name, **SAMPLE, **options)
-        data.setup()
-        return data
-
-    return make
-
-
-TEXT = "".join(f"a man is playing a guitar on the street{' !' * i}\n" for i in range(12))  # all in the vocabulary
-LABELS = {"!" * (i + 1): label for i, label in enumerate(["neutral", "entailment", "contradiction"] * 4)}
-NLI = "first,label,second\n" + "".join(f"{marks},{label},a man {marks}\n" for marks, label in LABELS.items())
-NEXT = OneOfNextSentences(1)
-
-
 def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
     first = make_data()
     monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
@@ -111,15 +76,6 @@ def test_validation_has_each_sentence_once(make_data):
         embedded = [ids for batch in loader for ids in batch["input_ids"].tolist()]
         expected = data.tokenizer(sentences, truncation=True)["input_ids"]
         assert [[x for x in ids if x != data.tokenizer.pad_token_id] for ids in embedded] == expected
-
-
-def test_evaluators_with_a_metric_of_the_same_name_are_an_error(tokenizer, sentences, pairs):
-    both = {"sts": ScoredPairs, "other": ScoredPairs}
-    data = SentenceDataModule(tokenizer, sentences, evaluators=both, validation=str(pairs))
-    data.setup()
-    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
-        measure(data.evaluators, lambda given: torch.randn(len(given), 3), VALIDATION)
-    assert source_of(data.evaluators, VALIDATION) == "pairs.tsv" and source_of(data.evaluators, TEST) == ""
 
 
 @pytest.mark.parametrize("view", [None, Dropout()])
@@ -175,14 +131,11 @@ def test_each_row_has_its_label_in_the_batch(make_read, caplog, workers):
     assert {sentence.replace(" ", ""): label for sentence, label in seen.items()} == LABELS
 
 
-def test_a_batch_may_be_one_labeled_pair(make_read):
-    data = make_read("d.csv", NLI, label_column="label", batch_size=1)
-    assert [len(batch["labels"]) for batch in data.train_dataloader()] == [1] * 12
-
-
 def test_positives_are_next_sentences_of_the_document(make_read, caplog):
     with caplog.at_level(logging.INFO):
-        data = make_read("d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", views=NEXT)
+        data = make_read(
+            "d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", views=OneOfNextSentences(1)
+        )
     assert "train: 3 of 6 sentences are left out, because no sentence follows them" in caplog.text
     assert "train: 3 rows of 1 from" in caplog.text
     (batch,) = batches(data)
@@ -253,111 +206,3 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_read, caplog
         f"{count} sentences of {data.sets[''].train} are in the {split} set: scores may be too high"
         for split, count in ((VALIDATION, 1), (TEST, 2))
     ]
-
-
-@pytest.fixture
-def make_sets(tokenizer, tmp_path):
-    def make(sampling="proportional", views=None, sets=None, **options):
-        (tmp_path / "plain.txt").write_text(TEXT)
-        (tmp_path / "nli.csv").write_text(NLI)
-        scored = "".join(f"a man {'!' * i}\ton the street\t{i / 10}\n" for i in range(7))
-        (tmp_path / "scored.tsv").write_text(scored)
-        own = {
-            "plain": {"train": str(tmp_path / "plain.txt"), "views": {"shuffled": Shuffled()}},
-            "nli": {"train": str(tmp_path / "nli.csv"), "label_column": "label", "batch_size": 3},
-            "scored": {"train": str(tmp_path / "scored.tsv"), "header": False, "score_column": 2},
-        }
-        given = {"batch_size": 5, "views": views, "sampling": sampling, **SAMPLE, **options}
-        data = SentenceDataModule(tokenizer, sets=own if sets is None else sets(own), **given)
-        data.setup()
-        return data
-
-    return make
-
-
-def same(first, second):
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        assert torch.equal(value, second[name]) if isinstance(value, torch.Tensor) else value == second[name]
-    return True
-
-
-@pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
-def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
-    data = make_sets(sampling)
-    loader = data.train_dataloader()
-    for epoch in range(2):
-        loader.sampler.set_epoch(epoch)
-        seen = {name: [] for name in data.sets}
-        for place, batch in enumerate(loader):
-            name = batch["dataset"]
-            own, rows = data.rows_of_batch(epoch, place)
-            assert own is data.sets[name]
-            same(batch, own.batch([(epoch, own.chosen.index(row)) for row in rows]))
-            seen[name] += rows
-            assert ("labels" in batch) == (name != "plain")
-        if sampling != "round_robin":
-            assert {name: sorted(rows) for name, rows in seen.items()} == {
-                name: list(range(len(own.chosen))) for name, own in data.sets.items()
-            }
-    assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
-    assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
-
-
-def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
-    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
-    several = streams(make_sets("concatenated"))
-    for own, epoch in zip(alone, several, strict=True):
-        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
-
-
-def test_sets_of_equal_length_have_orders_of_their_own(make_sets):
-    data = make_sets("concatenated", sets=lambda own: dict.fromkeys(("a", "b", "c"), own["plain"]))
-    orders = [[row for batch in range(3 * n, 3 * n + 3) for row in data.rows_of_batch(0, batch)[1]] for n in range(3)]
-    assert len({tuple(order) for order in orders}) == 3
-    assert all(sorted(order) == list(range(12)) for order in orders)
-
-
-@pytest.mark.parametrize("views", [None, {"shuffled": None}])
-def test_null_drops_the_views_of_a_set(make_sets, views):
-    data = make_sets(views={"shuffled": Shuffled()}, sets=lambda own: {"a": own["plain"] | {"views": views}})
-    assert data.sets["a"].views == {}
-
-
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch, ranks):
-    alone = [(batch["dataset"], batch["input_ids"].shape[0]) for batch in make_sets().train_dataloader()]
-    shares = []
-    for number in range(ranks):
-        monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
-        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
-        shares.append(list(make_sets().train_dataloader()))
-    names = [[batch["dataset"] for batch in share] for share in shares]
-    assert names == [names[0]] * ranks
-    sizes = [sum(len(batch["input_ids"]) for batch in parts) for parts in zip(*shares, strict=True)]
-    if ranks == 2:
-        assert list(zip(names[0], sizes, strict=True)) == alone
-    assert sum(sizes) == sum(size for _, size in alone)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda own: {"a": own["plain"] | {"batch_size": 0}}, "^data.sets.a: data.batch_size=0: it must be"),
-        (lambda own: {"a": own["plain"] | {"views": 3}}, "^data.sets.a.views=3: it must be "),
-    ],
-)
-def test_wrong_options_of_a_set_are_one_line(make_sets, change, message):
-    with pytest.raises(UserError, match=message):
-        make_sets(sets=change)
-
-
-def test_a_file_beside_sets_is_an_error(tokenizer, sentences):
-    with pytest.raises(UserError, match="^data.train: it must be null with data.sets; make it one of the sets$"):
-        SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
-
-
-def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
-    monkeypatch.setattr(datamodule, "world_size", lambda: 4)
-    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
-        make_sets().train_dataloader()

@@ -1,10 +1,11 @@
-"""Making evaluators from a config. test_datamodule.py has measuring."""
+"""Making evaluators from a config, and the metrics of several."""
 
 from functools import partial
 
 import pytest
+import torch
 
-from simcse_pl.data.evaluators import TEST, VALIDATION, make_evaluators
+from simcse_pl.data.evaluators import TEST, VALIDATION, make_evaluators, measure, source_of
 from simcse_pl.evaluation.evaluators import Retrieval, ScoredPairs
 from simcse_pl.utils.errors import UserError
 
@@ -36,3 +37,10 @@ def test_the_data_in_a_config_come_first(tmp_path):
 def test_what_makes_no_evaluator_is_an_error_in_one_line(make, problem):
     with pytest.raises(UserError, match=f"^evaluators.mine: {problem}$"):
         make_evaluators({"mine": make}, validation=None, test=None)
+
+
+def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
+    both = make_evaluators({"sts": ScoredPairs, "other": ScoredPairs}, validation=str(pairs), test=None)
+    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
+        measure(both, lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert source_of(both, VALIDATION) == "pairs.tsv" and source_of(both, TEST) == ""

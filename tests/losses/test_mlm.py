@@ -10,7 +10,8 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES, embedded
+from tests.conftest import SENTENCES, embedded
+from tests.tiny_models import ARCHITECTURES
 
 PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 

@@ -12,7 +12,7 @@ from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES
+from tests.tiny_models import ARCHITECTURES
 
 ALL = list(ARCHITECTURES)
 IDS = torch.tensor([[2, 7, 9, 11, 3], [2, 8, 30, 3, 3]])

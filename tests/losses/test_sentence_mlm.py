@@ -11,7 +11,8 @@ from simcse_pl.losses.token_masking import NOT_CHOSEN
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES, adamw, embedded
+from tests.conftest import SENTENCES, adamw, embedded
+from tests.tiny_models import ARCHITECTURES
 
 PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 

