@@ -1,8 +1,14 @@
-"""Encode the sentences of a file or of standard input in chunks, so that memory does not grow with their number."""
+"""Encode the sentences of a file or of standard input, in chunks, so that memory does not grow with their number.
+
+A file of more than one chunk is encoded into the folder OUT.shards, one file per chunk, by one or several processes.
+After an interruption, the same command continues with the missing chunks. At the end, all of them become one file.
+"""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,12 +16,23 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from simcse_pl.cli.common import STANDARD, add_column, add_encoder, chunks_with_progress, json_line, load_simcse
-from simcse_pl.data.readers.row_reader import iterate_sentences
+from simcse_pl.cli.common import (
+    CHUNK_SIZE,
+    STANDARD,
+    add_column,
+    add_encoder,
+    chunks_with_progress,
+    json_line,
+    load_simcse,
+)
+from simcse_pl.data.readers.row_reader import fingerprint, iterate_sentences
+from simcse_pl.inference.sharded_encoding import EncodeToArray, ShardFolder, encode_here, encode_in_processes
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
 _DECIMALS = 8  # in JSON: float32 has no more
+_HASH_DIGITS = 16
 
 Chunks = Iterable[tuple[list[str], np.ndarray[Any, np.dtype[Any]]]]  # sentences, and vectors [n, dim] float32
 
@@ -29,24 +46,99 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
+    about = "encode in N processes; for one process on each of several GPUs, give --device cuda:0,cuda:1"
+    parser.add_argument("--processes", type=int, metavar="N", help=about)
+    about = "encode part I of N, as one of N jobs on a shared disk; after them, the command without --part writes OUT"
+    parser.add_argument("--part", type=_part, metavar="I/N", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    out = Path(arguments.out)
+    out, devices = Path(arguments.out), _devices(arguments)
     if arguments.out != STANDARD and (out.suffix not in _WRITERS or out.is_dir()):
         raise UserError(f"--out {out}: give a file that ends in {', '.join(_WRITERS)}, or - for standard output")
-    sentences = iterate_sentences(arguments.sentences, arguments.column)
+    open_sentences = partial(iterate_sentences, arguments.sentences, arguments.column)
+    option = "--part" if arguments.part else "several processes" if len(devices) > 1 else None
+    if STANDARD not in (arguments.out, arguments.sentences):
+        total, folder = sum(1 for _ in open_sentences()), Path(f"{out}.shards")
+        if option or total > CHUNK_SIZE or folder.exists():
+            _encode_in_shards(arguments, devices, open_sentences, total, folder)
+            return
+    elif option:
+        raise UserError(f"{option}: give a file of sentences and an output file, such as --out vectors.npy")
+    sentences = open_sentences()
     simcse = load_simcse(arguments)
-    chunks = (
-        (chunk, simcse.encode(chunk, return_numpy=True, normalize_to_unit=not arguments.no_normalize))
-        for chunk in chunks_with_progress(sentences, "sentences encoded")
-    )
+    encode = _encode_function(arguments, simcse)
+    chunks = ((chunk, encode(chunk)) for chunk in chunks_with_progress(sentences, "sentences encoded"))
     if arguments.out == STANDARD:
         sys.stdout.writelines(_json_lines(chunks))
         return
     with atomic_write(out.parent) as new, (new / out.name).open("wb") as file:
         _WRITERS[out.suffix](file, chunks, simcse.encoder.dim)
+
+
+def _encode_in_shards(
+    arguments: argparse.Namespace,
+    devices: list[str | None],
+    open_sentences: Callable[[], Iterator[str]],
+    total: int,
+    folder: Path,
+) -> None:
+    simcse = load_simcse(arguments, devices[0] if len(devices) == 1 else "cpu")
+    file_hash, settings = fingerprint(arguments.sentences)[:_HASH_DIGITS], simcse.settings()
+    manifest = {
+        "version": 1,
+        "file_hash": file_hash,
+        "column": arguments.column,
+        "sentences": total,
+        "weights_hash": settings.pop("weights")[:_HASH_DIGITS],
+        **{name: value for name, value in settings.items() if name != "encoder"},  # its folder may have moved
+        "no_normalize": arguments.no_normalize,
+        "bf16": arguments.bf16,
+        "dim": simcse.encoder.dim,
+        "shard_size": CHUNK_SIZE,
+    }
+    shards, encode = ShardFolder(folder, manifest), partial(encode_here, _encode_function(arguments, simcse))
+    if len(devices) > 1:
+        del simcse  # each process loads its own
+        encode = partial(encode_in_processes, partial(_load_in_process, arguments), devices)
+    part, parts = arguments.part or (1, 1)
+    shards.encode(open_sentences(), encode, range(part - 1, shards.count, parts))
+    if arguments.part:
+        print(f"part {part}/{parts} is done; after all parts, the command without --part writes {arguments.out}")
+        return
+    if fingerprint(arguments.sentences)[:_HASH_DIGITS] != file_hash:
+        raise UserError(f"{arguments.sentences} changed while it was encoded: remove {folder}, and run this again")
+    shards.join(open_sentences(), Path(arguments.out), _WRITERS[Path(arguments.out).suffix])
+
+
+def _encode_function(arguments: argparse.Namespace, simcse: SimCSE) -> EncodeToArray:
+    return partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
+
+
+def _load_in_process(arguments: argparse.Namespace, device: str | None) -> EncodeToArray:
+    return _encode_function(arguments, load_simcse(arguments, device))
+
+
+def _devices(arguments: argparse.Namespace) -> list[str | None]:
+    """Return the device of each process; None is the default."""
+    devices: list[str | None] = [*(arguments.device or "").split(",")]
+    if arguments.processes is not None and arguments.processes < 1:
+        raise UserError(f"--processes {arguments.processes}: it must be at least 1")
+    if len(devices) == 1:
+        return [arguments.device] * (arguments.processes or 1)
+    if arguments.processes:
+        raise UserError(f"--processes {arguments.processes}: --device {arguments.device} starts one process per device")
+    if "" in devices:
+        raise UserError(f"--device {arguments.device}: write names with a comma between them, such as cuda:0,cuda:1")
+    return devices
+
+
+def _part(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text}: write I/N with I from 1 to N, such as 2/8")
+    return int(found[1]), int(found[2])
 
 
 def _json_lines(chunks: Chunks) -> Iterator[str]:

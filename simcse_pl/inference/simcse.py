@@ -255,7 +255,7 @@ class SimCSE:
         Raises:
             UserError: there is no index.
         """
-        self._built().save(folder, self._settings())
+        self._built().save(folder, self.settings())
 
     def load_index(self, folder: str | Path) -> None:
         """Read an index that `save_index` wrote; it is searched exactly.
@@ -263,7 +263,7 @@ class SimCSE:
         Raises:
             UserError: the index is missing or damaged, or made by another encoder or with other settings.
         """
-        self.index = SentenceIndex.load(folder, self._encode_on(None), self._settings())
+        self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
 
     def _encode_on(
         self,
@@ -282,12 +282,14 @@ class SimCSE:
                 self.encoder.to(device)
         return partial(self.encoder.encode, **options)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that determine the vectors, and a hash of the weights."""
+    def settings(self) -> dict[str, Any]:
+        """Return the name of the encoder, the settings that determine its vectors, and `weights`, a hash."""
         encoder, settings = self.encoder, {}
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
+            if encoder.postprocess:
+                tensors |= {f"postprocess.{name}": tensor for name, tensor in encoder.postprocess.tensors().items()}
         return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
