@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> None:
     open_sentences = partial(iterate_sentences, arguments.sentences, arguments.column)
     option = "--part" if arguments.part else "several processes" if len(devices) > 1 else None
     if STANDARD not in (arguments.out, arguments.sentences):
-        total, folder = sum(1 for _ in open_sentences()), Path(f"{out}.shards")
+        total = sum(map(len, chunks_with_progress(open_sentences(), "sentences read")))
+        folder = Path(f"{out}.shards")
         if option or total > CHUNK_SIZE or folder.exists():
             _encode_in_shards(arguments, devices, open_sentences, total, folder)
             return
@@ -85,19 +86,11 @@ def _encode_in_shards(
     folder: Path,
 ) -> None:
     simcse = load_simcse(arguments, devices[0] if len(devices) == 1 else "cpu")
-    file_hash, settings = fingerprint(arguments.sentences)[:_HASH_DIGITS], simcse.settings()
-    manifest = {
-        "version": 1,
-        "file_hash": file_hash,
-        "column": arguments.column,
-        "sentences": total,
-        "weights_hash": settings.pop("weights")[:_HASH_DIGITS],
-        **{name: value for name, value in settings.items() if name != "encoder"},  # its folder may have moved
-        "no_normalize": arguments.no_normalize,
-        "bf16": arguments.bf16,
-        "dim": simcse.encoder.dim,
-        "shard_size": CHUNK_SIZE,
-    }
+    settings, file_hash = simcse.settings(), fingerprint(arguments.sentences)[:_HASH_DIGITS]
+    del settings["encoder"]  # a name, not what it names
+    manifest = {"version": 1, "shard_size": CHUNK_SIZE, "sentences": total, "column": arguments.column}
+    manifest |= {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, **settings, "dim": simcse.encoder.dim}
+    manifest |= {"weights": settings["weights"][:_HASH_DIGITS], "file": file_hash}
     shards, encode = ShardFolder(folder, manifest), partial(encode_here, _encode_function(arguments, simcse))
     if len(devices) > 1:
         del simcse  # each process loads its own

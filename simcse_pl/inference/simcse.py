@@ -93,8 +93,7 @@ class SimCSE:
         except UserError as error:
             raise error.with_traceback(None) from None  # the message suffices
         self.cells = (num_cells, num_cells_in_search)
-        self.batch_size = batch_size
-        self.bf16 = bf16
+        self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._encode_on(None)
@@ -288,8 +287,7 @@ class SimCSE:
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
-            if encoder.postprocess:
-                tensors |= {f"postprocess.{name}": tensor for name, tensor in encoder.postprocess.tensors().items()}
+            tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
         return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
