@@ -32,7 +32,6 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
 _DECIMALS = 8  # in JSON: float32 has no more
-_HASH_DIGITS = 16
 
 Chunks = Iterable[tuple[list[str], np.ndarray[Any, np.dtype[Any]]]]  # sentences, and vectors [n, dim] float32
 
@@ -61,14 +60,12 @@ def run(arguments: argparse.Namespace) -> None:
     option = "--part" if arguments.part else "several processes" if len(devices) > 1 else None
     if STANDARD not in (arguments.out, arguments.sentences):
         total = sum(map(len, chunks_with_progress(open_sentences(), "sentences read")))
-        folder = Path(f"{out}.shards")
-        if option or total > CHUNK_SIZE or folder.exists():
-            _encode_in_shards(arguments, devices, open_sentences, total, folder)
+        if option or total > CHUNK_SIZE or _shard_folder(out).exists():
+            _encode_in_shards(arguments, devices, open_sentences, total)
             return
     elif option:
         raise UserError(f"{option}: give a file of sentences and an output file, such as --out vectors.npy")
-    sentences = open_sentences()
-    simcse = load_simcse(arguments)
+    sentences, simcse = open_sentences(), load_simcse(arguments)
     encode = _encode_function(arguments, simcse)
     chunks = ((chunk, encode(chunk)) for chunk in chunks_with_progress(sentences, "sentences encoded"))
     if arguments.out == STANDARD:
@@ -79,30 +76,25 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _encode_in_shards(
-    arguments: argparse.Namespace,
-    devices: list[str | None],
-    open_sentences: Callable[[], Iterator[str]],
-    total: int,
-    folder: Path,
+    arguments: argparse.Namespace, devices: list[str | None], open_sentences: Callable[[], Iterator[str]], total: int
 ) -> None:
+    out, (part, parts) = Path(arguments.out), arguments.part or (1, 1)
     simcse = load_simcse(arguments, devices[0] if len(devices) == 1 else "cpu")
-    settings, file_hash = simcse.settings(), fingerprint(arguments.sentences)[:_HASH_DIGITS]
-    del settings["encoder"]  # a name, not what it names
     manifest = {"version": 1, "shard_size": CHUNK_SIZE, "sentences": total, "column": arguments.column}
-    manifest |= {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, **settings, "dim": simcse.encoder.dim}
-    manifest |= {"weights": settings["weights"][:_HASH_DIGITS], "file": file_hash}
-    shards, encode = ShardFolder(folder, manifest), partial(encode_here, _encode_function(arguments, simcse))
+    manifest |= {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, **simcse.settings()}
+    manifest |= {"dim": simcse.encoder.dim, "file": fingerprint(arguments.sentences)}
+    shards = ShardFolder(_shard_folder(out), manifest)
+    encode = partial(encode_here, _encode_function(arguments, simcse))
     if len(devices) > 1:
         del simcse  # each process loads its own
         encode = partial(encode_in_processes, partial(_load_in_process, arguments), devices)
-    part, parts = arguments.part or (1, 1)
     shards.encode(open_sentences(), encode, range(part - 1, shards.count, parts))
     if arguments.part:
-        print(f"part {part}/{parts} is done; after all parts, the command without --part writes {arguments.out}")
-        return
-    if fingerprint(arguments.sentences)[:_HASH_DIGITS] != file_hash:
-        raise UserError(f"{arguments.sentences} changed while it was encoded: remove {folder}, and run this again")
-    shards.join(open_sentences(), Path(arguments.out), _WRITERS[Path(arguments.out).suffix])
+        print(f"part {part}/{parts} is done; after all parts, the command without --part writes {out}")
+    elif fingerprint(arguments.sentences) != manifest["file"]:
+        raise UserError(f"{arguments.sentences} changed while it was encoded: remove {shards.folder} to start again")
+    else:
+        shards.join(open_sentences(), out, _WRITERS[out.suffix])
 
 
 def _encode_function(arguments: argparse.Namespace, simcse: SimCSE) -> EncodeToArray:
@@ -113,18 +105,19 @@ def _load_in_process(arguments: argparse.Namespace, device: str | None) -> Encod
     return _encode_function(arguments, load_simcse(arguments, device))
 
 
+def _shard_folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.shards")
+
+
 def _devices(arguments: argparse.Namespace) -> list[str | None]:
     """Return the device of each process; None is the default."""
-    devices: list[str | None] = [*(arguments.device or "").split(",")]
     if arguments.processes is not None and arguments.processes < 1:
         raise UserError(f"--processes {arguments.processes}: it must be at least 1")
-    if len(devices) == 1:
+    if "," not in (arguments.device or ""):
         return [arguments.device] * (arguments.processes or 1)
     if arguments.processes:
         raise UserError(f"--processes {arguments.processes}: --device {arguments.device} starts one process per device")
-    if "" in devices:
-        raise UserError(f"--device {arguments.device}: write names with a comma between them, such as cuda:0,cuda:1")
-    return devices
+    return [*arguments.device.split(",")]
 
 
 def _part(text: str) -> tuple[int, int]:

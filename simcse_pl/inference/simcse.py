@@ -254,7 +254,7 @@ class SimCSE:
         Raises:
             UserError: there is no index.
         """
-        self._built().save(folder, self.settings())
+        self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
         """Read an index that `save_index` wrote; it is searched exactly.
@@ -282,13 +282,13 @@ class SimCSE:
         return partial(self.encoder.encode, **options)
 
     def settings(self) -> dict[str, Any]:
-        """Return the name of the encoder, the settings that determine its vectors, and `weights`, a hash."""
+        """Return the settings that determine the vectors, and `weights`, a hash."""
         encoder, settings = self.encoder, {}
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
             tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
-        return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
+        return settings | {"weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:

@@ -24,7 +24,7 @@ def encode(command, encoder, sentences, monkeypatch, tmp_path):
         monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", 3)
     original = SimCSE.encode
 
-    def run(*options, out="v.npy", status=0, source=sentences):
+    def run(*options, out="v.npy", status=0, model=encoder[0]):
         encoded = []
 
         def record(simcse, chunk, **given):
@@ -32,7 +32,9 @@ def encode(command, encoder, sentences, monkeypatch, tmp_path):
             return original(simcse, chunk, **given)
 
         monkeypatch.setattr(SimCSE, "encode", record)
-        return command("encode", *encoder, source, "--out", tmp_path / out, *options, status=status), encoded
+        return command(
+            "encode", model, *encoder[1:], sentences, "--out", tmp_path / out, *options, status=status
+        ), encoded
 
     return run
 
@@ -89,6 +91,10 @@ def test_another_file_or_encoder_is_an_error_and_keeps_the_shards(encode, senten
         (["--truncate-dim", "5"], "truncate_dim=None, not truncate_dim=5: "),
     ):
         assert line in encode(*options, status=2)[0].err
+    assert (
+        "v.npy.shards has vectors with weights="
+        in encode(status=2, model=make_model("bert", num_hidden_layers=2))[0].err
+    )
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     _, encoded = encode()
     assert encoded == SENTENCES[3:6]

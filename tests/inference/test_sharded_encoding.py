@@ -107,13 +107,13 @@ def test_shards_of_another_manifest_are_kept(saved, line, folder):
         (folder / "manifest.json").write_text(json.dumps(saved))
     with pytest.raises(UserError, match=line):
         ShardFolder(folder, MANIFEST)
-    assert shards.missing(range(4)) == set()
+    shards.read(3)
 
 
 def test_a_manifest_that_is_cut_off_is_damaged(folder):
     ShardFolder(folder, MANIFEST)
     (folder / "manifest.json").write_text('{"shard_size": 2')
-    with pytest.raises(UserError, match="is damaged, remove .* is not valid JSON"):
+    with pytest.raises(UserError, match="is damaged, remove .* to start again: Expecting"):
         ShardFolder(folder, MANIFEST)
 
 
