@@ -94,8 +94,7 @@ class SimCSE:
         except UserError as error:
             raise error.with_traceback(None) from None  # the message suffices
         self.cells = (num_cells, num_cells_in_search)
-        self.batch_size = batch_size
-        self.bf16 = bf16
+        self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._encode_on(None)
@@ -264,7 +263,7 @@ class SimCSE:
         Raises:
             UserError: there is no index.
         """
-        self._built().save(folder, self._settings())
+        self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
         """Read an index that `save_index` wrote; it is searched exactly.
@@ -272,7 +271,7 @@ class SimCSE:
         Raises:
             UserError: the index is missing or damaged, or made by another encoder or with other settings.
         """
-        self.index = SentenceIndex.load(folder, self._encode_on(None), self._settings())
+        self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
 
     def _encode_on(
         self,
@@ -291,13 +290,14 @@ class SimCSE:
                 self.encoder.to(device)
         return partial(self.encoder.encode, **options)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that determine the vectors, and a hash of the weights."""
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that determine the vectors, and `weights`, a hash."""
         encoder, settings = self.encoder, {}
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
-        return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
+            tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
+        return settings | {"weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:

@@ -4,6 +4,7 @@ Each entry is a command and the line that it prints to standard error. The comma
 file. `REWRITE=1 python -m pytest tests/bad_input -n 0` rewrites the transcripts.
 """
 
+import json
 import os
 import shlex
 import sys
@@ -29,6 +30,15 @@ def transcript(name):
 
 
 CASES = [pytest.param(name, command, line, id=command) for name in NAMES for command, line in transcript(name).items()]
+
+OF_SENTENCES = {"version": 1, "shard_size": 4096, "sentences": 8, "column": None, "no_normalize": False, "bf16": False}
+MANIFESTS = {  # of folders with shards
+    "damaged": '{"version": 1',
+    "of_another_file": json.dumps(OF_SENTENCES | {"sentences": 9}),
+    "of_another_option": json.dumps(OF_SENTENCES | {"no_normalize": True}),
+    "of_another_encoder": json.dumps(OF_SENTENCES | {"pooling": "cls"}),
+    "lost": None,
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +93,11 @@ def files(tmp_path, make_model, indexes):
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",
     }
+    for name, manifest in MANIFESTS.items():
+        (folder / f"{name}.npy.shards").mkdir()
+        contents[f"{name}.npy.shards/000000.npy"] = "damaged"
+        if manifest:
+            contents[f"{name}.npy.shards/manifest.json"] = manifest
     for name, content in contents.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
