@@ -51,26 +51,31 @@ def encode(command, encoder, sentences, monkeypatch, tmp_path):
 def streamed(command, encoder, monkeypatch, tmp_path):
     """Return the bytes of a file that is written from standard input, without shards."""
 
-    def run(name, chunk_size=3):
+    def run(name, *options, chunk_size=3):
         monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", chunk_size)
         (tmp_path / "stdin.txt").write_text("\n".join(SENTENCES))
         with (tmp_path / "stdin.txt").open() as file, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", file)
-            command("encode", *encoder, "--out", tmp_path / name)
+            command("encode", *encoder, "--out", tmp_path / name, *options)
         return (tmp_path / name).read_bytes()
 
     return run
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("end", ["npy", "parquet", "jsonl"])
-def test_parts_are_joined_to_the_same_file(end, encode, streamed, tmp_path):
-    expected = streamed(f"streamed.{end}")
+def test_parts_are_joined_to_the_same_file(end, precision, encode, streamed, tmp_path):
+    own = ["--precision", precision]
+    expected = streamed(f"streamed.{end}", *own)
     for part, shards in (("2/2", [1]), ("1/2", [0, 2]), ("3/4", [])):
-        done, encoded = encode("--part", part, out=f"v.{end}")
+        done, encoded = encode("--part", part, *own, out=f"v.{end}")
         assert done.out.startswith(f"part {part} is done; after all parts, ") and not (tmp_path / f"v.{end}").exists()
         assert encoded == [sentence for number in shards for sentence in SENTENCES[3 * number : 3 * number + 3]]
-    done, encoded = encode(out=f"v.{end}")
+    done, encoded = encode(*own, out=f"v.{end}")
     assert (tmp_path / f"v.{end}").read_bytes() == expected and not encoded and not done.out
+    if precision == "int8":
+        one, other = (tmp_path / f"{name}.{end}.ranges.npy" for name in ("v", "streamed"))
+        assert one.read_bytes() == other.read_bytes()
     assert not (tmp_path / f"v.{end}.shards").exists()
 
 
