@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -194,8 +195,10 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     rows, counts = mine(model.encode, found, MiningOptions(negatives=2, skip_top=1, margin=0.001))
     assert 0 < len(rows) < len(found)
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
-    assert f"{len(rows)} rows in {out}" in printed and "left out by --margin" in printed
-    assert re.search(rf"pairs without enough negatives\W+{counts.too_few}\b", printed)
+    assert f"{len(rows)} rows in {out}; {counts.too_few} of {len(found)} pairs had too few negatives" in printed
+    assert re.search(rf"--margin\W+{counts.left_out['margin'] / len(found):.1f}\b", printed)
+    mean, lowest, highest = (f"{of(counts.negatives):.4f}" for of in (fmean, min, max))
+    assert re.search(rf"negatives\W+{mean}\W+{lowest}\W+{highest}\b", printed)
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, make_model, tmp_path):
