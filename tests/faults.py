@@ -8,6 +8,7 @@ import errno
 import multiprocessing
 import multiprocessing.synchronize
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -130,3 +131,17 @@ def kill_worker_with_lock(n: int) -> None:
         return original(self)
 
     multiprocessing.synchronize.Event.is_set = counted  # type: ignore[method-assign]
+
+
+def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:
+    """Let `simcse encode` write small shards, and be killed in the n-th call of a function (0 for never).
+
+    Its processes are forked, which takes milliseconds.
+    """
+    from simcse_pl.cli import common
+
+    common.CHUNK_SIZE = shard_size
+    context = multiprocessing.get_context("fork")
+    multiprocessing.get_context = lambda _: context  # type: ignore[assignment]
+    if n:
+        _in_call(pkgutil.resolve_name(owner), name, n, lambda *_: os.kill(os.getpid(), signal.SIGKILL))

@@ -7,17 +7,24 @@ extras and test files exist.
 import argparse
 import itertools
 import json
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
+import textwrap
 import tomllib
 
+import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.config.type_checks import check_types
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
 from tests.test_config import composed
@@ -45,6 +52,7 @@ def lines_of(page):
 def commands_of(page):
     """Yield the words of each command; torchrun and sbatch are replaced by the command that they start."""
     for line in lines_of(page):
+        line = re.sub(r"^job=\$\((.*)\)$", r"\1", line).replace("$SLURM_ARRAY_TASK_ID", "1")
         if not PROGRAMS.match(line):
             continue
         for command in line.split(" && "):
@@ -178,7 +186,7 @@ def section(title):
 
 ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
     r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|mined|serve|TIME|"
-    "train -m|multirun|resume=auto"
+    "train -m|multirun|resume=auto|cuda:"
 )
 FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
@@ -245,3 +253,40 @@ def test_recipes_run(in_folder, run_command, tmp_path, monkeypatch):
     exec(snippet, names)
     [neighbour] = names["simcse"].search("A man rides a horse.", top_k=1)
     assert neighbour.sentence == "A man rides a horse."
+
+
+SBATCH = """#!/bin/bash
+command=${@: -1}
+for i in $([[ "$*" == *--array* ]] && seq 2); do SLURM_ARRAY_TASK_ID=$i bash -c "$command" >> log || exit; done
+[[ "$*" == *--array* ]] && echo 7 || { [[ "$*" == *afterany:7* ]] && bash -c "$command"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["sbatch", "submitit"])
+def test_encode_runs_as_jobs(how, make_model, tmp_path, monkeypatch):
+    """Two jobs instead of eight, without SLURM."""
+    text = section("Vectors of a large file").replace("1-8", "1-2").replace("/8", "/2").replace("(1, 9)", "(1, 3)")
+    programs = {"simcse": f'#!/bin/sh\nexec {sys.executable} -m simcse_pl "$@"\n', "sbatch": SBATCH}
+    (tmp_path / "bin").mkdir()
+    for name, content in programs.items():
+        (tmp_path / "bin" / name).write_text(content)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "captions.txt").write_text(FILES["captions.txt"] * 2000)  # two shards
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    encoder.save_pretrained("outputs/mine/encoder")
+    if how == "sbatch":
+        lines = re.findall(r"^    (job=.*|sbatch .*)$", text, flags=re.MULTILINE)
+        subprocess.run(["bash", "-ec", "\n".join(lines)], check=True)
+    else:
+        code = re.search(r"^    import submitit\n(?:    .*\n)+", text, flags=re.MULTILINE)[0]
+        names = {}
+        exec(textwrap.dedent(code).replace('cluster="slurm"', 'cluster="local"'), names)
+        assert names["failures"] == [None, None]
+    vectors = np.load("captions.npy")
+    expected = F.normalize(encoder.encode(FILES["captions.txt"].splitlines()), dim=1)
+    torch.testing.assert_close(torch.from_numpy(vectors), expected.repeat(2000, 1), atol=1e-5, rtol=0)
+    assert not (tmp_path / "captions.npy.shards").exists()

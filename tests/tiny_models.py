@@ -27,6 +27,29 @@ ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "xlm-roberta": (_ROBERTA_TOKENS, {"max_position_embeddings": 66, "type_vocab_size": 1}),
 }
 
+# Decoders; GPT-2's and Qwen's tokenizers add no special token.
+_DECODER_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+_DECODER = {"max_position_embeddings": 64, "num_key_value_heads": 2}
+_WITHOUT_SPECIAL = ("gpt2", "qwen3")
+DECODERS: dict[str, tuple[dict[str, str], dict[str, int]]] = {
+    "gpt2": (_DECODER_TOKENS, _DECODER | {"n_positions": 64}),
+    "opt": (_DECODER_TOKENS, _DECODER | {"ffn_dim": 64, "word_embed_proj_dim": 32}),
+    "llama": (_DECODER_TOKENS, _DECODER),
+    "qwen3": (_DECODER_TOKENS, _DECODER | {"head_dim": 8}),
+    "gemma2": (_DECODER_TOKENS, _DECODER | {"head_dim": 8}),
+}
+
+
+def _train_decoder_tokenizer(architecture: str, sentences: Sequence[str]) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    options = {"special_tokens": list(_DECODER_TOKENS.values()), "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **options)
+    tokenizer.train_from_iterator([*sentences] * 5, trainer)
+    if architecture not in _WITHOUT_SPECIAL:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side="left", **_DECODER_TOKENS)
+
 
 def _train_tokenizer(special: dict[str, str], sentences: Sequence[str]) -> PreTrainedTokenizerFast:
     tokens = list(special.values())
@@ -49,10 +72,12 @@ def _train_tokenizer(special: dict[str, str], sentences: Sequence[str]) -> PreTr
 
 def save_model(folder: Path, architecture: str, sentences: Sequence[str], **settings: object) -> None:
     """Save a model of an architecture, and a tokenizer trained on the sentences; `settings` are of its config."""
-    special, own = ARCHITECTURES[architecture]
-    tokenizer = _train_tokenizer(special, sentences)
+    special, own = (ARCHITECTURES | DECODERS)[architecture]
+    decoder = architecture in DECODERS
+    tokenizer = _train_decoder_tokenizer(architecture, sentences) if decoder else _train_tokenizer(special, sentences)
     ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}
-    ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
+    if not decoder:
+        ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
     shape = {"vocab_size": len(tokenizer), **_SMALL, **own, **ids, **settings}
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -1,12 +1,12 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
-import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from simcse_pl.inference.sharded_encoding import chunks_of
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.progress import counter
 
@@ -42,10 +42,11 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: faster on hardware that supports it")
 
 
-def load_simcse(arguments: argparse.Namespace) -> SimCSE:
-    """Load the selected encoder."""
-    names = ("pooling", "max_length", "truncate_dim", "device", "batch_size", "bf16")
-    return SimCSE(arguments.encoder, **{name: getattr(arguments, name) for name in names})
+def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:
+    """Load the selected encoder on a device; None for the one in the arguments."""
+    names = ("pooling", "max_length", "truncate_dim", "batch_size", "bf16")
+    options = {name: getattr(arguments, name) for name in names}
+    return SimCSE(arguments.encoder, device=device or arguments.device, **options)
 
 
 def column(text: str) -> int | str:
@@ -75,10 +76,9 @@ def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -
 
 def chunks_with_progress(rows: Iterable[T], description: str) -> Iterator[list[T]]:
     """Yield chunks of at most CHUNK_SIZE rows, and count the processed rows on standard error."""
-    rows = iter(rows)
     with counter(description) as progress:
         task = progress.add_task(description, total=None)
-        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
+        for chunk in chunks_of(rows, CHUNK_SIZE):
             yield chunk
             progress.advance(task, len(chunk))
 

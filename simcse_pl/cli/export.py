@@ -1,6 +1,6 @@
 """Write an encoder and its model card to a folder for sentence-transformers and transformers.
 
-Options add ONNX files to the folder, or upload it.
+An adapter is merged with its base model. Options add ONNX files to the folder, or upload it.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.export.model_card import read_training, write_card
 from simcse_pl.export.onnx import write_onnx
+from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.load import load_encoder
@@ -69,6 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
                 f"--results {path}: measured with other weights, pooling, max_length, normalization or post-processing "
                 "than the export has; evaluate this encoder, or leave out --results"
             )
+    if has_adapter(encoder.backbone):
+        merge_adapter(encoder.backbone)
     console = Console(stderr=True)
     try:
         with atomic_write(folder, last=SETTINGS_FILE) as new:

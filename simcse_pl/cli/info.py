@@ -7,6 +7,7 @@ import pandas as pd
 
 from simcse_pl.cli.common import add_encoder, json_line, load_simcse
 from simcse_pl.inference.simcse import SimCSE
+from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.tables import Table, show
 
@@ -37,6 +38,7 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
     return {
         "encoder": simcse.name,
         "architecture": type(encoder.backbone).__name__,
+        **({"adapter_of": encoder.backbone.name_or_path} if has_adapter(encoder.backbone) else {}),
         "pooling": encoder.pooling,
         "template": encoder.template or "none",
         "template_bias": encoder.template_bias,

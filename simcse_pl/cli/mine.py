@@ -58,17 +58,22 @@ def run(arguments: argparse.Namespace) -> None:
     rows, counts = mine(encode, pairs, options, corpus, progress=True)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
     written = write_csv(out, columns, rows, ConversionStats({"without enough negatives": counts.too_few}))
-    show(_table(counts, written).printed())
-    print(f"{written} rows in {out}")
+    if counts.left_out:
+        show(_left_out(counts).printed())
+    show(_cosines(counts).printed())
+    too_few = f"; {counts.too_few} of {counts.pairs} pairs had too few negatives" if counts.too_few else ""
+    print(f"{written} rows in {out}{too_few}")
 
 
-def _table(counts: MiningCounts, written: int) -> Table:
-    shown = {
-        "pairs read": f"{counts.pairs:,}",
-        "pairs without enough negatives": f"{counts.too_few:,}",
-        "rows written": f"{written:,}",
-        **{f"candidates left out by --{name.replace('_', '-')}": f"{own:,}" for name, own in counts.left_out.items()},
-    }
-    shown["mean cosine of positives"] = f"{fmean(counts.positives):.4f}"
-    shown["mean cosine of negatives"] = f"{fmean(counts.negatives):.4f}"
-    return Table("mining", "Hard negatives", pd.DataFrame({"what": list(shown), "value": list(shown.values())}))
+def _left_out(counts: MiningCounts) -> Table:
+    """Return how many sentences each option left out, as a mean over the pairs."""
+    rows = [(f"--{name.replace('_', '-')}", own / counts.pairs) for name, own in counts.left_out.items()]
+    return Table("left_out", "Sentences left out", pd.DataFrame(rows, columns=["by", "mean per pair"]), decimals=1)
+
+
+def _cosines(counts: MiningCounts) -> Table:
+    """Return statistics of the cosines to the anchors of the pairs that were kept."""
+    cosines = {"positives": counts.positives, "negatives": counts.negatives}
+    rows = [(name, fmean(own), min(own), max(own)) for name, own in cosines.items()]
+    frame = pd.DataFrame(rows, columns=["", "mean", "lowest", "highest"])
+    return Table("cosines", "Cosine to the anchor", frame, 4)

@@ -29,6 +29,7 @@ from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import disable_hydra_output_on_other_ranks, run_job, starts_ranks
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
@@ -68,6 +69,9 @@ def train(config: DictConfig) -> float:
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
     module.prepare(data.row_kinds)
+    with_dropout = any(config.model.get(option) is not None for option in ("dropout", "attention_dropout"))
+    if not with_dropout and config.encoders == "one":  # Table 3 has a row with dropout=0
+        check_views_differ(encoder, data.sets.values())
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()

@@ -1,5 +1,6 @@
 """Check options against the type annotations of the code that takes them."""
 
+import dataclasses
 import inspect
 import json
 import re
@@ -105,7 +106,9 @@ def _hints(taker: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of the arguments. `**kwargs` are arguments of the base class or of the returned class."""
     if inspect.isclass(taker):
         base = _base_for_further_options(taker)
-        return (_hints(base) if base else {}) | typing.get_type_hints(taker.__init__)
+        # a dataclass may inherit fields whose types only its base's module knows
+        own = taker if dataclasses.is_dataclass(taker) else taker.__init__
+        return (_hints(base) if base else {}) | typing.get_type_hints(own)
     hints = typing.get_type_hints(taker)
     returned = hints.pop("return", None)
     further = _takes_any(taker) and inspect.isclass(returned) and returned is not NoneType

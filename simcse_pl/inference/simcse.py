@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.inference.quantization import FLOAT32, stored_width
+from simcse_pl.inference.sentence_index import RESCORE, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
@@ -93,8 +94,7 @@ class SimCSE:
         except UserError as error:
             raise error.with_traceback(None) from None  # the message suffices
         self.cells = (num_cells, num_cells_in_search)
-        self.batch_size = batch_size
-        self.bf16 = bf16
+        self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._encode_on(None)
@@ -173,6 +173,8 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
+        precision: str = FLOAT32,
+        rescore: int = RESCORE,
     ) -> None:
         """Index sentences in place of those indexed before.
 
@@ -185,17 +187,23 @@ class SimCSE:
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
+            precision: `float32`, or `int8`, `uint8` or `binary` for quantized vectors; see SentenceIndex.
+            rescore: candidates of a quantized search as a multiple of `top_k`.
 
         Raises:
-            UserError: the file or column does not exist, or there are no sentences.
+            UserError: the file or column does not exist, there are no sentences, or the precision does not fit.
         """
+        stored_width(precision, self.encoder.dim)
         fast = faiss_fast and use_faiss is not False
+        if fast and precision != FLOAT32:
+            raise UserError(f"faiss_fast and precision={precision}: give one of them")
         if fast and importlib.util.find_spec("faiss") is None:
             log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
             fast = False
         sentences = _sentences(sentences_or_file_path, column)
         encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
-        self.index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
+        index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
+        self.index = index if precision == FLOAT32 else index.quantized(precision, rescore)
 
     def add_to_index(
         self,
@@ -255,7 +263,7 @@ class SimCSE:
         Raises:
             UserError: there is no index.
         """
-        self._built().save(folder, self._settings())
+        self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
         """Read an index that `save_index` wrote; it is searched exactly.
@@ -263,7 +271,7 @@ class SimCSE:
         Raises:
             UserError: the index is missing or damaged, or made by another encoder or with other settings.
         """
-        self.index = SentenceIndex.load(folder, self._encode_on(None), self._settings())
+        self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
 
     def _encode_on(
         self,
@@ -282,13 +290,14 @@ class SimCSE:
                 self.encoder.to(device)
         return partial(self.encoder.encode, **options)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that determine the vectors, and a hash of the weights."""
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that determine the vectors, and `weights`, a hash."""
         encoder, settings = self.encoder, {}
         tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
-        return {"encoder": self.name, **settings, "weights": hash_tensors(tensors)}
+            tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
+        return settings | {"weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:
         if self.index is None:

@@ -26,18 +26,21 @@ class _Distillation(Objective):
     def __init__(self, teacher: str | Path, pooling: str | None) -> None:
         super().__init__()
         self.teacher = FrozenEncoder(teacher, pooling)
+        self.normalize = self.teacher.network.normalize
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the teacher reads the encoder's token ids."""
+        """Check that the teacher reads the encoder's token ids, and whether vectors are compared at length 1."""
         self.teacher.check_vocabulary(encoder, "objective.teacher")
+        self.normalize = encoder.normalize or self.teacher.network.normalize
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
         self.check_rows(batch.roles, batch.label_kind)
-        taught = self.teacher.embed(batch.inputs)
-        if self.teacher.network.normalize:
-            taught = unit_vectors(taught)
-        return batch.split.weight * self._loss(batch, taught)
+        return batch.split.weight * self._loss(batch, self._scaled(self.teacher.embed(batch.inputs)))
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        # Without this, an encoder whose vectors are longer makes its tokens cancel out, which destroys the vectors.
+        return unit_vectors(vectors) if self.normalize else at_least_float32(vectors)
 
     @abstractmethod
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
@@ -47,14 +50,16 @@ class _Distillation(Objective):
 class EmbeddingDistillation(_Distillation):
     """The distance between the encoder's vectors and those of a teacher (EmbedDistill, Kim et al. 2023).
 
-    In plain terms: each sentence of a row should have the teacher's vector. The encoder needs a head that is kept at
-    test time, or none. If the two have different numbers of dimensions, the encoder's vectors pass through a linear
-    layer first, which is trained and not saved with the encoder.
+    In plain terms: each sentence of a row should have the teacher's vector. If one of the two encoders normalizes,
+    vectors of length 1 are compared. The encoder needs a head that is kept at test time, or none. If the two have
+    different numbers of dimensions, the encoder's vectors pass through a linear layer first, which is trained and not
+    saved with the encoder.
 
     Args:
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
         pooling: of the teacher; None takes what it was saved with.
-        loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine.
+        loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
+            1, the squared error is the cosine loss times 2 / dim.
 
     Raises:
         UserError: if `loss` is unknown, or the teacher cannot be loaded; from `attach`, if the encoder's head is
@@ -82,10 +87,10 @@ class EmbeddingDistillation(_Distillation):
         check_no_labels(labels, "distillation")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        own = batch.embeddings if self.projection is None else self.projection(batch.embeddings)
+        own = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
         if self.loss == "cosine":
             return 1 - paired_similarity(own, taught).mean()
-        return (at_least_float32(own) - taught).square().mean()
+        return (own - taught).square().mean()
 
 
 class MarginMSE(_Distillation):
@@ -95,6 +100,8 @@ class MarginMSE(_Distillation):
     finds. For an anchor a, positive p and negative n it is the mean over rows and negatives of
 
         ( (s(a, p) - s(a, n)) - (s_T(a, p) - s_T(a, n)) )^2
+
+    If one of the two encoders normalizes, s and s_T are those of vectors of length 1.
 
     Args:
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
@@ -120,7 +127,7 @@ class MarginMSE(_Distillation):
             raise UserError(f"data.roles={given}: objective=margin_mse needs one positive and a negative in each row")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        own, teachers = (self._margins(batch, vectors) for vectors in (batch.embeddings, taught))
+        own, teachers = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))
         return (own - teachers).square().mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:

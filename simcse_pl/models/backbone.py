@@ -1,9 +1,10 @@
-"""Load Hugging Face encoders and tokenizers, for any architecture."""
+"""Load Hugging Face encoders, decoders and tokenizers, for any architecture."""
 
 import importlib.util
 import inspect
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,22 +14,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
+from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
 from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
 
 PACKAGE = "package:"
-
-_HIDDEN_DROPOUT = (
-    "hidden_dropout_prob",  # BERT and most others
-    "dropout",  # DistilBERT, XLM
-    "embedding_dropout",  # ModernBERT
-    "mlp_dropout",  # ModernBERT
-)
-_ATTENTION_DROPOUT = (
-    "attention_probs_dropout_prob",  # BERT and most others
-    "attention_dropout",  # DistilBERT, XLM, ModernBERT
-)
+_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def resolve(name: str) -> str:
@@ -58,8 +51,12 @@ def load_backbone(
     attention_dropout: float | None = None,
     subfolder: str = "",
     pretrained: bool = True,
+    bidirectional: bool | None = None,
+    dtype: str | None = None,
+    quantization: Any = None,
+    adapter: Any = None,
 ) -> PreTrainedModel:
-    """Load a pretrained encoder in float32, without its pooler.
+    """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
 
     Args:
         name: a name for `resolve`.
@@ -69,26 +66,78 @@ def load_backbone(
             checkpoint's if that is None too.
         subfolder: the model's folder within the folder or repository.
         pretrained: false draws random weights and does not load the checkpoint's.
+        bidirectional: switch a decoder's causal mask off (true) or on (false); None keeps the checkpoint's.
+        dtype: the type of the weights, `float32` or `bfloat16`; None is float32.
+        quantization: a quantization config of transformers, such as BitsAndBytesConfig.
+        adapter: a PEFT config, to add a new adapter.
 
     Raises:
-        UserError: the checkpoint does not exist or lacks weights, its architecture is not a text
-            encoder, or an option does not fit the architecture.
+        UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
+            an option does not fit the architecture.
     """
-    with _loading(name) as source:
-        config = load_config(source, subfolder)
+    if dtype not in (None, *_TYPES):
+        raise UserError(f"dtype={dtype}: choose one of {', '.join(_TYPES)}")
+    source = resolve(name)
+    if (base := base_of(source)) is not None and (adapter or not pretrained):
+        option = "adapter" if adapter else "pretrained=false"
+        raise UserError(f"{option}: {name} {MERGE_FIRST}")
+    if (adapter or quantization) and not pretrained:
+        raise UserError("pretrained=false: an adapter and a quantization need pretrained weights: set them to null")
+    in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
+    with in_adapter, _loading(name if base is None else base) as source_of_weights:
+        config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
         keep_layers(config, num_layers, name)
-        _set_dropout(config, dropout, attention_dropout, name)
-        if pretrained:
-            model, missing = _load_weights(AutoModel, source, config, subfolder)
-            _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
-        else:
-            model = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        set_dropout(config, dropout, attention_dropout, name)
+        set_attention(config, bidirectional, name)
+        if is_decoder(config):
+            config.use_cache = False  # of keys and values, for generation
+        model = _load_model(name, source_of_weights, config, subfolder, pretrained, dtype, quantization)
     for needed in ("input_ids", "attention_mask"):
         if needed not in inspect.signature(model.forward).parameters:
             raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
-    return without_pooler(model)
+    if bidirectional and not _sees_next_tokens(model):
+        raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
+    model = without_pooler(model)
+    if base is not None:
+        load_adapter(model, source)
+    if adapter is not None:
+        add_adapter(model, adapter)
+    return model
+
+
+def _load_model(
+    name: str,
+    source: str,
+    config: PreTrainedConfig,
+    subfolder: str,
+    pretrained: bool,
+    dtype: str | None,
+    quantization: Any,
+) -> PreTrainedModel:
+    if not pretrained:
+        random: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        return random
+    options: dict[str, Any] = {}
+    if quantization is not None:
+        options["quantization_config"] = quantization
+        if torch.cuda.is_available():  # quantized weights are made on the device that uses them
+            options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", 0))}
+    model, missing = _load_weights(AutoModel, source, config, subfolder, _TYPES[dtype or "float32"], **options)
+    _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
+    return model
+
+
+@torch.no_grad()
+def _sees_next_tokens(model: PreTrainedModel) -> bool:
+    """Return whether the state of a token depends on the tokens after it."""
+    one = torch.ones(1, 4, dtype=torch.int64, device=model.device)
+    other = one.clone()
+    other[0, -1] = 0
+    model.eval()
+    first, second = (model(input_ids=ids, attention_mask=one).last_hidden_state[0, 0] for ids in (one, other))
+    return not torch.equal(first, second)
 
 
 def rebuild_backbone(
@@ -105,6 +154,30 @@ def rebuild_backbone(
         model = without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
         missing = model.load_state_dict(weights, strict=False).missing_keys
     _check_complete(missing, name, config)
+    return model
+
+
+def rebuild_with_adapter(
+    name: str, config: PreTrainedConfig, adapter: Any, weights: Mapping[str, Tensor]
+) -> PreTrainedModel:
+    """Return the base model of an adapter, loaded by its name, with the adapter's weights of a state dict.
+
+    Args:
+        name: how messages begin.
+        config: the config of the base model as it was changed.
+        adapter: the adapter's PEFT config.
+        weights: the state dict.
+
+    Raises:
+        UserError: the base model does not exist, or weights are missing or do not fit.
+    """
+    with _loading(str(adapter.base_model_name_or_path)) as source:
+        config.quantization_config = None
+        model = without_pooler(_load_model(name, source, config, "", True, None, None))
+    add_adapter(model, adapter)
+    with reraise_as(f"{name}: its weights do not fit its config"):
+        missing = model.load_state_dict(weights, strict=False).missing_keys
+    _check_complete(sorted(adapter_parameters(model).intersection(missing)), name, config)
     return model
 
 
@@ -135,6 +208,8 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     Raises:
         UserError: the tokenizer does not exist, is damaged or has no token for padding.
     """
+    if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
+        name = base
     with _loading(name) as source:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, subfolder=subfolder, **_loading_options(source)
@@ -230,10 +305,15 @@ def _loading_options(source: str) -> dict[str, Any]:
 
 
 def _load_weights(
-    auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, subfolder: str = ""
+    auto: type[AutoModel | AutoModelForMaskedLM],
+    source: str,
+    config: PreTrainedConfig,
+    subfolder: str = "",
+    dtype: torch.dtype = torch.float32,
+    **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    options = {"dtype": torch.float32, "output_loading_info": True, **_loading_options(source)}
+    options |= {"dtype": dtype, "output_loading_info": True, **_loading_options(source)}
     model, info = auto.from_pretrained(source, config=config, subfolder=subfolder, **options)
     return model, sorted(info["missing_keys"])
 
@@ -249,34 +329,3 @@ def _check_complete(missing: list[str], name: str, config: PreTrainedConfig) -> 
     if missing:
         lacking = f"lack {min(missing)} ({len(missing)} missing)"
         raise UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")
-
-
-def keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> None:
-    """Reduce a config to the first layers, or raise UserError if it has fewer. None keeps all."""
-    if num_layers is None:
-        return
-    available = config.num_hidden_layers
-    if not 1 <= num_layers <= available:
-        raise UserError(f"num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
-    config.num_hidden_layers = num_layers
-    if getattr(config, "layer_types", None):  # ModernBERT, Gemma
-        config.layer_types = config.layer_types[:num_layers]
-
-
-def _set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
-    own = config.to_dict()
-    if attention is None and any(rate in own for rate in _ATTENTION_DROPOUT):
-        attention = hidden
-    for option, value, rates in (
-        ("dropout", hidden, _HIDDEN_DROPOUT),
-        ("attention_dropout", attention, _ATTENTION_DROPOUT),
-    ):
-        if value is None:
-            continue
-        if not 0 <= value < 1:
-            raise UserError(f"{option}={value}: it must be at least 0 and below 1")
-        known = [rate for rate in rates if rate in own]
-        if not known:
-            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout")
-        for rate in known:
-            setattr(config, rate, float(value))

@@ -7,32 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from simcse_pl.models.adapters import MERGE_FIRST, base_of
 from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, resolve
-from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec
-from simcse_pl.models.heads import HEADS, pretrained_transform, projection_head
-from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
+from simcse_pl.models.encoder_files import EncoderSpec
+from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
-from simcse_pl.models.pooling import CHOICES, find_pooling, is_own
+from simcse_pl.models.pooled_backbone import PooledBackbone
+from simcse_pl.models.pooling import CHOICES, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
-from simcse_pl.models.template_bias import bare_templates, check_template_bias
-from simcse_pl.models.templates import SENTENCE_MASK, Templates, sorted_batches
-from simcse_pl.models.tokenization import Batch, check_vocabulary, checked_length, match_inputs
-from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.models.templates import Templates, sorted_batches
+from simcse_pl.models.tokenization import check_vocabulary
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_sentences
 
 
-class SentenceEncoder(nn.Module):
+class SentenceEncoder(PooledBackbone):
     """A transformer encoder that turns a sentence into one vector.
 
     Args:
-        backbone: a Hugging Face encoder.
+        backbone: a Hugging Face encoder or decoder.
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function's dotted name (see pooling.find_pooling).
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
@@ -61,142 +60,6 @@ class SentenceEncoder(nn.Module):
         >>> encoder.encode(["A cat sat.", "Ein Hund bellte."]).shape
         torch.Size([2, 384])
     """
-
-    def __init__(
-        self,
-        backbone: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        pooling: str = "cls",
-        head: str = "none",
-        max_length: int | None = None,
-        normalize: bool = False,
-        postprocess: PostProcess | None = None,
-        template: str | Sequence[str] | None = None,
-        template_bias: str = "none",
-        final_period: bool = False,
-        truncate_dim: int | None = None,
-    ) -> None:
-        super().__init__()
-        if head not in HEADS:
-            raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
-        self.backbone = backbone
-        self.tokenizer = tokenizer
-        self.pooling = pooling
-        self._pooling = find_pooling(pooling, backbone.config.num_hidden_layers, tokenizer.mask_token_id)
-        self.head = head
-        self.normalize = normalize
-        self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else projection_head(backbone, head)
-        self.postprocess = postprocess
-        match_inputs(tokenizer, backbone)
-        self.template = template if template is None or isinstance(template, str) else list(template)
-        self.template_bias, self.final_period = template_bias, final_period
-        with_sentence_mask = self._pooling.reads_sentence_mask or template_bias != "none"
-        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
-        if (masks := self._pooling.masks) > self.templates.masks:
-            given = f"template={self.template or 'null'}"
-            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
-        tokenizer.model_max_length = checked_length(max_length, tokenizer, backbone, max(self.templates.lengths))
-        self.ignores_padding = ignores_padding(backbone, tokenizer, self.max_length)
-        check_template_bias(template_bias, self.templates, backbone, self.ignores_padding)
-        self.truncate_dim = None
-        if truncate_dim is not None and not 1 <= truncate_dim <= self.dim:
-            raise UserError(
-                f"truncate_dim={truncate_dim}: the vectors have {self.dim} dimensions; choose 1 to {self.dim}"
-            )
-        self.truncate_dim = truncate_dim
-
-    @property
-    def dim(self) -> int:
-        """Return the number of dimensions of the vectors of `encode`."""
-        return self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
-
-    @property
-    def max_length(self) -> int:
-        """Return the most tokens per sentence that are read, special tokens included."""
-        return self.tokenizer.model_max_length
-
-    @property
-    def settings(self) -> EncoderSettings:
-        """Return the settings that are saved with the weights and the tokenizer."""
-        of_template = self.template, self.template_bias, self.final_period
-        return EncoderSettings(
-            self.pooling, self.head, self.max_length, self.normalize, *of_template, self.truncate_dim
-        )
-
-    @property
-    def device(self) -> torch.device:
-        """Return the device of the weights."""
-        return self.backbone.device
-
-    def forward(self, inputs: Batch) -> Tensor:
-        """Return sentence vectors [batch, dim].
-
-        All heads are applied in training mode, and only `mlp` and `transform` in evaluation mode.
-
-        Args:
-            inputs: from `templates.batch` or the tokenizer, tensors [batch, tokens]: `input_ids`,
-                `attention_mask`, `token_type_ids` if the backbone takes them, and `sentence_mask` if the
-                pooling or `template_bias` reads it.
-        """
-        return self.project(self.pool(inputs))
-
-    def pool(self, inputs: Batch) -> Tensor:
-        """Return the vectors of `forward` before `project`. The head `transform` is already applied."""
-        return self._subtract_bias(self._pool_states(inputs, inputs), inputs)
-
-    def forward_in_length_groups(self, inputs: Batch) -> Tensor:
-        """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""
-        return self.project(self.pool_in_length_groups(inputs))
-
-    def pool_in_length_groups(self, inputs: Batch) -> Tensor:
-        """Return the vectors of `pool`, computed with less padding; see `length_bucketing.length_groups`."""
-        vectors = apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
-        return self._subtract_bias(vectors, inputs)
-
-    def _subtract_bias(self, vectors: Tensor, inputs: Batch) -> Tensor:
-        """Subtract the vector of each sentence's bare template, if `template_bias` applies in the current mode."""
-        if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
-            return vectors
-        padded = self.template_bias == "padded_train_only"
-        of_backbone, of_pooling, rows = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
-        return vectors - self._pool_states(of_backbone, of_pooling)[rows]
-
-    def _pool_states(self, inputs: Batch, tokens: Batch) -> Tensor:
-        """Pool the states that the backbone computes from `inputs`, then apply the head if it is `transform`.
-
-        The pooling reads `tokens`.
-        """
-        if self._pooling.reads_last_layer_alone:
-            states: tuple[Tensor, ...] = (self.backbone(**_of_backbone(inputs)).last_hidden_state,)
-        else:
-            states = self.hidden_states(inputs)
-        vectors = self._pooling(states, tokens)
-        return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
-
-    def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
-        """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
-
-        Raises:
-            UserError: the architecture does not return them.
-        """
-        output = self.backbone(**_of_backbone(inputs), output_hidden_states=True)
-        states: tuple[Tensor, ...] = output.get("hidden_states") or ()
-        expected = (*inputs["attention_mask"].shape, self.hidden_size)
-        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-            model = type(self.backbone).__name__
-            raise UserError(f"{model} does not return the output of each layer: it needs pooling=cls, mean or max")
-        return states
-
-    def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [..., dim], if it applies in the current mode.
-
-        The head `transform` is left out, because `pool` has applied it.
-        """
-        if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            projected: Tensor = self.projection(vectors)
-            return projected
-        return vectors
 
     @torch.no_grad()
     def encode(
@@ -230,7 +93,7 @@ class SentenceEncoder(nn.Module):
         check_sentences(sentences, batch_size)
         if max_length is None:
             max_length = self.max_length
-        max_length = checked_length(max_length, self.tokenizer, self.backbone, max(self.templates.lengths))
+        max_length = self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
         bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
@@ -245,10 +108,6 @@ class SentenceEncoder(nn.Module):
             self.train(was_training)
         vectors = self._postprocessed(vectors)
         return unit_vectors(vectors) if normalize or self.normalize else vectors
-
-    def _postprocessed(self, vectors: Tensor) -> Tensor:
-        vectors = self.postprocess.transform(vectors) if self.postprocess else vectors
-        return vectors[:, : self.truncate_dim]
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
@@ -281,6 +140,10 @@ class SentenceEncoder(nn.Module):
         template_bias: str | None = None,
         final_period: bool | None = None,
         truncate_dim: int | None = None,
+        bidirectional: bool | None = None,
+        dtype: str | None = None,
+        quantization: Any = None,
+        adapter: Any = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -297,6 +160,7 @@ class SentenceEncoder(nn.Module):
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
             template_bias, final_period, truncate_dim: replace the saved settings.
+            bidirectional, dtype, quantization, adapter: see backbone.load_backbone.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -308,7 +172,20 @@ class SentenceEncoder(nn.Module):
         if not pretrained:
             head = head or spec.settings.head
             spec = EncoderSpec(replace(spec.settings, head="none"), subfolder=spec.subfolder)
-        backbone = load_backbone(str(name), num_layers, dropout, attention_dropout, spec.subfolder, pretrained)
+        if num_layers is not None and base_of(source):
+            raise UserError(f"num_layers={num_layers}: {name} {MERGE_FIRST}")
+        backbone = load_backbone(
+            str(name),
+            num_layers or spec.num_layers,
+            dropout,
+            attention_dropout,
+            spec.subfolder,
+            pretrained,
+            spec.bidirectional if bidirectional is None else bidirectional,
+            dtype,
+            quantization,
+            adapter,
+        )
         if head == "transform" and pretrained and spec.settings.head == "none":
             weights = pretrained_transform(str(name))
             settings = replace(spec.settings, head=head if weights else "none")
@@ -358,7 +235,7 @@ class SentenceEncoder(nn.Module):
             check_vocabulary(tokenizer, backbone, name)
             longest = longest_input(backbone)
             if settings.max_length and longest and "max_length" not in given:  # a saved length may exceed the limit
-                longest -= max(Templates(tokenizer, settings.template).lengths)
+                longest = Templates(tokenizer, settings.template).longest_sentence(longest)
                 settings = replace(settings, max_length=min(settings.max_length, longest))
             encoder = cls(backbone, tokenizer, **vars(settings), postprocess=spec.postprocess)
         if encoder.projection is not None and spec.settings.head != "none":
@@ -369,7 +246,3 @@ class SentenceEncoder(nn.Module):
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
-
-
-def _of_backbone(inputs: Batch) -> Batch:
-    return {name: x for name, x in inputs.items() if name != SENTENCE_MASK}

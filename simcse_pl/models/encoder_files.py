@@ -45,12 +45,15 @@ class EncoderSpec:
         head_weights: the state dict of its projection head; empty without a head.
         postprocess: its post-processing.
         subfolder: the folder within the source that contains the backbone and the tokenizer.
+        num_layers, bidirectional: how the base model of an adapter was changed; None without an adapter.
     """
 
     settings: EncoderSettings = field(default_factory=EncoderSettings)
     head_weights: Mapping[str, Tensor] = field(default_factory=dict)
     postprocess: PostProcess | None = None
     subfolder: str = ""
+    num_layers: int | None = None
+    bidirectional: bool | None = None
 
 
 def parse_settings(value: Any, where: str) -> EncoderSettings:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 
-from simcse_pl.models.backbone import keep_layers, quiet_transformers, without_pooler
+from simcse_pl.models.backbone import quiet_transformers, without_pooler
+from simcse_pl.models.backbone_config import keep_layers
 from simcse_pl.utils.errors import UserError
 
 

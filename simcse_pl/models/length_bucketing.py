@@ -63,7 +63,7 @@ def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: boo
         The indices of a group's sequences in the batch, and its tensors. `inputs_embeds` replaces
         `input_ids` if the backbone takes it.
     """
-    lengths = inputs["attention_mask"].sum(dim=1)
+    lengths = inputs["attention_mask"].sum(dim=1).clamp(min=1)  # an empty sentence may have no tokens
     if ignores_padding and lengths.is_cpu:
         longest = torch.tensor(longest_of_groups(lengths.tolist()))
         inputs = with_word_embeddings(backbone, inputs)

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_config, load_tokenizer, quiet_transformers, rebuild_backbone
+from simcse_pl.models.adapters import MERGE_FIRST, read_adapter_config, write_adapter_config
+from simcse_pl.models.backbone import (
+    load_config,
+    load_tokenizer,
+    quiet_transformers,
+    rebuild_backbone,
+    rebuild_with_adapter,
+)
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, parse_settings, read_torch_file
 from simcse_pl.utils.errors import UserError, reraise_as
 
@@ -18,16 +25,17 @@ CHECKPOINT_KEY = "simcse_pl.models.encoder"
 
 
 def checkpoint_entry(
-    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
+    backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
 ) -> dict[str, Any]:
     """Return the entry `CHECKPOINT_KEY` of a checkpoint: the encoder without its weights.
 
-    It has the `settings`, and the `files` of config and tokenizer by name. Files are stored as strings in
-    latin-1, because torch's safe reader rejects empty bytes.
+    It has the `settings`, and the `files` of config, adapter config and tokenizer by name. Files are stored as strings
+    in latin-1, because torch's safe reader rejects empty bytes.
     """
     with tempfile.TemporaryDirectory() as name, quiet_transformers():
         folder = Path(name)
-        config.save_pretrained(folder)
+        backbone.config.save_pretrained(folder)
+        write_adapter_config(backbone, folder)
         tokenizer.save_pretrained(folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
     return {"settings": asdict(settings), "files": files}
@@ -61,7 +69,13 @@ def read_checkpoint(
         for name, text in entry["files"].items():
             (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
         config, tokenizer = load_config(str(folder)), load_tokenizer(str(folder))
-    backbone = rebuild_backbone(str(path), config, backbone_weights, num_layers)
+        adapter = read_adapter_config(folder)
+    if adapter is None:
+        backbone = rebuild_backbone(str(path), config, backbone_weights, num_layers)
+    elif num_layers is not None:
+        raise UserError(f"num_layers={num_layers}: {path} {MERGE_FIRST}")
+    else:
+        backbone = rebuild_with_adapter(str(path), config, adapter, backbone_weights)
     return backbone, tokenizer, EncoderSpec(settings, head_weights)
 
 

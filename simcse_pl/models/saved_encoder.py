@@ -9,11 +9,14 @@ import logging
 import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from simcse_pl.models.backbone import quiet_transformers
+from simcse_pl.models.adapters import ADAPTER_FILE, ADAPTER_WEIGHTS, has_adapter
+from simcse_pl.models.backbone import load_config, quiet_transformers
+from simcse_pl.models.backbone_config import is_decoder
 from simcse_pl.models.encoder_files import (
     SETTINGS_FILE,
     EncoderSettings,
@@ -39,13 +42,14 @@ from simcse_pl.utils.files import atomic_write, read_json
 log = logging.getLogger(__name__)
 
 HEAD_FILE = "head.safetensors"
+_EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
 def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templates, spec: EncoderSpec) -> None:
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
-        backbone.save_pretrained(new)
+        backbone.save_pretrained(new)  # of an adapter, only its weights
         templates.tokenizer.save_pretrained(new)
         if spec.head_weights:
             save_file(dict(spec.head_weights), new / HEAD_FILE)
@@ -53,13 +57,15 @@ def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templa
             spec.postprocess.save(new)
         try:
             check_modules(spec.settings, templates, backbone.config.num_hidden_layers)
+            _check_base(backbone)
         except UserError as error:  # must not cost the results of training
             log.warning("%s", error)
         else:
             write_modules(spec, templates, backbone.config, new)
-        (new / SETTINGS_FILE).write_text(json.dumps(asdict(spec.settings), indent=2) + "\n", encoding="utf-8")
+        saved = asdict(spec.settings) | ({"base": _base_settings(backbone)} if has_adapter(backbone) else {})
+        (new / SETTINGS_FILE).write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
-    for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE):
+    for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
         if file not in written:  # it belongs to an encoder that was saved here before
             (Path(folder) / file).unlink(missing_ok=True)
 
@@ -120,4 +126,31 @@ def _read_saved(source: str) -> EncoderSpec | None:
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
         postprocess = saved_postprocess.load(fitted.parent)
-    return EncoderSpec(settings, weights, postprocess)
+    match read_json(path).get("base", {}):
+        case {"num_layers": int(layers), "bidirectional": None | bool() as bidirectional}:
+            return EncoderSpec(settings, weights, postprocess, num_layers=layers, bidirectional=bidirectional)
+        case {}:
+            return EncoderSpec(settings, weights, postprocess)
+        case _:
+            raise UserError(f"{path} is damaged: base must have num_layers and bidirectional")
+
+
+def _base_settings(backbone: PreTrainedModel) -> dict[str, Any]:
+    """Return the options of `load_backbone` that load the base model of an adapter as it is."""
+    config = backbone.config
+    causal = getattr(config, "is_causal", None) if is_decoder(config) else None
+    return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
+
+
+def _check_base(backbone: PreTrainedModel) -> None:
+    """Raise UserError if transformers, and so sentence-transformers, would load an adapter or its base otherwise."""
+    if not has_adapter(backbone):
+        return
+    config = load_config(str(backbone.name_or_path))
+    changed = {
+        "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
+        "bidirectional": getattr(config, "is_causal", True) != getattr(backbone.config, "is_causal", True),
+        "adapter.use_dora": any(getattr(own, "use_dora", False) for own in backbone.peft_config.values()),
+    }
+    for option in (option for option, on in changed.items() if on):
+        raise UserError(f"{option}: sentence-transformers loads no such adapter, only simcse_pl loads it")

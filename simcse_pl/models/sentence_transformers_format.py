@@ -74,7 +74,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         default = model.get("default_prompt_name")
         if prompt := default and model["prompts"].get(default):
             templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])
-            template, max_length = templates.texts[0], max_length and max_length - templates.lengths[0]
+            template, max_length = templates.texts[0], max_length and max_length - templates.prefix_length
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
             head="mlp" if "Dense" in modules else "none",
@@ -234,7 +234,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
             _write(folder / path / "config.json", about)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
-    max_length = settings.max_length + templates.lengths[0]
+    max_length = settings.max_length + templates.prefix_length
     _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     if templates.prefix:
         model |= {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"}

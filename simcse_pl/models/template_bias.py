@@ -23,6 +23,8 @@ def check_template_bias(bias: str, templates: Templates, backbone: PreTrainedMod
         raise UserError(f"template_bias={bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
     if bias != "none" and not templates.texts:
         raise UserError(f"template_bias={bias}: it needs a template, but template=null")
+    if bias != "none" and templates.repeats > 1:
+        raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
     if bias != "none" and not ignores_padding:
         model = type(backbone).__name__
         raise UserError(f"template_bias={bias}: {model} does not ignore tokens that are masked out; set it to none")

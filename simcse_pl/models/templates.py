@@ -1,15 +1,19 @@
 """Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
-2022). They are added to token ids after truncation, so that a long sentence never loses its prompt.
+2022). They are added to token ids after truncation, so that a long sentence never loses its prompt. A template may have
+the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend to all of the first.
 """
 
+import itertools
 import re
 import string
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from simcse_pl.models.backbone import longest_input
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
@@ -26,19 +30,19 @@ class Templates:
 
     Args:
         tokenizer: the encoder's tokenizer.
-        template: a text with the placeholder {sentence}; a list of such texts, one per view of a training row, where
-            further views take the last one; or None. Outside of training, the first template is used.
-            [MASK] and <mask> are the tokenizer's mask token.
-        with_sentence_mask: whether all batches have a `sentence_mask`. With several templates, batches of several views
-            always have one.
+        template: a text with the placeholder {sentence}, once or several times; a list of such texts, one per view of a
+            training row, where further views take the last one; or None. Outside of training, the first template is
+            used. [MASK] and <mask> are the tokenizer's mask token.
+        with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
+            several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one.
 
     Attributes:
         texts: the templates; empty if there are none.
 
     Raises:
-        UserError: a template has no placeholder or several, the list is empty, or a template has [MASK] or <mask> and
-            the tokenizer has no mask token.
+        UserError: a template has no placeholder, the list is empty, or a template has [MASK] or <mask> and the
+            tokenizer has no mask token.
     """
 
     def __init__(
@@ -54,21 +58,22 @@ class Templates:
         if template is not None and not self.texts:
             raise UserError("template=[]: give one template per view, or null")
         self._prompts = [self._prompt(text) for text in self.texts]
-        self._around = [(self._ids(before.rstrip()), self._ids(after)) for before, after in self._prompts]
+        self._parts = [
+            [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
+        ]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [own == other for own, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
 
-    def _prompt(self, text: str) -> tuple[str, str]:
-        """Return the text before and after the placeholder."""
-        if not isinstance(text, str) or text.count(SENTENCE) != 1:
-            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE} once")
+    def _prompt(self, text: str) -> list[str]:
+        """Return the texts before, between and after the placeholders."""
+        if not isinstance(text, str) or SENTENCE not in text:
+            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
         mask = self.tokenizer.mask_token
         if mask is None and (found := _MASK.search(text)):
             raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {found[0]}")
-        before, after = _MASK.sub(lambda _: mask, text).split(SENTENCE)
-        return before, after
+        return _MASK.sub(lambda _: mask, text).split(SENTENCE)
 
     def _ids(self, text: str) -> list[int]:
         options = {"return_attention_mask": False, "return_token_type_ids": False}
@@ -76,15 +81,15 @@ class Templates:
         return ids
 
     @property
-    def lengths(self) -> list[int]:
-        """The number of tokens that each template adds to a sentence; [0] if there are none."""
-        return [len(before) + len(after) for before, after in self._around] or [0]
-
-    @property
     def masks(self) -> int:
         """The number of mask tokens that every template has."""
         mask = self.tokenizer.mask_token_id
-        return min(((before + after).count(mask) for before, after in self._around), default=0)
+        return min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0)
+
+    @property
+    def repeats(self) -> int:
+        """How often a template has the sentence, at most."""
+        return max((len(parts) - 1 for parts in self._parts), default=1)
 
     @property
     def prefix(self) -> str | None:
@@ -92,12 +97,44 @@ class Templates:
 
         It is also None if tokenizing the prefix and a sentence together gives other ids.
         """
-        if not self._prompts or self._prompts[0][1]:
+        if not self._prompts or self._prompts[0][1:] != [""]:
             return None
-        before, _ = self._prompts[0]
+        before = self._prompts[0][0]
         joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
         return before if joined == [self._applied(ids, 0).tolist() for ids in apart] else None
+
+    @property
+    def prefix_length(self) -> int:
+        """The number of tokens of the first template's prefix."""
+        return len(self._parts[0][0]) if self._parts else 0
+
+    def longest_sentence(self, limit: int) -> int:
+        """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
+        special = self._leading + self._trailing
+        rooms = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
+        return special + min(rooms, default=limit - special)
+
+    def checked_length(self, max_length: int | None, backbone: PreTrainedModel) -> int:
+        """Return the most tokens to read of a sentence, special tokens included.
+
+        Args:
+            max_length: the number, or None for the backbone's limit, at most 512.
+            backbone: reads the sentences.
+
+        Raises:
+            UserError: the number is out of range.
+        """
+        limit = longest_input(backbone) or self.tokenizer.model_max_length
+        longest, shortest = self.longest_sentence(limit), self._leading + self._trailing + 1
+        if longest < shortest:
+            raise UserError(f"template: it leaves no place for a sentence in {limit} tokens: give a shorter one")
+        if max_length is None:
+            return min(longest, self.tokenizer.model_max_length, 512)
+        if not shortest <= max_length <= longest:
+            within = " in the template" if self.texts else ""
+            raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{within}")
+        return max_length
 
     def tokens_of(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the token ids of sentences that are not for training, as `tokenize` does."""
@@ -115,11 +152,13 @@ class Templates:
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
         if not self.texts and not with_mask:
             return padded(tokens, self.tokenizer)
-        inputs = padded([self._applied(own, i % views) for i, own in enumerate(tokens)], self.tokenizer)
+        applied = [self._applied(own, i % views) for i, own in enumerate(tokens)]
+        inputs = padded(applied, self.tokenizer)
         if with_mask:
             places = torch.arange(inputs["input_ids"].shape[1])
-            starts = torch.tensor([self._leading + len(self._template(i % views)[0]) for i in range(len(tokens))])
-            ends = starts + torch.tensor([len(own) - self._leading - self._trailing for own in tokens])
+            behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]
+            ends = torch.tensor([len(ids) - count for ids, count in zip(applied, behind, strict=True)])
+            starts = ends - torch.tensor([len(own) - self._leading - self._trailing for own in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
@@ -127,14 +166,16 @@ class Templates:
         """Return the template of a view; None if there are none."""
         return self.texts[min(view, len(self.texts) - 1)] if self.texts else None
 
-    def _template(self, view: int) -> tuple[list[int], list[int]]:
-        return self._around[min(view, len(self._around) - 1)] if self._around else ([], [])
+    def _template(self, view: int) -> list[list[int]]:
+        """Return the tokens before, between and after the occurrences of the sentence."""
+        return self._parts[min(view, len(self._parts) - 1)] if self._parts else [[], []]
 
     def _applied(self, tokens: Tokens | Sequence[int], view: int) -> Tokens:
-        """Insert a view's prefix after the leading special tokens, and its suffix before the trailing ones."""
-        before, after = self._template(view)
+        """Put a sentence into a view's template, between the leading and the trailing special tokens."""
         end = len(tokens) - self._trailing
-        parts = tokens[: self._leading], before, tokens[self._leading : end], after, tokens[end:]
+        sentence, (first, *further) = tokens[self._leading : end], self._template(view)
+        repeated = itertools.chain(*((sentence, part) for part in further))
+        parts = [tokens[: self._leading], first, *repeated, tokens[end:]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import longest_input, word_embedding_layer
+from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.utils.errors import UserError, reraise_as
 
 Batch = dict[str, Tensor]
@@ -40,31 +40,6 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         )
 
 
-def checked_length(
-    max_length: int | None, tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, template: int = 0
-) -> int:
-    """Return the most tokens to read of a sentence, including special tokens.
-
-    Args:
-        max_length: the number, or None for the backbone's limit, at most 512.
-        tokenizer, backbone: those of the encoder.
-        template: the number of tokens that a template adds.
-
-    Raises:
-        UserError: the number is out of range.
-    """
-    longest = (longest_input(backbone) or tokenizer.model_max_length) - template
-    shortest = tokenizer.num_special_tokens_to_add() + 1
-    if longest < shortest:
-        raise UserError(f"template: its {template} tokens leave no place for a sentence in {longest + template} tokens")
-    if max_length is None:
-        return min(longest, tokenizer.model_max_length, 512)
-    if not shortest <= max_length <= longest:
-        beside = f" beside the template's {template}" if template else ""
-        raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{beside}")
-    return max_length
-
-
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
     """Return the token ids of each sentence, including special tokens, truncated to `max_length`."""
     if not sentences:
@@ -77,7 +52,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
 
 def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
     """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64."""
-    shape = len(tokens), max(map(len, tokens))
+    shape = len(tokens), max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
     ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, own in enumerate(tokens):
         ids[row, : len(own)] = own

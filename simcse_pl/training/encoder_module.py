@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
 from simcse_pl.losses.embedded_batch import embed_views
+from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.models.roles import RowKind
@@ -63,6 +64,10 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         check_optimizer(optimizer, scheduler)
+        if getattr(encoder.backbone, "is_quantized", False) and not has_adapter(encoder.backbone):
+            raise UserError("quantization: quantized weights cannot be trained: add adapter=lora")
+        if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in encoder.backbone.parameters()):
+            raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add adapter=lora")
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise UserError(f"module.layer_decay={layer_decay}: it must be above 0 and at most 1, or null")
         if layer_decay is not None and learning_rate(optimizer) is None:
@@ -74,6 +79,7 @@ class EncoderModule(LightningModule):
         self.no_weight_decay = no_weight_decay
         self.length_bucketing = length_bucketing
         self._prepared = False
+        self.strict_loading = not has_adapter(encoder.backbone)  # checkpoints lack the base model of an adapter
         self._batches: list[Tensor] = []
         self._vectors: Tensor | None = None
 
@@ -156,9 +162,12 @@ class EncoderModule(LightningModule):
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights."""
+        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights; leave out the base of an adapter."""
         encoder = self.encoder
-        checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone.config, encoder.tokenizer, encoder.settings)
+        checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)
+        for name, part in self.named_modules():
+            if isinstance(part, SentenceEncoder):
+                without_base(part.backbone, f"{name}.backbone.", checkpoint["state_dict"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check that the checkpoint has the state of such an optimizer, unless a subclass makes its own.
@@ -166,6 +175,9 @@ class EncoderModule(LightningModule):
         Raises:
             UserError: if it is another optimizer, or its parameters are in other groups.
         """
+        own_weights = {f"encoder.backbone.{name}" for name in adapter_parameters(self.encoder.backbone)}
+        if missing := sorted(own_weights - checkpoint["state_dict"].keys()):
+            raise UserError(f"resume: the checkpoint is of a run with another adapter: it lacks {missing[0]}")
         own_optimizers = type(self).configure_optimizers is not EncoderModule.configure_optimizers
         if own_optimizers or not (states := checkpoint.get("optimizer_states")):
             return

@@ -72,7 +72,7 @@ def train_and_test(
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     first = trainer.is_global_zero  # other machines may not have the file
     weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
-    module.load_state_dict(trainer.strategy.broadcast(weights))
+    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {

@@ -5,16 +5,22 @@ import json
 import re
 import subprocess
 import sys
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 import torch.nn.functional as F
+from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.__main__ import COMMANDS
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.inference.mining import MiningOptions, mine
+from simcse_pl.inference.sentence_index import recall
+from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from tests.conftest import ROOT, SENTENCES
@@ -50,6 +56,44 @@ def test_encode_writes_vectors_in_each_format(
     done = command("encode", *encoder, sentences, "--out", tmp_path / name)
     torch.testing.assert_close(read_vectors(tmp_path / name), expected, atol=1e-5, rtol=0)
     assert not done.out and sorted(path.name for path in tmp_path.iterdir()) == sorted([name, sentences.name])
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
+@pytest.mark.parametrize(("precision", "theirs"), [("int8", "int8"), ("uint8", "uint8"), ("binary", "ubinary")])
+def test_encode_writes_quantized_vectors_in_each_format(
+    name, precision, theirs, command, encoder, sentences, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", 5)
+    out, ranges = tmp_path / name, tmp_path / f"{name}.ranges.npy"
+    simcse = SimCSE(encoder[0], pooling="mean", device="cpu")
+    first, last = (simcse.encode(chunk, return_numpy=True) for chunk in (SENTENCES[:5], SENTENCES[5:]))
+    expected = quantize_embeddings(np.concatenate([first, last]), theirs, calibration_embeddings=first)
+    command("encode", *encoder, sentences, "--out", out, "--precision", precision)
+    np.testing.assert_array_equal(read_vectors(out).numpy(), expected)
+    if name == "v.npy":
+        assert np.load(out).dtype == expected.dtype
+    elif name == "v.parquet":
+        stored = pyarrow.list_(pyarrow.from_numpy_dtype(expected.dtype), expected.shape[1])
+        assert pyarrow.parquet.read_schema(out).field("vector").type == stored
+    else:
+        assert all(type(value) is int for value in json.loads(out.read_text().splitlines()[0])["vector"])
+    if precision == "binary":
+        assert not ranges.exists()
+        return
+    np.testing.assert_array_equal(np.load(ranges), [first.min(axis=0), first.max(axis=0)])
+    (tmp_path / "last.txt").write_text("\n".join(SENTENCES[5:]))
+    options = ["--precision", precision, "--calibration", tmp_path / "last.txt"]
+    command("encode", *encoder, sentences, "--out", out, *options)
+    expected = quantize_embeddings(np.concatenate([first, last]), theirs, calibration_embeddings=last)
+    np.testing.assert_array_equal(read_vectors(out).numpy(), expected)
+    np.testing.assert_array_equal(np.load(ranges), [last.min(axis=0), last.max(axis=0)])
+
+
+def test_encode_writes_binary_vectors_to_standard_output(command, encoder, expected, sentences):
+    rows = [
+        json.loads(line) for line in command("encode", *encoder, sentences, "--precision", "binary").out.splitlines()
+    ]
+    assert [row["vector"] for row in rows] == np.packbits(expected.numpy() > 0, axis=1).tolist()
 
 
 def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, expected, tmp_path, monkeypatch):
@@ -103,6 +147,29 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     assert all(row["similarity"] == pytest.approx(1, abs=1e-3) for row in rows)
 
 
+@pytest.mark.parametrize(("precision", "memory"), [("int8", 32), ("uint8", 32), ("binary", 4)])
+def test_a_quantized_index_is_built_added_to_and_searched(precision, memory, command, encoder, sentences, tmp_path):
+    folder = tmp_path / "index"
+    out = command("index", *encoder, sentences, folder, "--precision", precision, "--rescore", "2").out
+    index, simcse = json.loads((folder / "index.json").read_text()), SimCSE(encoder[0], pooling="mean", device="cpu")
+    assert (index["precision"], index["rescore"]) == (precision, 2)
+    simcse.build_index(SENTENCES)
+    share = recall(simcse.index.quantized(precision, 2), simcse.index)
+    assert out.startswith(f"{len(SENTENCES)} sentences indexed in {folder}\n")
+    assert re.search(r"float32\W+128\W+1\.0000", out) and re.search(rf"{precision}\W+{memory}\W+{share:.4f}", out)
+    (tmp_path / "more.txt").write_text("something else\n")
+    done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
+    assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
+    rows = [
+        json.loads(line)
+        for line in command("search", *encoder, folder, "something else", "--top-k", "3").out.splitlines()
+    ]
+    simcse.load_index(folder)
+    near = simcse.search("something else", top_k=3, threshold=None)
+    assert [(row["sentence"], row["similarity"]) for row in rows] == [(one, round(value, 4)) for one, value in near]
+    assert near[0].sentence == "something else" and near[0].similarity < 1  # of the dequantized vector
+
+
 def test_search_reads_corpus_and_queries_from_files(command, encoder, sentences, tmp_path):
     (tmp_path / "queries.txt").write_text(f"{SENTENCES[1]}\nunheard of\n")
     search = ["search", *encoder, sentences, "--queries-from", tmp_path / "queries.txt", "--top-k", "2"]
@@ -128,8 +195,10 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     rows, counts = mine(model.encode, found, MiningOptions(negatives=2, skip_top=1, margin=0.001))
     assert 0 < len(rows) < len(found)
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
-    assert f"{len(rows)} rows in {out}" in printed and "left out by --margin" in printed
-    assert re.search(rf"pairs without enough negatives\W+{counts.too_few}\b", printed)
+    assert f"{len(rows)} rows in {out}; {counts.too_few} of {len(found)} pairs had too few negatives" in printed
+    assert re.search(rf"--margin\W+{counts.left_out['margin'] / len(found):.1f}\b", printed)
+    mean, lowest, highest = (f"{of(counts.negatives):.4f}" for of in (fmean, min, max))
+    assert re.search(rf"negatives\W+{mean}\W+{lowest}\W+{highest}\b", printed)
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, make_model, tmp_path):

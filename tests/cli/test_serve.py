@@ -36,7 +36,7 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
     rows = [{"id": str(i), "text": text} for i, text in enumerate(["Why now?", "Two guitars.", "Cold snow!"])]
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
-    simcse.build_index(SENTENCES)
+    simcse.build_index(SENTENCES, precision="uint8")
     simcse.save_index(tmp_path / "index")
     encoders = [make_model("bert"), make_model("bert"), "--pooling", "mean,cls", "--device", "cpu"]
     sources = ["--sentences", tmp_path / "index", "--sentences", tmp_path / "more.jsonl", "--column", "text"]

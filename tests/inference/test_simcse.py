@@ -123,6 +123,20 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
             other.load_index(tmp_path / "index")
 
 
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary"])
+def test_a_quantized_index_is_built_saved_and_searched(precision, fresh, tmp_path):
+    fresh.build_index(CORPUS, precision=precision, rescore=len(CORPUS))
+    found = fresh.search(CORPUS[3], top_k=4, threshold=None)
+    vectors = torch.from_numpy(fresh.index.quantizer.dequantize(fresh.index.vectors.numpy()))
+    cosines = dict(zip(fresh.index.sentences, fresh.similarity(CORPUS[3], vectors), strict=True))
+    assert [sentence for sentence, _ in found] == sorted(cosines, key=cosines.get, reverse=True)[:4]
+    assert all(similarity == pytest.approx(cosines[sentence], abs=1e-5) for sentence, similarity in found)
+    fresh.save_index(tmp_path)
+    fresh.load_index(tmp_path)
+    assert fresh.search(CORPUS[3], top_k=4, threshold=None) == found
+    assert (fresh.index.quantizer.precision, fresh.index.rescore) == (precision, len(CORPUS))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -132,6 +146,8 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
         (lambda one: SimCSE(one.name, pooler="avg"), "pooler=avg: choose cls or cls_before_pooler"),
         (lambda one: SimCSE(one.name, pooler="cls", pooling="cls"), "pooler=cls and pooling=cls: give one of them"),
         (lambda one: SimCSE(one.name, num_cells=0, pooling="cls"), "num_cells=0"),
+        (lambda one: one.build_index(["x"], precision="int4"), "precision=int4: choose one of"),
+        (lambda one: one.build_index(["x"], faiss_fast=True, precision="int8"), "faiss_fast and precision=int8"),
     ],
 )
 def test_invalid_arguments_raise_errors(fresh, call, message):

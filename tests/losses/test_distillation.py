@@ -50,14 +50,34 @@ def cosine(a, b):
     return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
 
 
+def scaled(vector, normalize):
+    """Return a vector at length 1 if `normalize`."""
+    length = math.sqrt(sum(x * x for x in vector)) if normalize else 1
+    return [x / length for x in vector]
+
+
+@pytest.fixture
+def longer_teacher(teacher, tmp_path):
+    """The teacher without normalization."""
+    SentenceEncoder.from_pretrained(teacher, normalize=False).save_pretrained(tmp_path / "longer")
+    return tmp_path / "longer"
+
+
+@pytest.mark.parametrize("teacher_normalizes", [True, False])
+@pytest.mark.parametrize("encoder_normalizes", [True, False])
 @pytest.mark.parametrize("loss", ["mse", "cosine"])
-def test_vectors_are_compared_with_those_that_the_teacher_encodes(loss, teacher, encoder):
-    objective, batch = EmbeddingDistillation(teacher, loss=loss), batch_of(encoder)
+def test_vectors_are_compared_with_those_of_the_teacher_at_one_length_if_either_has_it(
+    loss, encoder_normalizes, teacher_normalizes, teacher, longer_teacher, encoder
+):
+    encoder.normalize = encoder_normalizes
+    name = teacher if teacher_normalizes else longer_teacher
+    objective, batch = EmbeddingDistillation(name, loss=loss), batch_of(encoder)
     objective.attach(encoder)
+    unit = encoder_normalizes or teacher_normalizes
     found, expected = objective(batch), []
-    for row, theirs in zip(batch.embeddings.tolist(), taught(teacher), strict=True):
+    for row, theirs in zip(batch.embeddings.tolist(), taught(name), strict=True):
         for a, b in zip(row, theirs, strict=True):
-            squares = [(x - y) ** 2 for x, y in zip(a, b, strict=True)]
+            squares = [(x - y) ** 2 for x, y in zip(scaled(a, unit), scaled(b, unit), strict=True)]
             expected.append(sum(squares) / len(squares) if loss == "mse" else 1 - cosine(a, b))
     assert found.item() == pytest.approx(sum(expected) / len(expected), rel=1e-5)
     assert not list(objective.parameters()) and torch.autograd.grad(found, batch.embeddings)[0].norm() > 0
@@ -68,7 +88,8 @@ def test_a_truncated_teacher_gives_its_first_dimensions(teacher, encoder, tmp_pa
     objective, batch = EmbeddingDistillation(tmp_path / "short"), batch_of(encoder)
     objective.attach(encoder)
     objective.double()
-    expected = ((objective.projection(batch.embeddings) - torch.tensor(taught(tmp_path / "short"))) ** 2).mean()
+    own = torch.nn.functional.normalize(objective.projection(batch.embeddings), dim=-1)
+    expected = ((own - torch.tensor(taught(tmp_path / "short"))) ** 2).mean()
     torch.testing.assert_close(objective(batch), expected, rtol=1e-5, atol=0)
 
 
@@ -78,14 +99,16 @@ def test_a_head_that_is_dropped_is_an_error(teacher, make_model):
         EmbeddingDistillation(teacher).attach(encoder)
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_margins_are_those_of_the_teacher(similarity, teacher, encoder):
-    objective, batch = MarginMSE(teacher, similarity=similarity), batch_of(encoder)
+@pytest.mark.parametrize(("similarity", "encoder_normalizes"), [("cosine", False), ("dot", False), ("dot", True)])
+def test_margins_are_those_of_the_teacher(similarity, encoder_normalizes, longer_teacher, encoder):
+    encoder.normalize = encoder_normalizes
+    objective, batch = MarginMSE(longer_teacher, similarity=similarity), batch_of(encoder)
     objective.attach(encoder)
-    near = cosine if similarity == "cosine" else lambda a, b: sum(x * y for x, y in zip(a, b, strict=True))
+    unit = similarity == "cosine" or encoder_normalizes
+    near = cosine if unit else lambda a, b: sum(x * y for x, y in zip(a, b, strict=True))
     expected = [
         ((near(a, p) - near(a, n)) - (near(ta, tp) - near(ta, tn))) ** 2
-        for (a, p, *negatives), (ta, tp, *theirs) in zip(batch.embeddings.tolist(), taught(teacher), strict=True)
+        for (a, p, *negatives), (ta, tp, *theirs) in zip(batch.embeddings.tolist(), taught(longer_teacher), strict=True)
         for n, tn in zip(negatives, theirs, strict=True)
     ]
     assert objective(batch).item() == pytest.approx(sum(expected) / len(expected), rel=1e-5)
@@ -97,7 +120,7 @@ def test_vectors_of_another_width_pass_through_a_trained_layer(teacher):
     objective, batch = EmbeddingDistillation(teacher), batch_of(encoder, width=16)
     objective.attach(encoder)
     (weight, _) = objective.double().parameters()
-    projected = objective.projection(batch.embeddings)
+    projected = torch.nn.functional.normalize(objective.projection(batch.embeddings), dim=-1)
     expected = ((projected - torch.tensor(taught(teacher))) ** 2).mean()
     torch.testing.assert_close(objective(batch), expected, rtol=1e-5, atol=0)
     assert torch.autograd.grad(objective(batch), weight)[0].norm() > 0

@@ -73,7 +73,7 @@ def test_binary_and_empty_files_of_a_tokenizer_are_stored(make_model, tmp_path):
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
 
-    torch.save(checkpoint_entry(encoder.backbone.config, Tokenizer(), encoder.settings), tmp_path / "entry")
+    torch.save(checkpoint_entry(encoder.backbone, Tokenizer(), encoder.settings), tmp_path / "entry")
     entry = torch.load(tmp_path / "entry", weights_only=True)
     del entry["files"]["config.json"]
     assert {name: text.encode("latin-1") for name, text in entry["files"].items()} == files

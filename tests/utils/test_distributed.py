@@ -16,6 +16,7 @@ from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
 from simcse_pl.losses.mlm import MaskedLanguageModeling
@@ -81,7 +82,7 @@ def _gradients(folder, case, precision, first, end):
         terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
         torch.nn.init.normal_(terms[0].teacher.network.backbone.embeddings.word_embeddings.weight)
     if case == "dimensions":
-        terms = [DimensionContrast(0.5)]
+        terms = [DimensionContrast(0.5), InnerLayer(ContrastiveObjective(), 0.5)]
     if case == "margins":
         terms = [TripletMargin(0.5, margin=0.1)]
     if case == "soft":

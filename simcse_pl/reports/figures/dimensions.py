@@ -47,8 +47,8 @@ def dimension_curves(results: Sequence[Result], aggregation: Aggregation = "all"
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(dim) for dim in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("dimensions")
+    axes.set_xlabel("dimensions kept, from the first")
     what = tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} STS tasks"
-    axes.set_ylabel(f"{what}, Spearman x 100")
+    axes.set_ylabel(f"{what},\nSpearman x 100")  # one line is longer than the axis
     figure.legend(loc="outside lower center", ncols=2)
     return figure

@@ -14,7 +14,7 @@ def test_each_encoder_is_a_line_from_few_dimensions_to_all(make_result):
     means = [100 * np.mean([task.all.spearman for task in make_result(seed=seed).sts]) for seed in (3, 0, 5)]
     np.testing.assert_allclose(line.get_ydata(), means)
     assert [text.get_text() for text in axes.get_xticklabels()] == ["4", "8", "16"]
-    assert axes.get_ylabel() == "average of 7 STS tasks, Spearman x 100"
+    assert axes.get_ylabel() == "average of 7 STS tasks,\nSpearman x 100"
 
 
 def test_a_number_that_is_all_dimensions_leaves_the_results_of_the_encoder(make_result):

@@ -1,0 +1,55 @@
+"""Recall of quantized vectors: how many of the 10 nearest sentences in float32 a search finds, by precision.
+
+    python -m benchmarks.quantization
+
+The vectors are those of the packaged encoder for the distinct sentences of the packaged Wikipedia sample, also cut to
+their first dimensions. At most 1,000 of the sentences are the queries; the entry of a query itself is left out. The 10
+nearest sentences are those of float32 with all dimensions.
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from benchmarks.common import PACKAGED, parser, wikipedia_sentences
+from simcse_pl.inference.quantization import FLOAT32, PRECISIONS
+from simcse_pl.inference.sentence_index import SentenceIndex, recall
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.reports.evaluation_report import save
+from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tensors import unit_vectors
+
+_MEMORY = "MB per million vectors"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    command_line = parser(__doc__, rounds=False)
+    command_line.add_argument("--sentences", type=int, help="a random sample of them (default: all)")
+    command_line.add_argument("--dims", type=int, nargs="+", default=[384, 192, 96])
+    command_line.add_argument("--rescore", type=int, nargs="+", default=[1, 2, 4, 10])
+    given = command_line.parse_args(arguments)
+    sentences = wikipedia_sentences(given.sentences)
+    encoder = SentenceEncoder.from_pretrained(PACKAGED, normalize=True)
+    exact = SentenceIndex(encoder.encode, sentences, encoder.encode(sentences, progress=True))
+    rows = []
+    for dim in given.dims:
+        cut = SentenceIndex(encoder.encode, sentences, unit_vectors(exact.vectors[:, :dim]))
+        for precision in PRECISIONS:
+            row: dict[str, str | float] = {"dimensions": str(dim), "precision": precision}
+            index = cut.quantized(precision)
+            row[_MEMORY] = index.vectors[0].nbytes  # and bytes per vector
+            for rescore in given.rescore:
+                index.rescore = 1 if precision == FLOAT32 else rescore
+                row[f"--rescore {rescore}"] = recall(index, exact)
+            rows.append(row)
+    notes = [f"{len(sentences)} sentences; --rescore 1: the 10 nearest quantized vectors, without further candidates"]
+    frame = pd.DataFrame(rows)
+    decimals = {column: 0 if column == _MEMORY else 3 for column in frame}
+    made = Table("quantization", "Recall@10 against float32 with all dimensions", frame, decimals, notes)
+    show(made.printed())
+    save(given.out, [made], {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Adapters of PEFT on a backbone, such as LoRA (Hu et al. 2022): add, load, merge.
+
+In plain terms: the backbone's own weights are frozen, and a few new weights inside its layers are trained. A folder
+with an adapter has these few weights only, and names the base model that they belong to.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from simcse_pl.models.encoder_files import find_file
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import read_json
+
+ADAPTER_FILE = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
+_NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
+
+
+def base_of(source: str) -> str | None:
+    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter.
+
+    Raises:
+        UserError: the adapter's config is damaged, names no base model, or names code to import.
+    """
+    path = find_file(source, ADAPTER_FILE)
+    if path is None or find_file(source, "config.json"):  # a whole model beside an adapter is loaded as a model
+        return None
+    config = read_json(path)
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{path} does not name its base model: set base_model_name_or_path in it")
+    if config.get("megatron_config"):
+        raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
+    return base
+
+
+def add_adapter(backbone: PreTrainedModel, config: Any) -> None:
+    """Add a new adapter, and freeze all other weights. The new weights are float32, also beside a base in bfloat16.
+
+    Args:
+        backbone: the base model.
+        config: a PEFT config of an adapter inside layers, such as peft.LoraConfig.
+
+    Raises:
+        UserError: the config is not one of PEFT, is for another kind of adapter, or does not fit the backbone.
+    """
+    _check_installed("adapter")
+    from peft import PeftConfig
+
+    if not isinstance(config, PeftConfig):
+        raise UserError(f"adapter={config}: it must be a config of PEFT; the group `adapter` has one")
+    with reraise_as("adapter"):
+        from peft.tuners.tuners_utils import cast_adapter_dtype
+
+        backbone.add_adapter(config)
+        if (folder := Path(str(backbone.name_or_path))).is_dir():
+            config.base_model_name_or_path = str(folder.absolute())  # the adapter may be saved anywhere
+        cast_adapter_dtype(backbone, _NAME)
+    if not adapter_parameters(backbone):
+        raise UserError(f"adapter: {type(config).__name__} adds no weights to {backbone.config.model_type}")
+
+
+def load_adapter(backbone: PreTrainedModel, source: str) -> None:
+    """Load a saved adapter into its base model. It can be trained further.
+
+    Raises:
+        UserError: weights are missing or do not fit the base model.
+    """
+    _check_installed(f"the adapter in {source}")
+    from peft import PeftConfig
+    from peft.utils import load_peft_weights, set_peft_model_state_dict
+
+    with reraise_as(f"{source}: cannot load its adapter"):
+        config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
+        add_adapter(backbone, config)
+        # An adapter of a model with a language-model head has one more prefix.
+        for prefix in ("base_model.model.", f"{backbone.base_model_prefix}."):
+            if all(name.startswith(prefix) for name in weights):
+                weights = {name.removeprefix(prefix): weight for name, weight in weights.items()}
+        info: Any = set_peft_model_state_dict(backbone, weights, _NAME)
+    missing = adapter_parameters(backbone).intersection(info.missing_keys)
+    if unfit := sorted(missing.union(info.unexpected_keys)):
+        raise UserError(f"{source}: its adapter does not fit the base model {backbone.name_or_path}: {unfit[0]}")
+
+
+def adapter_parameters(backbone: PreTrainedModel) -> set[str]:
+    """Return the names of the parameters of a backbone's adapter; an empty set without an adapter."""
+    if not has_adapter(backbone):
+        return set()
+    return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".")}
+
+
+def has_adapter(backbone: PreTrainedModel) -> bool:
+    """Return whether a backbone has an adapter."""
+    return bool(getattr(backbone, "peft_config", None))
+
+
+def without_base(backbone: PreTrainedModel, prefix: str, state: dict[str, Any]) -> None:
+    """Remove from a state dict what belongs to the frozen base model of an adapter.
+
+    Args:
+        backbone: the backbone; nothing is removed if it has no adapter.
+        prefix: how the names of its weights begin in the state dict.
+        state: the state dict, which is changed.
+    """
+    if own := {prefix + name for name in adapter_parameters(backbone)}:
+        for name in [name for name in state if name.startswith(prefix) and name not in own]:
+            del state[name]
+
+
+def write_adapter_config(backbone: PreTrainedModel, folder: Path) -> None:
+    """Write the config of a backbone's adapter into a folder, if it has one."""
+    if has_adapter(backbone):
+        backbone.peft_config[_NAME].save_pretrained(str(folder))
+
+
+def read_adapter_config(folder: Path) -> Any:
+    """Return what `write_adapter_config` wrote; None if there is none."""
+    if not (folder / ADAPTER_FILE).exists():
+        return None
+    _check_installed("the checkpoint's adapter")
+    from peft import PeftConfig
+
+    return PeftConfig.from_pretrained(str(folder))
+
+
+def merge_adapter(backbone: PreTrainedModel) -> None:
+    """Add an adapter's weights to those of the base model, and remove it. A base in bfloat16 becomes float32.
+
+    Raises:
+        UserError: the base model is quantized, or the kind of adapter cannot be merged.
+    """
+    if getattr(backbone, "is_quantized", False):
+        raise UserError("a quantized base model cannot be merged with its adapter: load the adapter's folder instead")
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    backbone.float()
+    with reraise_as("the adapter cannot be merged"):
+        for name, module in list(backbone.named_modules()):
+            if isinstance(module, BaseTunerLayer):
+                module.merge(safe_merge=True)
+                backbone.set_submodule(name, module.get_base_layer())
+    del backbone.peft_config
+    backbone._hf_peft_config_loaded = False
+    backbone.requires_grad_(True)
+
+
+def _check_installed(what: str) -> None:
+    """Raise UserError, which names what needs PEFT, if PEFT is not installed."""
+    if importlib.util.find_spec("peft") is None:
+        raise UserError(f"{what} needs the package peft: pip install peft")

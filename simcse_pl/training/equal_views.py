@@ -1,0 +1,35 @@
+"""Find a run of unsupervised SimCSE that cannot learn: without dropout, both views of a sentence are equal."""
+
+from collections.abc import Iterable
+
+import torch
+
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.losses.embedded_batch import pool_views
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.encoder_module import views_of
+from simcse_pl.utils.errors import UserError
+
+
+@torch.no_grad()
+def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) -> None:
+    """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
+
+    Most decoders have no dropout that is on by default.
+
+    Args:
+        encoder: the encoder to train.
+        sets: the training sets.
+    """
+    encoder.train()
+    for own in sets:
+        batch = own.batch([(0, row) for row in range(min(2, len(own.chosen)))])
+        inputs = {name: x[:, :2].to(encoder.device) for name, x in views_of(batch).items()}
+        ids = inputs["input_ids"]
+        with torch.random.fork_rng(devices=[]):
+            first, second = pool_views(encoder, inputs).unbind(dim=1)
+        if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
+            raise UserError(
+                f"model.dropout: the two views of a sentence of {own.train} have equal vectors without dropout: "
+                "set model.attention_dropout=0.1, model.dropout=0.1 or adapter=lora"
+            )

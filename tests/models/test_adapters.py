@@ -1,0 +1,226 @@
+"""Adapters: saved without their base, loaded by PEFT and sentence-transformers, merged, and what cannot be loaded."""
+
+import importlib.util
+import json
+import shutil
+
+import peft
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, BitsAndBytesConfig
+
+from simcse_pl.models.adapters import adapter_parameters, has_adapter, merge_adapter
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sentence_transformers_format import MODULES_FILE
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+from tests.models.test_lightning_checkpoint import save
+
+CONFIGS = {
+    "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),
+    "dora": lambda: peft.LoraConfig(r=4, target_modules="all-linear", use_dora=True),
+    "ia3": lambda: peft.IA3Config(target_modules=["q_proj", "v_proj"], feedforward_modules=[]),
+}
+
+
+def changed(folder, kind="lora", **options):
+    """Return an encoder whose new adapter changes its vectors."""
+    encoder = SentenceEncoder.from_pretrained(folder, **{"pooling": "last_token"} | options, adapter=CONFIGS[kind]())
+    with torch.no_grad():
+        for name, weight in encoder.backbone.named_parameters():
+            if name in adapter_parameters(encoder.backbone):
+                weight.add_(torch.randn_like(weight) * 0.1)
+    return encoder
+
+
+def close(vectors, expected, atol=1e-5):
+    torch.testing.assert_close(torch.as_tensor(vectors), expected, atol=atol, rtol=0)
+
+
+@pytest.fixture
+def saved(make_model, tmp_path):
+    """The folder of an encoder with an adapter."""
+    changed(make_model("llama")).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "opt", "qwen3", "gemma2", "bert")],
+)
+def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_model, tmp_path):
+    encoder = changed(make_model(architecture), kind)
+    vectors = encoder.encode(SENTENCES)
+    plain = SentenceEncoder.from_pretrained(make_model(architecture), pooling="last_token").encode(SENTENCES)
+    assert (vectors - plain).abs().max() > 1e-2
+    encoder.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("model*")) and not (tmp_path / "config.json").exists()
+    loaded = SentenceEncoder.from_pretrained(tmp_path)
+    close(loaded.encode(SENTENCES), vectors, 0)
+    if kind == "dora":  # transformers does not read its magnitudes
+        assert not (tmp_path / MODULES_FILE).exists()
+    else:
+        close(SentenceTransformer(str(tmp_path), device="cpu").encode(SENTENCES, show_progress_bar=False), vectors)
+    theirs = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(make_model(architecture)), str(tmp_path))
+    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 64))
+    with torch.no_grad():
+        states = theirs.eval()(**inputs).last_hidden_state
+    close(states[torch.arange(len(states)), inputs["attention_mask"].sum(dim=1) - 1], vectors)
+
+
+def test_saving_an_adapter_over_a_whole_encoder_and_back_leaves_no_file_of_the_other(make_model, tmp_path):
+    whole = SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean")
+    adapted = changed(make_model("llama"))
+    for encoder in (whole, adapted, whole):
+        encoder.save_pretrained(tmp_path)
+        close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
+
+
+def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(saved).train()
+    trained = {name for name, weight in encoder.backbone.named_parameters() if weight.requires_grad}
+    assert trained == adapter_parameters(encoder.backbone)
+    encoder(encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))).sum().backward()
+    with torch.no_grad():
+        for name, weight in encoder.backbone.named_parameters():
+            if name in trained:
+                weight.sub_(weight.grad)
+    encoder.eval().save_pretrained(tmp_path / "again")
+    close(SentenceEncoder.from_pretrained(tmp_path / "again").encode(SENTENCES), encoder.encode(SENTENCES), 0)
+
+
+@pytest.mark.parametrize("load_first", [False, True])
+def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(load_first, make_model, tmp_path):
+    encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
+    vectors = encoder.encode(SENTENCES)
+    if load_first:
+        encoder.save_pretrained(tmp_path / "adapter")
+        encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
+    merge_adapter(encoder.backbone)
+    assert not has_adapter(encoder.backbone)
+    encoder.save_pretrained(tmp_path / "merged")
+    close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
+    theirs = SentenceTransformer(str(tmp_path / "merged"), device="cpu").encode(SENTENCES, show_progress_bar=False)
+    close(theirs, vectors)
+
+
+@pytest.mark.parametrize(("option", "value"), [("num_layers", 2), ("bidirectional", True)])
+def test_an_adapter_of_a_changed_base_is_not_for_other_libraries(option, value, make_model, tmp_path, caplog):
+    encoder = changed(make_model("llama"), **{option: value})
+    encoder.save_pretrained(tmp_path)
+    assert f"{option}: sentence-transformers loads no such adapter, only simcse_pl loads it" in caplog.messages
+    assert not (tmp_path / MODULES_FILE).exists()
+    close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
+
+
+def test_a_checkpoint_has_the_adapter_and_not_its_base(make_model, tmp_path):
+    encoder = changed(make_model("llama"), num_layers=2, bidirectional=True)
+    save(encoder, tmp_path / "last.ckpt")
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+    assert {name.removeprefix("encoder.backbone.") for name in state} == adapter_parameters(encoder.backbone)
+    loaded = SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt")
+    close(loaded.encode(SENTENCES), encoder.encode(SENTENCES), 0)
+    with pytest.raises(UserError, match=r"^num_layers=1: .*last.ckpt has an adapter: merge it with `simcse export` fi"):
+        SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt", num_layers=1)
+
+
+def test_new_weights_beside_a_base_in_bfloat16_are_float32(make_model, tmp_path):
+    encoder = changed(make_model("llama"), dtype="bfloat16", head="mlp")
+    types = {weight.dtype for weight in encoder.backbone.parameters() if weight.requires_grad}
+    assert types == {torch.float32} and encoder.backbone.embed_tokens.weight.dtype == torch.bfloat16
+    vectors = encoder.encode(SENTENCES)
+    encoder.save_pretrained(tmp_path)
+    whole = SentenceEncoder.from_pretrained(tmp_path)  # the base in float32
+    assert vectors.dtype == torch.float32 and 0 < (whole.encode(SENTENCES) - vectors).abs().max() < 0.1
+
+
+def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model, tmp_path):
+    four_bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="float32")
+    encoder = changed(make_model("llama", hidden_size=64), quantization=four_bits)
+    assert encoder.backbone.layers[0].mlp.up_proj.base_layer.weight.dtype == torch.uint8
+    encoder(encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))).sum().backward()
+    encoder.save_pretrained(tmp_path / "encoder")
+    save(encoder, tmp_path / "last.ckpt")
+    with pytest.raises(UserError, match="^a quantized base model cannot be merged with its adapter: load the adapter"):
+        merge_adapter(encoder.backbone)
+    whole = SentenceEncoder.from_pretrained(tmp_path / "encoder").encode(SENTENCES)
+    close(SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt").encode(SENTENCES), whole, 0)
+    assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"adapter": CONFIGS["lora"]()}, r"^adapter: .* has an adapter: merge it with `simcse export` first"),
+        ({"pretrained": False}, "^pretrained=false: .* has an adapter"),
+        ({"num_layers": 2}, "^num_layers=2: .* has an adapter"),
+    ],
+)
+def test_options_that_an_adapter_does_not_have(options, message, saved):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_pretrained(saved, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"adapter": peft.LoraConfig(target_modules=["nothing"])}, "^adapter: Target modules .*not found"),
+        ({"adapter": peft.PrefixTuningConfig(num_virtual_tokens=3)}, "^adapter: "),
+        ({"adapter": {"r": 4}}, "^adapter={'r': 4}: it must be a config of PEFT"),
+        ({"adapter": CONFIGS["lora"](), "pretrained": False}, "^pretrained=false: an adapter and a quantization need"),
+        ({"dtype": "float8"}, "^dtype=float8: choose one of float32, bfloat16"),
+    ],
+)
+def test_new_adapters_that_do_not_fit(options, message, make_model):
+    with pytest.raises(UserError, match=message) as raised:
+        SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", **options)
+    assert "\n" not in str(raised.value)
+
+
+def _rewritten(folder, **values):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: _rewritten(folder, base_model_name_or_path=None), "does not name its base model"),
+        (lambda folder: _rewritten(folder, base_model_name_or_path="/nowhere/at-all"), "/nowhere/at-all"),
+        (lambda folder: _rewritten(folder, megatron_config={"a": 1}), "megatron_config makes PEFT import the code it "),
+        (lambda folder: _rewritten(folder, r=2), "cannot load its adapter|does not fit the base model"),
+        (lambda folder: _rewritten(folder, peft_type="NONE"), "cannot load its adapter"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{"), "is not valid JSON"),
+        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "cannot load its adapter"),
+        (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"x" * 99), "cannot load its adapter"),
+    ],
+)
+def test_damaged_folders_are_one_line(damage, message, saved):
+    damage(saved)
+    with pytest.raises(UserError, match=message) as raised:
+        SentenceEncoder.from_pretrained(saved)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_base_of_another_size_is_one_line(saved, make_model):
+    _rewritten(saved, base_model_name_or_path=str(make_model("llama", hidden_size=64)))
+    with pytest.raises(UserError, match="cannot load its adapter|does not fit the base model") as raised:
+        SentenceEncoder.from_pretrained(saved)
+    assert "\n" not in str(raised.value)
+
+
+def test_without_peft_the_message_says_what_to_install(saved, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else found(name, *rest))
+    with pytest.raises(UserError, match="^the adapter in .* needs the package peft: pip install peft$"):
+        SentenceEncoder.from_pretrained(saved)
+
+
+def test_an_adapter_without_a_tokenizer_takes_its_bases(saved, tmp_path):
+    vectors = SentenceEncoder.from_pretrained(saved).encode(SENTENCES)
+    only = tmp_path / "only"
+    only.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(saved / name, only)
+    close(SentenceEncoder.from_pretrained(only, pooling="last_token").encode(SENTENCES), vectors, 0)

@@ -1,0 +1,107 @@
+"""Decoders as backbones, against transformers' own models of single sentences without padding."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+from tests.tiny_models import DECODERS
+
+TEXTS = [*SENTENCES, "x"]
+FIRST = "The cat sat down."
+
+
+def states_of(folder, text, **config):
+    """Return the token ids of a text, and the model's states [tokens, dim] without padding."""
+    own = AutoConfig.from_pretrained(folder)
+    for name, value in config.items():
+        setattr(own, name, value)
+    model = AutoModel.from_pretrained(folder, config=own).eval()
+    ids = AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
+    with torch.no_grad():
+        return ids, model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+
+
+@pytest.mark.parametrize("architecture", DECODERS)
+def test_the_last_token_is_that_of_the_sentence_with_padding_on_either_side(architecture, make_model):
+    folder = make_model(architecture)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="last_token")
+    expected = torch.stack([states_of(folder, text)[1][-1] for text in TEXTS])
+    torch.testing.assert_close(encoder.encode(TEXTS), expected, atol=1e-5, rtol=0)
+    for side in ("left", "right"):
+        encoder.tokenizer.padding_side = side
+        inputs = encoder.tokenizer(TEXTS, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(dict(inputs)), expected, atol=1e-5, rtol=0)
+
+
+def test_an_empty_sentence_without_any_token_is_zeros(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("gpt2"), pooling="last_token")
+    assert not encoder.encode([""]).any()
+    both = encoder.encode(["", FIRST])
+    assert not both[0].any() and torch.allclose(both[1], encoder.encode([FIRST])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", DECODERS)
+def test_without_the_causal_mask_every_token_sees_all_others(architecture, make_model, tmp_path):
+    """Folders keep the setting: transformers and sentence-transformers read it."""
+    folder = make_model(architecture)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", bidirectional=True)
+    expected = torch.stack([states_of(folder, text, is_causal=False)[1].mean(dim=0) for text in TEXTS])
+    torch.testing.assert_close(encoder.encode(TEXTS), expected, atol=1e-5, rtol=0)
+    causal = SentenceEncoder.from_pretrained(folder, pooling="mean").encode(TEXTS)
+    assert (causal - expected).abs().max() > 1e-2
+    encoder.save_pretrained(tmp_path)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
+    theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS, show_progress_bar=False)
+    torch.testing.assert_close(torch.as_tensor(theirs), expected, atol=1e-5, rtol=0)
+    again = SentenceEncoder.from_pretrained(tmp_path, bidirectional=False)
+    torch.testing.assert_close(again.encode(TEXTS), causal, atol=1e-5, rtol=0)
+
+
+def test_only_decoders_have_a_causal_mask_to_switch_off(make_model, tmp_path):
+    with pytest.raises(UserError, match=r"^bidirectional=True: .* \(bert\) is an encoder: set it to null$"):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", bidirectional=True)
+    config = AutoConfig.for_model(
+        "gpt_neo", vocab_size=400, hidden_size=32, num_layers=1, num_heads=2, attention_types=[[["global"], 1]]
+    )
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(make_model("gpt2")).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"^bidirectional=true: the causal mask of gpt_neo cannot be switched off$"):
+        SentenceEncoder.from_pretrained(tmp_path, pooling="mean", bidirectional=True)
+
+
+@pytest.mark.parametrize("pooling", ["span", "last_token"])
+def test_echo_pools_over_the_second_occurrence(pooling, make_model):
+    folder = make_model("llama")
+    encoder = SentenceEncoder.from_pretrained(folder, pooling=pooling, template="Say: {sentence} Again: {sentence}</s>")
+    vectors = encoder.encode(TEXTS)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        say, own, again = (tokenizer(part, add_special_tokens=False)["input_ids"] for part in ("Say:", text, " Again:"))
+        ids = [tokenizer.bos_token_id, *say, *own, *again, *own, tokenizer.eos_token_id]
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        expected = states[-1] if pooling == "last_token" else states[-len(own) - 1 : -1].mean(dim=0)
+        torch.testing.assert_close(vector, expected, atol=1e-5, rtol=0)
+
+
+def test_a_sentence_twice_leaves_half_of_the_place(make_model):
+    """The model has 64 positions."""
+    template = "Say: {sentence} Again: {sentence}"
+    encoder = SentenceEncoder.from_pretrained(make_model("llama"), pooling="span", template=template)
+    [ids] = encoder.templates.tokens_of(["word " * 100], encoder.max_length)
+    assert 63 <= encoder.templates.batch([ids])["input_ids"].shape[1] <= 64
+
+
+def test_dropout_has_other_names_in_decoders(make_model):
+    config = SentenceEncoder.from_pretrained(make_model("gpt2"), pooling="mean", dropout=0.3).backbone.config
+    assert (config.resid_pdrop, config.embd_pdrop, config.attn_pdrop) == (0.3, 0.3, 0.3)
+    with pytest.raises(UserError, match=r"^dropout=0.3: .* \(llama\) has no such dropout; it has attention_dropout$"):
+        SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", dropout=0.3)
+    llama = SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", attention_dropout=0.3).train()
+    inputs = llama.templates.batch(llama.templates.tokens_of([FIRST], 20))
+    assert not torch.equal(llama(inputs), llama(inputs))
