@@ -128,8 +128,8 @@ def _encode_in_shards(
     manifest = {"version": 1, "shard_size": CHUNK_SIZE, "sentences": total, "column": arguments.column}
     manifest |= {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, **simcse.settings()}
     manifest |= {"dim": simcse.encoder.dim, "file": fingerprint(arguments.sentences)}
-    shards = ShardFolder(_shard_folder(out), manifest)
     stored_width(arguments.precision, simcse.encoder.dim)
+    shards = ShardFolder(_shard_folder(out), manifest)
     encode_array = _encode_function(arguments, simcse)
     write = None if arguments.part else partial(_write, arguments.precision, _calibrated(arguments, encode_array))
     encode = partial(encode_here, encode_array)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from simcse_pl.utils.errors import FailureError, UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, remove_half_written, write_text
+from simcse_pl.utils.files import atomic_write, write_text
 from simcse_pl.utils.progress import progress_bar
 
 T = TypeVar("T")
@@ -99,18 +99,18 @@ class ShardFolder:
     def join(self, sentences: Iterable[str], out: Path, write: Callable[[BinaryIO, Any, int], None]) -> None:
         """Write one file with the vectors of all shards, atomically, and remove the folder.
 
-        A file that `write` adds beside it must have its name as a prefix.
-
         Args:
             sentences: all sentences of the file.
             out: the file to write.
-            write: writes a file from the sentences and vectors of each shard, and the number of dimensions.
+            write: writes a file from the sentences and vectors of each shard, and the number of dimensions. It may
+                write more files beside it.
         """
-        remove_half_written(self.folder)
+        joined = self.folder / "joined"
+        shutil.rmtree(joined, ignore_errors=True)  # of a killed command
         chunks = zip(chunks_of(sentences, self.shard_size), map(self.read, range(self.count)), strict=True)
-        with atomic_write(self.folder, last=out.name) as new, (new / out.name).open("wb") as file:
+        with atomic_write(joined) as new, (new / out.name).open("wb") as file:
             write(file, chunks, self.dim)
-        for path in sorted(self.folder.glob(f"{out.name}*"), reverse=True):  # the file itself comes last
+        for path in sorted(joined.iterdir(), key=lambda path: path.name == out.name):  # the file itself comes last
             os.replace(path, out.with_name(path.name))
         shutil.rmtree(self.folder)
 
@@ -139,9 +139,9 @@ def encode_in_processes(
     devices: Sequence[str | None],
     shards: Iterable[tuple[int, list[str]]],
 ) -> Encoded:
-    """Encode shards in one process per device. At most two shards per process are in memory.
+    """Encode shards in one process per device, with at most two shards per process in memory.
 
-    Each process has as many threads as OMP_NUM_THREADS says, otherwise its share of the cores.
+    OMP_NUM_THREADS is the number of threads of each process. Without it, the processes share the cores.
 
     Args:
         load: loads the encoder on a device, in each process. It must be picklable.
@@ -163,7 +163,8 @@ def encode_in_processes(
     running: dict[Future[Array], int] = {}
     try:
         for number, sentences in shards:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of a process that `submit` starts
+            # A process that `submit` starts inherits the mask. On Ctrl-C, this process ends it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             running[pool.submit(_encode_in_worker, sentences)] = number
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             if len(running) == 2 * len(devices):
@@ -198,7 +199,7 @@ def _start_worker(
     threading.Thread(target=_end_with_main_process, daemon=True).start()
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, torch.get_num_threads() // processes))
-    _encoder = functools.cache(functools.partial(load, devices.get()))  # an error here would hide its message
+    _encoder = functools.cache(functools.partial(load, devices.get()))  # loads later: an error here would be lost
 
 
 def _end_with_main_process() -> None:

@@ -81,8 +81,23 @@ def test_each_part_encodes_its_shards_and_the_shards_become_one_file(folder, tmp
         shards.encode(iter(SENTENCES), recorded, part)
         assert recorded.sentences == [SENTENCES[number] for number in expected]
     (folder / ".saving-killed").mkdir()
+    (folder / "joined").mkdir()
+    (folder / "joined" / "out.ranges.npy").touch()  # of a command with other options that was killed
     shards.join(iter(SENTENCES), tmp_path / "out", write_text)
     assert (tmp_path / "out").read_text() == JOINED and list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+@pytest.mark.parametrize("name", ["out[1].npy", "000000.npy", "manifest.json"])
+def test_any_name_is_joined_with_the_files_beside_it(name, folder, tmp_path):
+    def write(file, chunks, dim):
+        Path(f"{file.name}.ranges.npy").touch()
+        write_text(file, chunks, dim)
+
+    shards = ShardFolder(folder, MANIFEST)
+    shards.encode(iter(SENTENCES), Recorded(), range(4))
+    shards.join(iter(SENTENCES), tmp_path / name, write)
+    assert (tmp_path / name).read_text() == JOINED
+    assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}.ranges.npy"}
 
 
 def test_the_progress_bar_begins_with_the_shards_in_the_folder(folder, monkeypatch):
