@@ -16,6 +16,7 @@ from simcse_pl.utils.files import read_json
 
 ADAPTER_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
@@ -27,7 +28,7 @@ def base_of(source: str) -> str | None:
         UserError: the adapter's config is damaged, names no base model, or names code to import.
     """
     path = find_file(source, ADAPTER_FILE)
-    if path is None or find_file(source, "config.json"):  # a whole model beside an adapter is loaded as a model
+    if path is None or any(find_file(source, name) for name in _WHOLE):
         return None
     config = read_json(path)
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None

@@ -1,6 +1,7 @@
 """`simcse encode` of a file in shards: the vectors are those of one process without an interruption."""
 
 import filecmp
+import importlib
 import os
 import random
 import signal
@@ -28,7 +29,7 @@ def encoder(make_model):
 @pytest.fixture
 def encode(command, encoder, sentences, monkeypatch, tmp_path):
     """Encode SENTENCES in shards of three sentences, and return the output and what was encoded."""
-    for module in ("common", "encode"):
+    for module in ("encode", "common"):  # encode imports the name from common
         monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", 3)
     original = SimCSE.encode
 
@@ -52,6 +53,7 @@ def streamed(command, encoder, monkeypatch, tmp_path):
     """Return the bytes of a file that is written from standard input, without shards."""
 
     def run(name, *options, chunk_size=3):
+        importlib.import_module("simcse_pl.cli.encode")  # it imports the name that is patched next
         monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", chunk_size)
         (tmp_path / "stdin.txt").write_text("\n".join(SENTENCES))
         with (tmp_path / "stdin.txt").open() as file, monkeypatch.context() as patch:

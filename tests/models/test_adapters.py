@@ -224,3 +224,10 @@ def test_an_adapter_without_a_tokenizer_takes_its_bases(saved, tmp_path):
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         shutil.copy(saved / name, only)
     close(SentenceEncoder.from_pretrained(only, pooling="last_token").encode(SENTENCES), vectors, 0)
+
+
+def test_a_config_beside_an_adapter_is_not_a_whole_model(saved, make_model):
+    """Some repositories have the config of the base model, too."""
+    vectors = SentenceEncoder.from_pretrained(saved).encode(SENTENCES)
+    shutil.copy(make_model("llama") / "config.json", saved)
+    close(SentenceEncoder.from_pretrained(saved).encode(SENTENCES), vectors, 0)

@@ -11,9 +11,9 @@ from tests.hub_server import hub_server
 TOKEN = "hf_secret_token"
 FAULTS = [  # the fault, the paths that have it, and a part of the message
     ("401", "", "401 Unauthorized"),
-    ("html", "config.json", "cannot download me/model/config.json: Response from http://127.0.0.1:"),
+    ("html", "/config.json", "cannot download me/model/config.json: Response from http://127.0.0.1:"),
     ("cut", "model.safetensors", "RemoteProtocolError"),
-    pytest.param("403", "config.json", "me/model/config.json: 403 Forbidden", marks=pytest.mark.slow),
+    pytest.param("403", "/config.json", "me/model/config.json: 403 Forbidden", marks=pytest.mark.slow),
 ]
 INFO = ("-m", "simcse_pl", "info", "me/model", "--pooling", "mean", "--json")
 
