@@ -3,7 +3,7 @@
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
 Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
-meanwhile. `masked_head`, `matryoshka`, `methods` and `transfer` are not included.
+meanwhile. `distillation`, `masked_head`, `matryoshka`, `methods`, `mining` and `transfer` are not included.
 """
 
 import os

