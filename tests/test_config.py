@@ -24,6 +24,7 @@ CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml"
 MISSING = {  # what a choice leaves to the user
     "checkpoint": "model.name=folder",
     "text": "data.train=file.txt",
+    "mlm": "data.train=file.txt",
     "saved": "postprocess.folder=folder",
     "debiased": "objective.guide=folder",
     "distillation": "objective.teacher=folder",

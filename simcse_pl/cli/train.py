@@ -90,7 +90,7 @@ def train(config: DictConfig) -> float:
                 log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
             results = job | train_and_test(trainer, module, data, metadata, checkpoint)
         if trainer.is_global_zero:
-            encoder.save_pretrained(folder / "encoder")
+            module.save(folder / "encoder")
             if search:
                 results["trial"] = search.tell(best_score(results))
             shown = dashboards and math.isfinite(best_score(results))

@@ -32,8 +32,8 @@ class SentenceDataModule(LightningDataModule):
 
     Args:
         tokenizer: the encoder's tokenizer.
-        train, columns, on_invalid_row, header, split, label_column, score_column, roles, limit, views, batch_size: the
-            training set (see TrainingSet). `views` may also be a single view.
+        train, columns, on_invalid_row, header, split, label_column, score_column, roles, limit, hold_out, views,
+            batch_size: the training set (see TrainingSet). `views` may also be a single view.
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
             value above. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see MixedBatchSampler).
@@ -63,6 +63,7 @@ class SentenceDataModule(LightningDataModule):
         score_column: int | str | None = None,
         roles: Sequence[str] | None = None,
         limit: int | None = None,
+        hold_out: float = 0.0,
         views: View | Mapping[str, View] | None = None,
         batch_size: int = 64,
         sets: Mapping[str, Mapping[str, Any]] | None = None,
@@ -144,6 +145,16 @@ class SentenceDataModule(LightningDataModule):
                 how = own.batch_size, world_size(), rank(), self._seed(place)
                 batches[name] = ContrastiveBatches(len(own.chosen), *how)
         return MixedBatchSampler(batches, self.sampling, self.seed)
+
+    def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
+
+        Each rank gets its part of a batch; a rest with fewer rows than ranks is left out.
+        """
+        own = self.sets[name]
+        whole = len(own.held_out) - (rest if (rest := len(own.held_out) % own.batch_size) < world_size() else 0)
+        for keys in ContrastiveBatches(whole, own.batch_size, world_size(), rank(), self.seed).draw(0):
+            yield own.batch(keys, held_out=True)
 
     def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
         """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""

@@ -44,6 +44,7 @@ class TrainingSet:
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         limit: the number of rows to train on, chosen at random and kept in order; None for all.
+        hold_out: the share of the rows, chosen at random, to measure the loss on in place of training on them.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
             `Dropout` is the only view, it is added only to rows without a positive.
         batch_size: the rows of a contrastive batch, over all devices together.
@@ -56,6 +57,7 @@ class TrainingSet:
     Attributes:
         rows: all rows, after `read`.
         chosen: the positions of the rows to train on, after `read`.
+        held_out: the positions of the rows that are held out, after `read`.
         classes: the number of each class by its name, in alphabetical order, after `read`.
         view_roles: the role of each view of a batch, after `read`.
     """
@@ -69,6 +71,7 @@ class TrainingSet:
     score_column: int | str | None = None
     roles: Sequence[str] | None = None
     limit: int | None = None
+    hold_out: float = 0.0
     views: Mapping[str, View] = field(default_factory=dict)
     batch_size: int = 64
     name: str | None = None
@@ -76,6 +79,8 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise UserError(f"data.batch_size={self.batch_size}: it must be at least 1")
+        if not 0 <= self.hold_out < 1:
+            raise UserError(f"data.hold_out={self.hold_out}: it must be 0 or more, and below 1")
         if self.label_column is not None and self.score_column is not None:
             both = f"data.label_column={self.label_column} and data.score_column={self.score_column}"
             raise UserError(f"{both}: a row has a class or a score: set one of them to null")
@@ -85,6 +90,7 @@ class TrainingSet:
             raise UserError(
                 f"views.{name}.role=anchor: views are made of the anchor: choose positive, negative or other"
             )
+        self.held_out: Sequence[int] = ()
         self._added = tuple(added)
         self._columns = None if self.roles is None else tuple(_role(role, "data.roles") for role in self.roles)
         if self._columns is not None and (self._columns[:1] != (Role.ANCHOR,) or Role.ANCHOR in self._columns[1:]):
@@ -148,7 +154,7 @@ class TrainingSet:
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         self.classes = {name: number for number, name in enumerate(names)}
-        self.chosen = self._choose(seed)
+        self.chosen, self.held_out = self._choose(seed)
         self._seed, self._longest, self._mask = seed, tokenizer.model_max_length, tokenizer.mask_token_id
         self._special = _special_tokens(tokenizer)
         self._collate = ViewCollator(tokenizer, max_length, templates)
@@ -159,14 +165,20 @@ class TrainingSet:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
-    def _choose(self, seed: int) -> Sequence[int]:
-        """Return the rows to train on."""
+    def _choose(self, seed: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the rows to train on, and those that are held out."""
         rows = _followed(self._names) if self._documents else range(len(self.rows))
+        held_out: Sequence[int] = ()
+        if self.hold_out:
+            if not 1 <= (count := round(self.hold_out * len(rows))) < len(rows):
+                raise UserError(f"data.hold_out={self.hold_out}: that is {count} of {len(rows)} rows")
+            held_out = sorted(random.Random(f"{seed}-hold_out").sample(rows, count))
+            rows = sorted(set(rows).difference(held_out))
         if self.limit is None:
-            return rows
+            return rows, held_out
         if not 1 <= self.limit <= len(rows):
             raise UserError(f"data.limit={self.limit}: it must be 1 to {len(rows)}, the number of rows")
-        return sorted(random.Random(seed).sample(rows, self.limit))
+        return sorted(random.Random(seed).sample(rows, self.limit)), held_out
 
     def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
         """Return the views to add to rows of `width` sentences, and the roles of all."""
@@ -179,15 +191,18 @@ class TrainingSet:
             views, added = (), ()  # the collator repeats a single sentence
         return views, default_roles(2) if len(columns + added) == 1 else columns + added
 
-    def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
+    def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed).
 
         Args:
             keys: from `ContrastiveBatches`.
+            held_out: whether the keys are of the rows that are held out.
         """
-        batch: dict[str, Any] = self._collate(self.with_views(keys))
+        rows = self.held_out if held_out else self.chosen
+        places = [(epoch, rows[row]) for epoch, row in keys]
+        batch: dict[str, Any] = self._collate(self.with_views(places))
         if self.labels:
-            names = [self._names[self.chosen[row]] for _, row in keys]
+            names = [self._names[place] for _, place in places]
             batch["labels"] = torch.tensor([float(n) if self.labels == "scores" else self.classes[n] for n in names])
         if self.view_roles != default_roles(len(self.view_roles)):
             batch["roles"] = self.view_roles
@@ -195,9 +210,8 @@ class TrainingSet:
             batch["dataset"] = self.name
         return batch
 
-    def with_views(self, keys: Sequence[RowKey]) -> list[tuple[Sentence, ...]]:
-        """Return the rows of a batch, each with its views."""
-        places = [(epoch, self.chosen[row]) for epoch, row in keys]
+    def with_views(self, places: Sequence[tuple[int, int]]) -> list[tuple[Sentence, ...]]:
+        """Return rows, each with its views, given the epoch and the position of each row."""
         own = [self._tokens[place] for _, place in places]
         rows: list[tuple[Sentence, ...]] = list(own)
         for number, view in enumerate(self._views):

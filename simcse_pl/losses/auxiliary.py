@@ -31,8 +31,13 @@ class AuxiliaryLoss(nn.Module, ABC):
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
-        check_non_negative(f"auxiliary.{self.name}.weight", weight)
+        check_non_negative(f"{self.option}.weight", weight)
         self.weight = weight
+
+    @property
+    def option(self) -> str:
+        """The config path of the loss, for error messages."""
+        return f"auxiliary.{self.name}"
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the loss for an encoder, once before training; may add parameters, or raise UserError."""

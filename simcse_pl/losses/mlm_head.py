@@ -1,6 +1,8 @@
 """The head of a masked language model: from hidden states to scores of the vocabulary."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -51,6 +53,16 @@ class MLMHead(nn.Module):
         """Return logits: [positions, dim] in, [positions, vocabulary] out."""
         scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
         return scores.squeeze(0)
+
+    @contextmanager
+    def around(self, backbone: PreTrainedModel) -> Iterator[PreTrainedModel]:
+        """Return the complete masked language model of a backbone, to save it."""
+        stub = getattr(self.model, self.model.base_model_prefix)
+        setattr(self.model, self.model.base_model_prefix, backbone)
+        try:
+            yield self.model
+        finally:
+            setattr(self.model, self.model.base_model_prefix, stub)
 
 
 class _GivenHiddenStates(nn.Module):

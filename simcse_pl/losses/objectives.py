@@ -27,12 +27,14 @@ class Objective(nn.Module, ABC):
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
         truncatable: whether the loss is defined for the first dimensions of the embeddings (see MatryoshkaObjective).
+        reads_embeddings: whether the loss needs `EmbeddedBatch.embeddings`, and not only its token ids.
         curves: scalars of the last batch to log, by name.
         chunk_size, length_bucketing: see AuxiliaryLoss, for objectives that encode the batch once more.
     """
 
     contrasts: ClassVar[bool]
     truncatable: ClassVar[bool] = True
+    reads_embeddings: ClassVar[bool] = True
     chunk_size: int | None = None
     length_bucketing: bool = False
 
@@ -64,6 +66,14 @@ class Objective(nn.Module, ABC):
         Raises:
             UserError: if the loss is not defined for these rows.
         """
+
+    def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:
+        """Return the metrics of the held-out rows, given their mean loss."""
+        return {"loss": loss}
+
+    def save(self, encoder: SentenceEncoder, folder: Path) -> None:
+        """Save the trained encoder."""
+        encoder.save_pretrained(folder)
 
 
 class ContrastiveObjective(Objective):

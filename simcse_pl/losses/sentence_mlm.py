@@ -86,7 +86,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         assert batch.pooled is not None and isinstance(self.frozen.network, PreTrainedModel)
         return self.mean_over_chosen(
-            encoder, self.frozen.network, batch, sentence=batch.pooled.flatten(0, 1).unsqueeze(1)
+            encoder, self.frozen.network, batch.inputs, sentence=batch.pooled.flatten(0, 1).unsqueeze(1)
         )
 
     def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:

@@ -6,6 +6,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import begins_word
 from simcse_pl.utils.errors import UserError
 
 NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy ignores it
@@ -18,28 +19,44 @@ class TokenMaskingLoss(AuxiliaryLoss):
         weight: 0 or more.
         probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
             mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
+        whole_words: choose whole words with this probability in place of single tokens.
     """
 
     special_ids: Tensor
+    begins_word: Tensor
 
-    def __init__(self, weight: float, probability: float) -> None:
+    def __init__(self, weight: float, probability: float, whole_words: bool = False) -> None:
         super().__init__(weight)
         if not 0 < probability <= 1:
-            raise UserError(f"auxiliary.{self.name}.probability={probability}: it must be above 0 and at most 1")
-        self.probability = probability
+            raise UserError(f"{self.option}.probability={probability}: it must be above 0 and at most 1")
+        self.probability, self.whole_words = probability, whole_words
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the masks, or raise UserError if there is no mask token."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token is None:
             model = encoder.backbone.config.name_or_path
-            raise UserError(f"auxiliary.{self.name}: the tokenizer of {model} has no mask token")
-        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.probability)
+            raise UserError(f"{self.option}: the tokenizer of {model} has no mask token")
+        # With whole words, `mask` has chosen them before.
+        probability = 1.0 if self.whole_words else self.probability
+        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
+        if self.whole_words:
+            self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN."""
-        special = torch.isin(input_ids, self.special_ids)
+        excluded = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws
-            masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=special)
+            if self.whole_words:
+                excluded |= ~self._choose_words(input_ids, excluded)
+            masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=excluded)
         return masked, labels
+
+    def _choose_words(self, input_ids: Tensor, special: Tensor) -> Tensor:
+        """Return which tokens belong to a word that is drawn with the probability, [..., tokens]."""
+        # A word begins at its first token, and after a special token.
+        begins = self.begins_word[input_ids] | special.roll(1, dims=-1)
+        word = begins.cumsum(dim=-1).clamp(max=input_ids.shape[-1] - 1)
+        drawn = torch.rand(input_ids.shape) < self.probability
+        return drawn.gather(-1, word)

@@ -109,7 +109,7 @@ class SentenceEncoder(PooledBackbone):
         vectors = self._postprocessed(vectors)
         return unit_vectors(vectors) if normalize or self.normalize else vectors
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path, model: PreTrainedModel | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
         Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
@@ -117,11 +117,16 @@ class SentenceEncoder(PooledBackbone):
         out, with a warning, if that library does not have the pooling or the template, or if the encoder uses
         `template_bias=always`, `final_period` or `head=transform`. Writing is atomic per file, the settings last.
 
+        Args:
+            folder: the folder.
+            model: a model with this backbone, such as a masked language model, to write in its place.
+
         Raises:
             UserError: the post-processing is not linear.
         """
         head_weights = {} if self.projection is None else self.projection.state_dict()
-        write_saved(folder, self.backbone, self.templates, EncoderSpec(self.settings, head_weights, self.postprocess))
+        spec = EncoderSpec(self.settings, head_weights, self.postprocess)
+        write_saved(folder, model or self.backbone, self.templates, spec)
 
     @classmethod
     def from_pretrained(

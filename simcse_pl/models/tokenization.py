@@ -59,3 +59,22 @@ def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokeni
         mask[row, : len(own)] = 1
     inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
     return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
+
+
+def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Return which tokens of a vocabulary begin a word, [vocabulary] bool.
+
+    The tokens show it by the mark of WordPiece (`##`, inside a word), of byte-level BPE (`Ġ`, begins a word) or of
+    SentencePiece (`▁`, begins a word).
+
+    Raises:
+        UserError: the tokens have none of these marks.
+    """
+    ids = tokenizer.get_vocab()
+    marks = {mark: sum(token.startswith(mark) for token in ids) for mark in ("##", "Ġ", "▁")}
+    mark = max(marks, key=lambda mark: marks[mark])
+    if not marks[mark]:
+        raise UserError(f"the tokenizer of {tokenizer.name_or_path} does not mark the words: set whole_words=false")
+    begins = torch.zeros(max(ids.values()) + 1, dtype=torch.bool)
+    begins[[number for token, number in ids.items() if token.startswith(mark) != (mark == "##")]] = True
+    return begins

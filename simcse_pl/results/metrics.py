@@ -2,7 +2,7 @@
 
 SPEARMAN = "spearman"  # the metric of a run that does not name one
 _SHARES = ("spearman", "pearson", "accuracy", "average_precision", "f1", "map", "mrr", "ndcg", "precision", "recall")
-_LOWER = ("alignment", "uniformity")
+_LOWER = ("alignment", "uniformity", "loss", "perplexity")
 _CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of callbacks.GeometryCurves
 _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}
 

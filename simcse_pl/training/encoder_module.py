@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -160,6 +161,10 @@ class EncoderModule(LightningModule):
             metric = f"{_PREFIXES[split]}/{name}"
             shown = metric == getattr(self.trainer.checkpoint_callback, "monitor", None)
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
+
+    def save(self, folder: Path) -> None:
+        """Save the trained encoder."""
+        self.encoder.save_pretrained(folder)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what `SentenceEncoder.from_checkpoint` needs beside the weights; leave out the base of an adapter."""

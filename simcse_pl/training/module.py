@@ -1,7 +1,8 @@
 """SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from simcse_pl.training.freezing import example_batch, freeze_first_layers, free
 from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from simcse_pl.utils.distributed import mean_over_ranks
+from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
 from simcse_pl.utils.errors import UserError
 
 
@@ -37,7 +38,8 @@ class SimCSEModule(EncoderModule):
     It logs train/loss, train/lr, train/grad_norm, train/positive_similarity,
     train/negative_similarity, train/duplicates (the share of rows that have their own sentence among
     this device's negatives), train/skipped_steps, train/masked_negatives and the auxiliary losses by
-    name; with several data sets, also train/loss/NAME. A subclass can replace `loss`.
+    name; with several data sets, also train/loss/NAME. If rows are held out, it logs their mean loss as
+    val/loss, or val/loss/NAME. A subclass can replace `loss`.
 
     Args:
         encoder: the encoder to train.
@@ -151,7 +153,7 @@ class SimCSEModule(EncoderModule):
             with naming(dataset):
                 for part in (self.objective_of(dataset), *self.auxiliary):
                     part.check_rows(kind.roles, kind.labels)
-        examples = [example_batch(self.encoder, kind) for kind in rows.values()]
+        examples = [example_batch(self.encoder, kind) | {"dataset": dataset} for dataset, kind in rows.items()]
         freeze_unused(nn.ModuleList([*self.encoders(), self.auxiliary]), partial(self._example_loss, examples))
         backbones = [encoder.backbone for encoder in self.encoders()]
         of_backbones = {id(parameter) for backbone in backbones for parameter in backbone.parameters()}
@@ -162,23 +164,32 @@ class SimCSEModule(EncoderModule):
 
     def _example_loss(self, batches: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return a scalar that depends on the same parameters as the loss of batches."""
-        embedded = [self.embed(batch) for batch in batches]
-        terms = (term(self.encoder, batch) for term in self.auxiliary for batch in embedded)
-        return sum(terms, start=torch.stack([batch.embeddings.sum() for batch in embedded]).sum())
+        total = torch.zeros(())
+        for batch in batches:
+            objective, embedded = self.objective_of(batch["dataset"]), self.embed(batch)
+            total = total + (embedded.embeddings.sum() if objective.reads_embeddings else objective(embedded))
+            total = sum((term(self.encoder, embedded) for term in self.auxiliary), start=total)
+        return total
 
     def embed(self, batch: Mapping[str, Any]) -> EmbeddedBatch:
-        """Embed a training batch.
+        """Embed a training batch, unless its objective and the auxiliary losses need token ids only.
 
         Args:
             batch: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
                 they are anchor, positive, then hard negatives; `dataset`, its name, if there are several.
         """
         inputs = views_of(batch)
+        roles = batch.get("roles") or default_roles(inputs["input_ids"].shape[1])
+        if not self._embeds(batch):
+            empty = torch.empty(*inputs["input_ids"].shape[:2], 0, device=self.device)
+            return EmbeddedBatch(empty, roles, inputs, labels=batch.get("labels"))
         pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
         embeddings = self._project(pooled)
         queue = self.queue.negatives() if self.queue else None
-        roles = batch.get("roles") or default_roles(embeddings.shape[1])
         return EmbeddedBatch(embeddings, roles, inputs, pooled, batch.get("labels"), queue)
+
+    def _embeds(self, batch: Mapping[str, Any]) -> bool:
+        return self.objective_of(batch.get("dataset")).reads_embeddings or bool(self.auxiliary)
 
     def _pool_at_once(self, batch: Batch) -> Tensor:
         if self.shared_dropout_mask:
@@ -195,6 +206,10 @@ class SimCSEModule(EncoderModule):
             return self.encoder.project(pooled)
         return torch.cat([self.encoder.project(pooled[:, :1]), self.positive_encoder.project(pooled[:, 1:])], dim=1)
 
+    def save(self, folder: Path) -> None:
+        """Save the trained encoder, and what the objective adds to it."""
+        self.objective.save(self.encoder, folder)
+
     def loss(self, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.
 
@@ -204,7 +219,9 @@ class SimCSEModule(EncoderModule):
         dataset = batch.get("dataset")
         objective = self.objective_of(dataset)
         loss: Tensor = objective(embedded)
-        curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
+        curves = {}
+        if self._embeds(batch):
+            curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
         if objective.contrasts:
             own, template_of = embedded.views(Role.ANCHOR, Role.POSITIVE), self.encoder.templates.text_of
             shared = {template_of(view) for view in own}  # in another template, the same sentence is another text
@@ -227,7 +244,8 @@ class SimCSEModule(EncoderModule):
         loss, curves = self.loss(batch)
         self._loss, self._views = mean_over_ranks(loss.detach()), views_of(batch)
         # a rank with one row has no negatives, so their similarity is nan there
-        means = mean_over_ranks(torch.stack(list(curves.values())).detach(), ignore_nan=True).unbind()
+        values = [value.detach() for value in curves.values()]
+        means = mean_over_ranks(torch.stack(values), ignore_nan=True).unbind() if values else ()
         # Lightning would log the last value of another data set's curve again
         self._curves = dict.fromkeys(self._curves, self._loss * torch.nan) | dict(zip(curves, means, strict=True))
         self.log("train/loss", self._loss)
@@ -235,6 +253,29 @@ class SimCSEModule(EncoderModule):
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
         return loss
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics of the validation sets, and the loss of the held-out rows."""
+        super().on_validation_epoch_end()
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        for dataset, own in data.sets.items():
+            if len(own.held_out):
+                loss = self._held_out_loss(data.held_out_batches(dataset))
+                for name, value in self.objective_of(dataset).held_out_metrics(loss).items():
+                    self.log(f"val/{name}" + f"/{dataset}" * bool(dataset), value)
+
+    def _held_out_loss(self, batches: Iterable[Mapping[str, Any]]) -> Tensor:
+        """Return the mean loss of batches, weighted by their rows; masked tokens are the same at each call."""
+        total, rows = torch.zeros(2, device=self.device)
+        with torch.random.fork_rng(), self.trainer.precision_plugin.val_step_context():
+            torch.manual_seed(rank())
+            for batch in batches:
+                embedded = self.embed(self.trainer.strategy.batch_to_device(dict(batch)))
+                count = sum_over_ranks(torch.tensor(len(embedded.embeddings), device=self.device))
+                total += count * mean_over_ranks(self.objective_of(batch.get("dataset"))(embedded))
+                rows += count
+        mean: Tensor = total / rows
+        return mean
 
     def configure_gradient_clipping(
         self,

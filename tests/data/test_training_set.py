@@ -149,3 +149,26 @@ def test_options_that_do_not_fit_are_one_line(read, columns, options, message):
 def test_a_batch_of_one_row_may_have_a_negative_made_by_a_view(read):
     own, _ = read(1, views={"same": Dropout(), "a": Crop(role="negative")}, batch_size=1)
     assert own.view_roles == (ANCHOR, POSITIVE, NEGATIVE)
+
+
+def test_held_out_rows_are_not_trained_on(read):
+    whole, _ = read(2, hold_out=0.34)
+    assert len(whole.held_out) == 2 and sorted([*whole.chosen, *whole.held_out]) == list(range(6))
+    again, limited = read(2, hold_out=0.34)[0], read(2, hold_out=0.34, limit=3)[0]
+    assert again.held_out == whole.held_out == limited.held_out and set(limited.chosen) < set(whole.chosen)
+    batch = whole.batch([(0, 0), (0, 1)], held_out=True)
+    expected = TrainingSet.batch(read(2)[0], [(0, place) for place in whole.held_out])
+    assert all(batch[name].equal(tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [
+        (1.0, "^data.hold_out=1.0: it must be 0 or more, and below 1$"),
+        (0.01, "^data.hold_out=0.01: that is 0 of 6 rows$"),
+        (0.95, "^data.hold_out=0.95: that is 6 of 6 rows$"),
+    ],
+)
+def test_a_share_that_leaves_no_rows_is_an_error(read, share, message):
+    with pytest.raises(UserError, match=message):
+        read(hold_out=share)

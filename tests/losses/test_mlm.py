@@ -1,5 +1,6 @@
-"""Masked language modelling: the loss against transformers' models."""
+"""Masked language modelling: the loss against transformers' models, and the saved model."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MaskedLanguageModelingObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, embedded
@@ -74,3 +75,37 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
 def test_an_unknown_head_is_an_error():
     with pytest.raises(UserError, match="^auxiliary.mlm.head=old: choose one of pretrained, new$"):
         MaskedLanguageModeling(head="old")
+
+
+def test_as_the_objective_it_is_the_loss_of_the_anchors(encoder):
+    objective, term = MaskedLanguageModelingObjective(), attached(encoder)
+    objective.attach(encoder)
+    batch = views(encoder)
+    anchors = replace(batch, inputs={name: x[:, :1] for name, x in batch.inputs.items()})
+    torch.manual_seed(5)
+    expected = term(encoder, anchors)
+    torch.manual_seed(5)
+    assert objective(batch).item() == pytest.approx(expected.item(), abs=1e-6) and expected > 1
+    assert objective.held_out_metrics(torch.tensor(2.0))["perplexity"] == pytest.approx(math.exp(2))
+    with pytest.raises(UserError, match="^objective.probability=2: it must be above 0 and at most 1$"):
+        MaskedLanguageModelingObjective(probability=2)
+
+
+def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):
+    objective = MaskedLanguageModelingObjective(head="new")
+    objective.attach(encoder)
+    with torch.no_grad():
+        for weight in [*encoder.backbone.parameters(), *objective.parameters()]:
+            weight.add_(0.1 * torch.randn_like(weight))
+    objective.save(encoder, tmp_path)
+    objective.save(encoder, tmp_path)  # over an encoder that was saved before
+    inputs = encoder.tokenizer(SENTENCES[:2], return_tensors="pt", padding=True)
+    whole, info = AutoModelForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    states = encoder.eval().backbone(**inputs).last_hidden_state
+    torch.testing.assert_close(whole.eval()(**inputs).logits[0], objective.term.head(states[0]), atol=1e-5, rtol=0)
+    loaded = SentenceEncoder.from_pretrained(tmp_path)
+    torch.testing.assert_close(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+    again = MaskedLanguageModelingObjective()
+    again.attach(loaded)  # the head of the folder
+    torch.testing.assert_close(again.term.head(states[0]), objective.term.head(states[0]))

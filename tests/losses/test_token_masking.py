@@ -18,8 +18,8 @@ def encoder(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
 
 
-def attached(encoder, probability=0.15):
-    term = MaskedLanguageModeling(probability=probability, head="new")
+def attached(encoder, probability=0.15, **options):
+    term = MaskedLanguageModeling(probability=probability, head="new", **options)
     term.attach(encoder)
     return term
 
@@ -31,6 +31,21 @@ def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(enco
     became = masked[chosen]
     shares = [chosen, became == encoder.tokenizer.mask_token_id, became == 50]
     assert [share.float().mean().item() for share in shares] == pytest.approx([0.15, 0.8, 0.1], abs=0.01)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
+    """BERT's tokens mark the inside of a word, RoBERTa's its start."""
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean")
+    inputs = encoder.tokenizer(["Nobody answered her"] * 4000, return_tensors="pt")
+    assert [token.strip("#Ġ") for token in inputs.tokens(0)][1:-1] == ["Nobody", "answered", "h", "er"]
+    masked, labels = attached(encoder, 0.3, whole_words=True).mask(inputs["input_ids"])
+    chosen = (labels != NOT_CHOSEN).double()
+    assert chosen.mean(dim=0).tolist() == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0], abs=0.03)
+    assert chosen[:, 3].equal(chosen[:, 4])
+    torch.testing.assert_close(torch.corrcoef(chosen[:, 1:4].T), torch.eye(3).double(), atol=0.07, rtol=0)
+    share = (masked == encoder.tokenizer.mask_token_id)[chosen.bool()].double().mean()
+    assert share == pytest.approx(0.8, abs=0.03)
 
 
 def test_special_tokens_and_padding_are_not_chosen(encoder):
@@ -53,6 +68,12 @@ def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
         masks.append(term.mask(ids)[0])
     assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
     assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
+
+
+def test_words_that_a_tokenizer_does_not_mark_cannot_be_chosen(encoder):
+    encoder.tokenizer.get_vocab = lambda: {"a": 0, "b": 1}
+    with pytest.raises(UserError, match="^the tokenizer of .* does not mark the words: set whole_words=false$"):
+        attached(encoder, whole_words=True)
 
 
 @pytest.mark.parametrize("loss", [MaskedLanguageModeling, ReplacedTokenDetection, SentenceMaskedLanguageModeling])

@@ -8,9 +8,11 @@ from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
 from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.mlm import MaskedLanguageModelingObjective
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
@@ -283,3 +285,43 @@ def test_the_queue_follows_the_released_code_of_esimcse(make_model):
             anchors = torch.tanh(cls @ own["projection.0.weight"].T + own["projection.0.bias"])
         expected = [*expected, *anchors][-5:]
     assert len(queues) == 3 and (weights[0]["projection.0.weight"] - weights[2]["projection.0.weight"]).norm() > 0.5
+
+
+def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_path):
+    """Batches of 3, 3 and 1 rows."""
+    rows = [(a, b) for a in SENTENCES[:7] for b in SENTENCES[:2]]
+    path = tmp_path / "rows.tsv"
+    path.write_text("\n".join("\t".join(row) for row in rows))
+    held = SentenceDataModule(
+        encoder.tokenizer,
+        path,
+        header=False,
+        hold_out=0.5,
+        batch_size=3,
+        max_length=16,
+        evaluators={"sts": lambda **files: STSB},
+    )
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    (logged,) = trainer().validate(module, held, verbose=False)
+    places = torch.randperm(7, generator=torch.Generator().manual_seed(held.seed)).split(3)
+    own = [[rows[held.sets[""].held_out[place]] for place in places_] for places_ in places]
+    losses = [
+        contrastive_loss(
+            *(encoder.encode([row[side] for row in batch], max_length=16) for side in (0, 1)), temperature=0.05
+        )
+        for batch in own
+    ]
+    expected = sum(len(batch) * loss for batch, loss in zip(own, losses, strict=True)) / 7
+    assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
+    assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
+
+
+def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
+    module = SimCSEModule(encoder, MaskedLanguageModelingObjective(head="new"), adamw(), length_bucketing=False)
+    module.prepare()
+    assert not any(weight.requires_grad for weight in encoder.projection.parameters())
+    assert all(weight.requires_grad for weight in encoder.backbone.parameters())
+    calls = []
+    encoder.backbone.register_forward_hook(lambda _, inputs, output: calls.append(output.last_hidden_state.shape[0]))
+    loss, curves = module.loss(batch)
+    assert calls == [len(SENTENCES)] and not curves and loss.requires_grad

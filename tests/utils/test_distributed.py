@@ -19,7 +19,7 @@ from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
-from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.mlm import MaskedLanguageModeling, MaskedLanguageModelingObjective
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
@@ -164,6 +164,7 @@ OBJECTIVES = {
     "mixtures": MixedNegatives,
     "plain": NegativesWithoutDropout,
     "margins": AngularMarginObjective,
+    "pretraining": partial(MaskedLanguageModelingObjective, head="new"),
     "order": CoSENTObjective,
     "angle": partial(AngleObjective, in_batch_weight=2.0, cosine_weight=0.5),
     "symmetric": partial(ContrastiveObjective, symmetric=True, hardness=0.5),
@@ -189,6 +190,7 @@ METHODS = (
         "mixtures",
         "mixtures hard",
         "plain chunks",
+        "pretraining chunks",
         "dimensions",
         "margins",
         "order",
