@@ -9,7 +9,7 @@ DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims browser docs check
+.PHONY: help install run test claims browser findings docs check
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -28,6 +28,11 @@ claims: $(TEST_READY)  ## train what the README gives scores of, and check the s
 
 browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
 	$(PYTEST) -m browser
+
+findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/findings.md (hours, prints an estimate, continues; needs SENTEVAL_DIR)
+	$(BIN)/python train.py experiment=mini_backbone
+	$(BIN)/python -m benchmarks.findings
+	$(BIN)/python docs/findings.py
 
 docs: $(DOCS_READY)  ## build the documentation as a site, in site/
 	$(BIN)/python -m mkdocs build --strict

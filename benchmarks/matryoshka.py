@@ -87,7 +87,7 @@ def figure(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float]) -> F
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     given = options(__doc__, steps=200).parse_args(arguments)
-    fixed = ("setting=unsupervised", "model.head=none", "size=mini")
+    fixed = ("setting=unsupervised", "model.head=none", "data=wiki_sample", "data.batch_size=32")
     rows: dict[str, dict[int, dict[int, float]]] = {objective: {} for objective in OBJECTIVES}
     with TemporaryDirectory() as folder:
         for seed in given.seeds:

@@ -1,9 +1,10 @@
 """Hard negatives: scores after training with negatives of several kinds, over seeds.
 
     python -m benchmarks.mining --senteval-dir SentEval/data/downstream
+    python -m benchmarks.mining --senteval-dir SentEval/data/downstream --triplets snli.csv
 
-The first 3 layers of the packaged encoder are trained on the premises and entailments of the project's sample. The
-whole encoder mines the negatives among the entailments of other premises (`simcse mine`).
+The first 3 layers of the packaged encoder are trained on pairs of a premise and an entailment. The whole encoder mines
+their negatives among the entailments of other premises (`simcse mine`).
 """
 
 import subprocess
@@ -18,7 +19,6 @@ from simcse_pl.data import sample
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.utils.tables import show
 
-TRIPLETS = sample.path("nli.csv")
 MINED = {  # options of `simcse mine`
     "random sentences": ("--choice", "random"),
     "nearest sentences": (),
@@ -26,29 +26,33 @@ MINED = {  # options of `simcse mine`
 }
 
 
-def mine(out: Path, *how: str) -> None:
-    """Write a file of triplets with mined negatives."""
-    command = [sys.executable, "-m", "simcse_pl", "mine", PACKAGED, TRIPLETS, str(out), "--columns", "sent0", "sent1"]
-    subprocess.run([*command, *how], check=True)
+def data_of(triplets: str, folder: Path) -> dict[str, tuple[str, str]]:
+    """Return the options of the training data by the kind of negatives, and write mined ones to a folder."""
+    data = {"no hard negatives": (f"data.train={triplets}", "data.columns=[0,1]")}
+    for number, (kind, how) in enumerate(MINED.items()):
+        command = ["mine", PACKAGED, triplets, str(mined := folder / f"{number}.csv"), *how]
+        subprocess.run([sys.executable, "-m", "simcse_pl", *command], check=True)
+        data[kind] = (f"data.train={mined}", "data.columns=[0,1,2]")
+    return data | {"contradictions of the data": (f"data.train={triplets}", "data.columns=[0,1,2]")}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    given = options(__doc__, steps=60).parse_args(arguments)
-    columns = {"no hard negatives": "[sent0,sent1]", "contradictions of the data": "[sent0,sent1,hard_neg]"}
-    data = {way: (f"data.train={TRIPLETS}", f"data.columns={own}") for way, own in columns.items()}
+    command_line = options(__doc__, steps=60)
+    about = "file of premises, entailments and contradictions (default: the project's 800)"
+    command_line.add_argument("--triplets", default=sample.path("nli.csv"), help=about)
+    given = command_line.parse_args(arguments)
     with TemporaryDirectory() as folder:
-        for number, (way, how) in enumerate(MINED.items()):
-            mine(mined := Path(folder, f"{number}.csv"), *how)
-            data[way] = (f"data.train={mined}",)
-        order = ["no hard negatives", *MINED, "contradictions of the data"]
-        options_of = {way: ("data=text", "data.batch_size=32", *data[way]) for way in order}
-        before, after = train_all(options_of, given)
-    note = f"3 layers of all-MiniLM-L6-v2, mean pooling, {given.steps} steps of 32 rows; 800 NLI pairs of the project"
-    fixed = {"before training": before[order[0]]}
-    made = table("mining", "Hard negatives, Spearman x 100", fixed, after, [note])
+        data = data_of(given.triplets, Path(folder))
+        ways = {kind: ("data=text", "data.batch_size=32", *own) for kind, own in data.items()}
+        before, after = train_all(ways, given)
+    note = (
+        f"3 layers of all-MiniLM-L6-v2 ({before['no hard negatives'].dev:.2f} on dev before training), mean pooling, "
+        f"{given.steps} steps of 32 rows of {Path(given.triplets).name}"
+    )
+    made = table("mining", "Hard negatives, Spearman x 100", {}, after, [note])
     show(made.printed())
-    save(given.out, [made], {"mining": figure(fixed, after)})
+    save(given.out, [made], {"mining": figure({}, after)})
 
 
 if __name__ == "__main__":

@@ -21,13 +21,14 @@ COMMANDS = {
     "mine": "add hard negatives to pairs",
     "export": "export an encoder to sentence-transformers, ONNX or the hub",
     "info": "describe an encoder",
-    "prepare": "make training files from released NLI, paraphrase and Wikipedia files",
+    "prepare": "make training files from released NLI, paraphrase and Wikipedia files, or a tokenizer from text",
 }
 HYDRA_COMMANDS = ("train", "evaluate")
 DATASETS = {
     "nli": "triplets or pairs from SNLI, MultiNLI and ANLI",
     "paraphrases": "pairs from QQP, Flickr30k or ParaNMT",
     "wikipedia": "sentences from a Wikipedia dump",
+    "tokenizer": "a tokenizer from text, for a model with random weights",
 }
 
 

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _left_out(counts: MiningCounts) -> Table:
     """Return how many sentences each option left out, as a mean over the pairs."""
     rows = [(f"--{name.replace('_', '-')}", own / counts.pairs) for name, own in counts.left_out.items()]
-    return Table("left_out", "Sentences left out", pd.DataFrame(rows, columns=["by", "mean per pair"]), decimals=1)
+    return Table("left_out", "Sentences left out", pd.DataFrame(rows, columns=["option", "mean per pair"]), decimals=1)
 
 
 def _cosines(counts: MiningCounts) -> Table:

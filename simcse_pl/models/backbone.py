@@ -55,6 +55,7 @@ def load_backbone(
     dtype: str | None = None,
     quantization: Any = None,
     adapter: Any = None,
+    new_layers: int = 0,
 ) -> PreTrainedModel:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
 
@@ -70,6 +71,7 @@ def load_backbone(
         dtype: the type of the weights, `float32` or `bfloat16`; None is float32.
         quantization: a quantization config of transformers, such as BitsAndBytesConfig.
         adapter: a PEFT config, to add a new adapter.
+        new_layers: the number of last layers whose weights are drawn at random.
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
@@ -83,6 +85,8 @@ def load_backbone(
         raise UserError(f"{option}: {name} {MERGE_FIRST}")
     if (adapter or quantization) and not pretrained:
         raise UserError("pretrained=false: an adapter and a quantization need pretrained weights: set them to null")
+    if new_layers and (adapter or quantization or base is not None or not pretrained):
+        raise UserError("new_layers: it needs a pretrained model without adapter and quantization: set it to 0")
     in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
     with in_adapter, _loading(name if base is None else base) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
@@ -100,6 +104,8 @@ def load_backbone(
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
+    if new_layers:
+        _draw_last_layers(model, new_layers)
     if base is not None:
         load_adapter(model, source)
     if adapter is not None:
@@ -127,6 +133,20 @@ def _load_model(
     model, missing = _load_weights(AutoModel, source, config, subfolder, _TYPES[dtype or "float32"], **options)
     _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
     return model
+
+
+def _draw_last_layers(model: PreTrainedModel, number: int) -> None:
+    available = model.config.num_hidden_layers
+    if not 0 < number <= available:
+        raise UserError(f"new_layers={number}: the model has {available} layers; choose 0 to {available}")
+    random = AutoModel.from_config(model.config, dtype=model.dtype, trust_remote_code=False)
+    own, drawn = (
+        next((part for part in one.modules() if isinstance(part, nn.ModuleList) and len(part) == available), None)
+        for one in (model, random)
+    )
+    if own is None or drawn is None:
+        raise UserError(f"new_layers={number}: {model.config.model_type} has no list of layers")
+    own[-number:].load_state_dict(drawn[-number:].state_dict())
 
 
 @torch.no_grad()

@@ -149,6 +149,7 @@ class SentenceEncoder(PooledBackbone):
         dtype: str | None = None,
         quantization: Any = None,
         adapter: Any = None,
+        new_layers: int = 0,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -165,7 +166,7 @@ class SentenceEncoder(PooledBackbone):
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
             template_bias, final_period, truncate_dim: replace the saved settings.
-            bidirectional, dtype, quantization, adapter: see backbone.load_backbone.
+            bidirectional, dtype, quantization, adapter, new_layers: see backbone.load_backbone.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -190,6 +191,7 @@ class SentenceEncoder(PooledBackbone):
             dtype,
             quantization,
             adapter,
+            new_layers,
         )
         if head == "transform" and pretrained and spec.settings.head == "none":
             weights = pretrained_transform(str(name))

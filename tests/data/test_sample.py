@@ -6,6 +6,8 @@ import pandas
 import pytest
 
 from simcse_pl.data import sample
+from simcse_pl.utils.errors import UserError
+from tests.conftest import compose_config
 
 ROWS = pandas.read_csv(sample.path("nli.csv"))
 COLUMN = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
@@ -57,3 +59,12 @@ def test_a_file_is_written_once():
         sample.nli_pairs(["neutral"]),
     )
     assert len(set(made)) == len(made)
+
+
+def test_the_backbone_of_size_mini_is_made_by_a_command(tmp_path):
+    with pytest.raises(UserError, match="make it once by `simcse train experiment=mini_backbone`$"):
+        sample.mini_backbone()
+    folder = tmp_path / "simcse_pl" / "mini_backbone" / "encoder"
+    folder.mkdir(parents=True)
+    assert sample.mini_backbone() == str(folder)
+    assert compose_config("train", "experiment=mini_backbone").hydra.run.dir == str(folder.parent)

@@ -54,6 +54,22 @@ def test_random_weights_have_the_checkpoints_shapes_but_not_its_values(architect
     assert all(torch.equal(tensor, again[name]) for name, tensor in fresh.items())
 
 
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
+def test_the_last_layers_can_be_drawn_at_random(architecture, make_model):
+    folder = str(make_model(architecture))
+    pretrained, drawn = load_backbone(folder).eval(), load_backbone(folder, new_layers=1).eval()
+    layers = pretrained.config.num_hidden_layers
+    old, new = (model(**INPUTS, output_hidden_states=True).hidden_states for model in (pretrained, drawn))
+    assert all(torch.equal(*states) for states in zip(old[:layers], new[:layers], strict=True))
+    assert (old[-1] - new[-1]).abs().max() > 1e-3
+    with pytest.raises(
+        UserError, match=f"^new_layers={layers + 1}: the model has {layers} layers; choose 0 to {layers}$"
+    ):
+        load_backbone(folder, new_layers=layers + 1)
+    with pytest.raises(UserError, match="^new_layers: it needs a pretrained model without adapter and quantization"):
+        load_backbone(folder, new_layers=1, pretrained=False)
+
+
 @every_architecture
 def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
     folder = str(make_model(architecture))

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write, cache_folder
 
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
@@ -14,6 +15,18 @@ _SCORES = {"contradiction": 0.0, "entailment": 1.0, "neutral": 0.5}
 def path(name: str) -> str:
     """Return the path of nli.csv, sts_dev.tsv or sts_test.tsv."""
     return str(Path(__file__).parent / name)
+
+
+def mini_backbone() -> str:
+    """Return the folder of the backbone of size=mini, which experiment=mini_backbone makes.
+
+    Raises:
+        UserError: it has not been made.
+    """
+    folder = cache_folder() / "mini_backbone" / "encoder"
+    if not folder.is_dir():
+        raise UserError("size=mini needs its backbone: make it once by `simcse train experiment=mini_backbone`")
+    return str(folder)
 
 
 def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False, scored: bool = False) -> str:

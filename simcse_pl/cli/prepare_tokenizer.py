@@ -1,0 +1,21 @@
+"""Train a tokenizer on text, for a model with random weights."""
+
+import argparse
+
+from simcse_pl.data.prepare.tokenizer import train_tokenizer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See simcse_pl.cli."""
+    parser.add_argument("model", metavar="MODEL", help="folder, hub name or package:NAME to take the architecture from")
+    parser.add_argument("text", metavar="TEXT", help="data file; all its columns are read")
+    parser.add_argument("out", metavar="OUT", help="output folder: the tokenizer and the config of the model")
+    about = "largest number of tokens (default: %(default)s)"
+    parser.add_argument("--vocabulary", type=int, default=30_000, metavar="N", help=about)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """See simcse_pl.cli."""
+    tokens = train_tokenizer(arguments.model, arguments.text, arguments.out, arguments.vocabulary)
+    how = f"model=checkpoint model.name={arguments.out} model.pretrained=false"
+    print(f"{tokens} tokens in {arguments.out}; {how} uses them")

@@ -1,0 +1,45 @@
+"""Train a tokenizer on text, for a model with random weights: `simcse prepare tokenizer`."""
+
+from pathlib import Path
+
+from simcse_pl.data.readers.row_reader import iterate_rows
+from simcse_pl.models.backbone import load_config, load_tokenizer, resolve
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import atomic_write
+
+
+def train_tokenizer(model: str, text: str, out: str | Path, vocabulary: int) -> int:
+    """Write a folder with a new tokenizer of a model's kind and the model's config, which fits it.
+
+    `model.pretrained=false` trains the model of this folder from random weights.
+
+    Args:
+        model: a folder, a hub name or package:NAME, whose tokenizer and architecture are taken.
+        text: a data file (see row_reader.iterate_rows); all its columns are read.
+        out: the folder to write.
+        vocabulary: the largest number of tokens.
+
+    Returns:
+        The number of tokens.
+
+    Raises:
+        UserError: the model does not exist or its tokenizer cannot be trained, or the text cannot be read.
+    """
+    old, config = load_tokenizer(model), load_config(resolve(model))
+    if not old.is_fast:
+        raise UserError(f"{model}: its tokenizer has no training in the tokenizers library; choose another model")
+    smallest = len(old.all_special_ids) + 1
+    if vocabulary < smallest:
+        raise UserError(
+            f"--vocabulary {vocabulary}: it must be at least {smallest}, for the special tokens and one more"
+        )
+    sentences = (sentence for row, _ in iterate_rows(text) for sentence in row)
+    new = old.train_new_from_iterator(sentences, vocabulary)
+    config.vocab_size = len(new)
+    for name in ("pad", "bos", "eos", "cls", "sep"):
+        if getattr(config, f"{name}_token_id", None) is not None:
+            setattr(config, f"{name}_token_id", getattr(new, f"{name}_token_id"))
+    with atomic_write(out, last="config.json") as folder:
+        new.save_pretrained(folder)
+        config.save_pretrained(folder)
+    return len(new)

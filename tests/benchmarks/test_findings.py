@@ -1,0 +1,120 @@
+"""The plan of the findings, a run of it, and the page that is made of the records."""
+
+import importlib
+import json
+import sys
+
+import pandas as pd
+import pytest
+from scipy.stats import ttest_rel
+
+from benchmarks import findings
+from simcse_pl.reports.sweeps.paired import Difference
+from tests.conftest import ROOT
+
+EVERYTHING = list(findings.PLAN["sweeps"])
+
+
+@pytest.fixture(scope="module")
+def page():
+    sys.path.insert(0, str(ROOT / "docs"))
+    yield importlib.import_module("findings")
+    sys.path.remove(str(ROOT / "docs"))
+
+
+def test_every_claim_is_about_runs_of_the_plan_and_equal_configs_are_trained_once():
+    jobs = list(findings.planned(EVERYTHING, seeds=[1, 0]))
+    places = [json.loads(job.place) for job in jobs]
+    assert [place[3] for place in places] == sorted(place[3] for place in places)
+    runs = {"/".join(filter(None, place[:3])) for place in places}
+    claims = [claim for group in findings.PLAN["claims"].values() for claim in group]
+    assert {claim[side].removeprefix("before/") for claim in claims for side in ("better", "worse")} <= runs
+    of_row = {(*place[:3], place[3]): job.config for place, job in zip(places, jobs, strict=True)}
+    base = of_row["table_3_dropout", None, "0.1", 0]
+    assert base == of_row["table_1_augmentation", None, "none (dropout only)", 0]
+    assert base == of_row["table_6_pooling", "unsupervised", "CLS with MLP in training only", 0]
+    assert base not in (of_row["table_3_dropout", None, "0.1", 1], of_row["table_3_dropout", None, "0.15", 0])
+    supervised = of_row["table_7_hard_negative", None, "contradiction 1.0", 0]
+    assert supervised == of_row["table_d1_temperature", None, "0.05", 0] != of_row["table_d2_mlm", None, "0.1", 0]
+
+
+def record(row, seed, after, before=0.5, table="table_3_dropout", column=None):
+    metrics = {"alignment": 0.2, "uniformity": -after, "largest_eigenvalue": 2.0, "trace": 4.0}
+    best, first = metrics | {"spearman": after}, metrics | {"spearman": before, "uniformity": 0.0}
+    sweep = {"table": table, "column": column, "row": row, "size": "mini"}
+    results = {"sweep": sweep, "seed": seed, "best": best, "before": first, "test": best, "test_before": first}
+    results |= {"choices": {}, "overrides": [f"sweep.row='{row}'", f"seed={seed}"], "steps": 2, "best_step": 2}
+    results |= {"validation": "STS-B", "monitor": "spearman", "mode": "max", "precision": "32-true"}
+    path = [{"step": s, "alignment": 0.2, "uniformity": -s * after, "score": after} for s in (0, 1, 2)]
+    return {"config": f"{row}{seed}", "results": results, "path": path, "seconds": 36}
+
+
+def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
+    pairs = {0: (0.8, 0.7), 1: (0.83, 0.75), 2: (0.79, 0.7)}
+    records = [record(row, seed, pairs[seed][k]) for k, row in enumerate(("0.1", "0.0")) for seed in pairs]
+    frame = page.scores([*records, record("0.1", 7, 0.1)])  # a seed of one row only
+    claim = {"better": "table_3_dropout/0.1", "worse": "table_3_dropout/0.0"}
+    own = page.difference(frame, claim)
+    interval = ttest_rel(*zip(*([100 * x for x in pair] for pair in pairs.values()), strict=True)).confidence_interval(
+        0.95
+    )
+    assert (own.mean - own.margin, own.mean + own.margin) == pytest.approx(interval) and own.count == 3
+    geometry = page.difference(frame, claim | {"score": "uniformity"})
+    assert geometry.mean == pytest.approx(own.mean / 100)
+    change = page.difference(frame, {**claim, "worse": "before/table_3_dropout/0.1", "score": "uniformity"})
+    assert change.mean == pytest.approx((0.8 + 0.83 + 0.79 + 0.1) / 4)
+    assert page.papers_number("table_3_dropout/0.1", "dev") == 82.5
+    assert page.papers_number("table_2_objective/two encoders/delete one word", "dev") == 73.1
+
+
+@pytest.mark.parametrize(
+    ("values", "equal", "verdict"),
+    [
+        ([1.0, 1.2, 1.1], None, "reproduced"),
+        ([-1.0, -1.2, -1.1], None, "not reproduced"),
+        ([1.0, -1.2, 1.1], None, "undecided"),
+        ([1.0], None, "undecided"),
+        ([0.1, 0.0, 0.2], 0.5, "reproduced"),
+        ([1.0, 1.2, 1.1], 0.5, "not reproduced"),
+        ([0.1, -1.0, 1.2], 0.5, "undecided"),
+    ],
+)
+def test_the_interval_decides(page, values, equal, verdict):
+    assert page.verdict(Difference(pd.Series(values)), equal) == verdict
+
+
+def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):
+    records = [record(row, seed, 0.7 + 0.1 * k) for k, row in enumerate(("0.0", "0.1")) for seed in (0, 1)]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
+    monkeypatch.setattr(page, "RECORDS", tmp_path / "records.jsonl")
+    monkeypatch.setattr(page, "FIGURES", tmp_path)
+    text = page.updated((ROOT / "docs" / "findings.md").read_text())
+    assert "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +10.00" in text
+    assert "### Table 3: dropout" in text and "4 runs" in text
+    assert {path.name for path in tmp_path.glob("*.png")} == {"findings_table_3_dropout.png", "findings_paths.png"}
+
+
+def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
+    trained = []
+
+    def train(job, folder, senteval_dir):
+        folder.mkdir(exist_ok=True)
+        trained.append(job.config)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        row = json.loads(job.place)
+        return record(row[2], row[3], 0.8) | {"config": job.config}
+
+    monkeypatch.setattr(findings, "train", train)
+    given = ["--senteval-dir", "x", "--records", f"{tmp_path}/r", "--work", f"{tmp_path}/w", "--seeds", "0"]
+    given += ["--only", "table_3_dropout", "table_1_augmentation"]
+    with pytest.raises(KeyboardInterrupt):
+        findings.main(given)
+    assert len(findings.read_records(tmp_path / "r")) == 2
+    findings.main(given)
+    assert capsys.readouterr().out.splitlines()[0].startswith("18 rows of tables left: 17 runs, about 23 minutes")
+    records = findings.read_records(tmp_path / "r")
+    assert len(records) == 18 and len({own["config"] for own in records}) == 17 == len(trained) - 1
+    assert {findings.place_of(own["results"]) for own in records} == {
+        job.place for job in findings.planned(["table_3_dropout", "table_1_augmentation"], [0])
+    }

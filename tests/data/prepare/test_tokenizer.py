@@ -1,0 +1,31 @@
+"""A new tokenizer: of the model's kind, trained on the text, with a config that fits."""
+
+import pytest
+from transformers import AutoConfig, AutoTokenizer
+
+from simcse_pl.data.prepare.tokenizer import train_tokenizer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
+
+TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_frequent_words_of_the_text_are_tokens_and_random_weights_fit(architecture, make_model, tmp_path):
+    (tmp_path / "text.tsv").write_text("anchor\tpositive\n" + "".join(f"{line}\tqqq {line}\n" for line in TEXT))
+    old = AutoTokenizer.from_pretrained(make_model(architecture))
+    count = train_tokenizer(str(make_model(architecture)), str(tmp_path / "text.tsv"), tmp_path / "new", 400)
+    new, config = (auto.from_pretrained(tmp_path / "new") for auto in (AutoTokenizer, AutoConfig))
+    assert count == len(new) == config.vocab_size and set(new.all_special_tokens) == set(old.all_special_tokens)
+    assert type(new) is type(old) and config.pad_token_id == new.pad_token_id
+    assert any("zyxwv" in token for token in new.tokenize("a zyxwv")) and not any("zyxwv" in t for t in old.get_vocab())
+    assert any("qqq" in token for token in new.get_vocab())
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "new", pooling="cls", pretrained=False)
+    assert encoder.encode(["a zyxwv"]).isfinite().all()
+
+
+def test_a_vocabulary_needs_more_than_special_tokens(make_model, tmp_path):
+    (tmp_path / "text.txt").write_text("a b\n")
+    with pytest.raises(UserError, match="^--vocabulary 3: it must be at least 6, for the special tokens and one more$"):
+        train_tokenizer(str(make_model("bert")), str(tmp_path / "text.txt"), tmp_path / "new", 3)
+    assert not (tmp_path / "new").exists()
