@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,13 +83,14 @@ def _job(overrides: list[str]) -> Job:
     return Job(overrides, about, hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:16])
 
 
-def train(job: Job, folder: Path, senteval_dir: str) -> dict[str, Any]:
+def train(job: Job, folder: Path, senteval_dir: str, threads: int) -> dict[str, Any]:
     """Train a job in a process of its own, or continue it, and return what a record has of it."""
     started = time.monotonic()
     command = [sys.executable, "-m", "simcse_pl", "train", *job.overrides, f"senteval_dir={senteval_dir}"]
     command += [f"hydra.run.dir={folder}", "logger=csv", "resume=auto"]
     with open(folder.with_suffix(".log"), "a", encoding="utf-8") as log:
-        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT, env=environment)
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     points = read_run(folder).points.round(5)
     seconds = round(time.monotonic() - started)
@@ -109,27 +111,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--only", nargs="+", default=list(PLAN["sweeps"]), choices=PLAN["sweeps"], help="these tables")
     options.add_argument("--records", type=Path, default=RECORDS, help="file of results (%(default)s)")
     options.add_argument("--work", type=Path, default=Path("outputs/findings"), help="folder of runs (%(default)s)")
+    about = "runs at a time; the cores are divided among them (%(default)s)"
+    options.add_argument("--processes", type=int, default=2, help=about)
     given = options.parse_args(arguments)
     if not given.senteval_dir:
         options.error("give --senteval-dir, or set SENTEVAL_DIR: the scores are on STS-B")
     done = read_records(given.records)
     finished, of_config = {place_of(own["results"]) for own in done}, {own["config"]: own for own in done}
     left = [job for job in planned(given.only, given.seeds) if job.place not in finished]
-    runs = len({job.config for job in left} - of_config.keys())
-    times = [own["seconds"] for own in of_config.values()] or [SECONDS]
-    minutes = runs * sum(times) / len(times) / 60
-    print(f"{len(left)} rows of tables left: {runs} runs, about {minutes:.0f} minutes", flush=True)
+    new = {job.config: job for job in left if job.config not in of_config}
+    times = [own["seconds"] for own in of_config.values()] or [SECONDS * given.processes]
+    minutes = len(new) * sum(times) / len(times) / 60 / given.processes
+    print(f"{len(left)} rows of tables left: {len(new)} runs, about {minutes:.0f} minutes", flush=True)
     given.work.mkdir(parents=True, exist_ok=True)
-    for job in left:
-        if job.config not in of_config:
-            folder = given.work / job.config
-            of_config[job.config] = train(job, folder, given.senteval_dir)
-            shutil.rmtree(folder)  # checkpoints are large
-        record = of_config[job.config]
-        record = record | {"results": record["results"] | job.about}
-        with open(given.records, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        print(*job.overrides, f"{100 * record['results']['best']['spearman']:.2f}", flush=True)
+    threads = max(1, (os.cpu_count() or 1) // given.processes)
+    with ThreadPoolExecutor(given.processes) as pool:
+        runs = {
+            config: pool.submit(train, job, given.work / config, given.senteval_dir, threads)
+            for config, job in new.items()
+        }
+        try:
+            for job in left:
+                if job.config not in of_config:
+                    of_config[job.config] = runs[job.config].result()
+                record = of_config[job.config]
+                record = record | {"results": record["results"] | job.about}
+                with open(given.records, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                shutil.rmtree(given.work / job.config, ignore_errors=True)  # checkpoints are large
+                print(*job.overrides, f"{100 * record['results']['best']['spearman']:.2f}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":
