@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pandas as pd
 import pytest
@@ -15,7 +16,10 @@ from benchmarks.methods import Cost
 from benchmarks.over_seeds import Scores
 from simcse_pl.config.type_checks import check_types
 from simcse_pl.data import sample
+from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.files import cache_folder
+from tests.conftest import SENTENCES
 from tests.test_config import composed
 
 SLOW = pytest.mark.slow  # many processes
@@ -76,6 +80,23 @@ def test_each_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
     assert all(list(row.values())[1] > 0 for row in rows)  # a rate, seconds, or memory
     assert (tmp_path / f"{table}.png").stat().st_size > 1000
     assert "Traceback" not in done.stderr
+
+
+@SLOW
+def test_benchmarks_of_the_plain_backbone_run(run_command, make_masked_language_model, tmp_path):
+    gensim_sample()
+    shutil.copytree(cache_folder(), cache := tmp_path / "simcse_pl", ignore=shutil.ignore_patterns("tokens*"))
+    shutil.copytree(make_masked_language_model("bert"), cache / "mini_backbone" / "encoder")
+    (tmp_path / "text.txt").write_text("\n".join(SENTENCES * 5))
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{one}\t{one[:20]}\t{k}\n" for k, one in enumerate(SENTENCES)))
+    common = ["--seeds", "0", "--steps", "2", "--out", tmp_path]
+    own = ["--text", tmp_path / "text.txt", "--dev", pairs, "--test", pairs, "--stage", "2"]
+    run_command("-m", "benchmarks.domain", *common, *own, XDG_CACHE_HOME=str(tmp_path))
+    run_command("-m", "benchmarks.postprocessing", *common, XDG_CACHE_HOME=str(tmp_path))
+    tables = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("domain", "postprocessing")]
+    assert [len(table["rows"]) for table in tables] == [4, 4]
+    assert "before the stage" in tables[0]["notes"][0]
 
 
 def test_quantized_vectors_have_a_recall_for_each_precision(run_command, tmp_path):
