@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
 
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
@@ -86,6 +87,27 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert not curves[0].equals(curves[2])
     weights = [load_file(folder / "encoder" / "model.safetensors") for folder in (sweep / "2", alone)]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+def test_a_language_model_is_trained_before_simcse(train, sentences, make_masked_language_model):
+    given = ["setting=mlm", f"data.train={sentences}", "data.hold_out=0.3", "logger=csv", "data.max_length=32"]
+    done, folder = train(*given, *tiny(make_masked_language_model("bert")), folder="stage")
+    results = json.loads((folder / "results.json").read_text())
+    assert (results["monitor"], results["mode"]) == ("perplexity", "min") and "perplexity" in done.stdout
+    curves = pandas.read_csv(folder / "metrics.csv")
+    assert results["best"]["perplexity"] == pytest.approx(curves.loc[curves["step"] > 0, "val/perplexity"].min())
+    assert curves["train/loss"].between(1, 20).sum() >= 2
+    model, info = AutoModelForMaskedLM.from_pretrained(folder / "encoder", output_loading_info=True)
+    assert not info["missing_keys"] and model.config.architectures == ["BertForMaskedLM"]
+    trained = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    for name, tensor in model.bert.state_dict().items():
+        assert torch.equal(tensor, trained[f"encoder.backbone.{name}"]), name
+
+    simcse = ["setting=unsupervised", "data=text", f"data.train={sentences}", "logger=csv", "model.head=mlp_train_only"]
+    _, after = train(*simcse, *tiny(folder / "encoder"), folder="simcse")
+    assert json.loads((after / "results.json").read_text())["before"]["spearman"] == pytest.approx(
+        results["best"]["spearman"], abs=1e-3
+    )
 
 
 def test_a_sweep_is_a_group_in_wandb_and_its_jobs_are_runs_of_their_own(train, sentences, make_model):
