@@ -262,7 +262,7 @@ class SimCSEModule(EncoderModule):
             if len(own.held_out):
                 loss = self._held_out_loss(data.held_out_batches(dataset))
                 for name, value in self.objective_of(dataset).held_out_metrics(loss).items():
-                    self.log(f"val/{name}" + f"/{dataset}" * bool(dataset), value)
+                    self.log(f"val/{name}" + f"/{dataset}" * bool(dataset), value, sync_dist=True)
 
     def _held_out_loss(self, batches: Iterable[Mapping[str, Any]]) -> Tensor:
         """Return the mean loss of batches, weighted by their rows; masked tokens are the same at each call."""
