@@ -32,7 +32,7 @@ browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
 findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/findings.md (hours, prints an estimate, continues; needs SENTEVAL_DIR)
 	$(BIN)/python train.py experiment=mini_backbone
 	$(BIN)/python -m benchmarks.findings
-	$(BIN)/python docs/findings.py
+	$(BIN)/python docs/findings.py outputs/findings/records.jsonl
 
 docs: $(DOCS_READY)  ## build the documentation as a site, in site/
 	$(BIN)/python -m mkdocs build --strict

@@ -3,8 +3,8 @@
     python -m benchmarks.findings --senteval-dir SentEval/data/downstream
 
 benchmarks/findings.yaml lists the runs. Rows of several tables with the same config are trained once. The command
-prints an estimate of the time first. An interrupted one continues when it is repeated. `python docs/findings.py` writes
-docs/findings.md from the records.
+prints an estimate of the time first. An interrupted one continues when it is repeated. `python docs/findings.py RECORDS`
+writes docs/findings.md from the records.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from simcse_pl.sweeps.jobs import describe_job
 from simcse_pl.sweeps.rows import with_row
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))
-RECORDS = Path(__file__).with_name("findings.jsonl")
+RECORDS = Path(__file__).with_name("findings.jsonl")  # those of docs/findings.md
 SECONDS = 80.0  # of a run, before any has been measured
 _COLUMNS = {"sent0": 0, "sent1": 1, "hard_neg": 2}
 _NO_EFFECT = ("sweep", "run_name", "run_dir", "hydra", "logger", "senteval_dir", "debug", "resume", "size")
@@ -109,8 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="SentEval bundle, for STS-B")
     options.add_argument("--seeds", type=int, nargs="+", help="seeds of all tables (default: those of the plan)")
     options.add_argument("--only", nargs="+", default=list(PLAN["sweeps"]), choices=PLAN["sweeps"], help="these tables")
-    options.add_argument("--records", type=Path, default=RECORDS, help="file of results (%(default)s)")
-    options.add_argument("--work", type=Path, default=Path("outputs/findings"), help="folder of runs (%(default)s)")
+    work = Path("outputs/findings")
+    options.add_argument("--records", type=Path, default=work / "records.jsonl", help="file of results (%(default)s)")
+    options.add_argument("--work", type=Path, default=work, help="folder of runs (%(default)s)")
     about = "runs at a time; the cores are divided among them (%(default)s)"
     options.add_argument("--processes", type=int, default=2, help=about)
     given = options.parse_args(arguments)

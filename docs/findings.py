@@ -1,4 +1,4 @@
-"""Update the generated parts of docs/findings.md from the records of benchmarks.findings: `python docs/findings.py`.
+"""Update the generated parts of docs/findings.md: `python docs/findings.py [RECORDS]`, those of benchmarks.findings.
 
 These parts stand between `<!-- NAME -->` and `<!-- end -->`: `summary`, `claims` and `tables`. All other text is
 written by hand. Figures are written to docs/figures.
@@ -148,9 +148,9 @@ def paths(records: Sequence[Mapping[str, Any]]) -> None:
         figure.savefig(FIGURES / "findings_paths.png", dpi=150)
 
 
-def updated(page: str) -> str:
-    """Return the page with its generated parts up to date."""
-    records = read_records(RECORDS)
+def updated(page: str, file: Path = RECORDS) -> str:
+    """Return the page with its generated parts up to date with a file of records."""
+    records = read_records(file)
     made, counts = claims(scores(records))
     runs = len({own["config"] for own in records})
     hours = sum({own["config"]: own["seconds"] for own in records}.values()) / 3600
@@ -162,4 +162,4 @@ def updated(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), *map(Path, sys.argv[1:])), encoding="utf-8")

@@ -90,9 +90,8 @@ def test_the_interval_decides(page, values, equal, verdict):
 def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):
     records = [record(row, seed, 0.7 + 0.1 * k) for k, row in enumerate(("0.0", "0.1")) for seed in (0, 1)]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
-    monkeypatch.setattr(page, "RECORDS", tmp_path / "records.jsonl")
     monkeypatch.setattr(page, "FIGURES", tmp_path)
-    text = page.updated((ROOT / "docs" / "findings.md").read_text())
+    text = page.updated((ROOT / "docs" / "findings.md").read_text(), tmp_path / "records.jsonl")
     assert "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +10.00" in text
     assert "### Table 3: dropout" in text and "4 runs" in text
     assert {path.name for path in tmp_path.glob("*.png")} == {"findings_table_3_dropout.png", "findings_paths.png"}
