@@ -3,8 +3,8 @@
     python -m benchmarks.findings --senteval-dir SentEval/data/downstream
 
 benchmarks/findings.yaml lists the runs. Rows of several tables with the same config are trained once. The command
-prints an estimate of the time first. An interrupted one continues when it is repeated. `python docs/findings.py RECORDS`
-writes docs/findings.md from the records.
+prints an estimate of the time first. An interrupted one continues when it is repeated. `python docs/findings.py
+RECORDS` writes docs/findings.md from the records.
 """
 
 import argparse
