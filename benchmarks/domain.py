@@ -1,4 +1,4 @@
-"""A domain's text first: SimCSE on it with and without a stage of masked language modelling, over seeds.
+"""Compare SimCSE on a domain's text with and without masked language modelling before it, over seeds.
 
     python -m benchmarks.domain --text domain.txt --dev dev.tsv --test test.tsv
 

@@ -39,7 +39,7 @@ _NO_EFFECT = ("sweep", "run_name", "run_dir", "hydra", "logger", "senteval_dir",
 
 
 class Job(NamedTuple):
-    """A run of the plan: its options, what results.json says of it before the scores, and a hash of its config."""
+    """A run of the plan: its options, its description in results.json, and a hash of its config."""
 
     overrides: list[str]
     about: dict[str, Any]
@@ -62,7 +62,7 @@ def planned(sweeps: Sequence[str], seeds: Sequence[int] | None = None) -> Iterat
     for sweep, own in ((sweep, PLAN["sweeps"][sweep]) for sweep in sweeps):
         for column, row in itertools.product(own.get("columns", [None]), own["rows"]):
             options = [f"sweep={sweep}", f"sweep.row='{row}'", *([column] if column else []), *own.get("options", [])]
-            given += [(seed, [*PLAN["options"], *options]) for seed in seeds or own.get("seeds", PLAN["seeds"])]
+            given += [(seed, [*PLAN["options"], *options]) for seed in seeds or PLAN["seeds"]]
     for seed, options in sorted(given, key=lambda own: own[0]):  # a stable sort
         yield _job([*options, f"seed={seed}"])
 
@@ -90,7 +90,8 @@ def train(job: Job, folder: Path, senteval_dir: str, threads: int) -> dict[str, 
     command += [f"hydra.run.dir={folder}", "logger=csv", "resume=auto"]
     with open(folder.with_suffix(".log"), "a", encoding="utf-8") as log:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment).returncode:
+            raise SystemExit(f"error: a run failed; its output is in {log.name}")
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     points = read_run(folder).points.round(5)
     seconds = round(time.monotonic() - started)

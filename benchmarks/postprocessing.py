@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-import torch
 
-from benchmarks.over_seeds import Scores, options, train
+from benchmarks.over_seeds import options, train
 from simcse_pl.data.sample import mini_backbone
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
@@ -33,19 +32,15 @@ WAYS = {
 }
 
 
-def scores_by_way(encoder: SentenceEncoder, senteval_dir: str | None) -> dict[str, Scores]:
-    """Return the scores of an encoder after each post-processing."""
+def scores_by_way(encoder: SentenceEncoder, senteval_dir: str | None) -> dict[str, float]:
+    """Return Spearman x 100 on dev after each post-processing."""
+    suite = load_suite(["STS-B" if senteval_dir else "sts"], senteval_dir, "dev")
+    encode = EncodeOnce(encoder.encode, suite.sentences())
     found = {}
-    suites = [load_suite(["STS-B" if senteval_dir else "sts"], senteval_dir, split) for split in ("dev", "test")]
-    encodes = [EncodeOnce(encoder.encode, suite.sentences()) for suite in suites]
     for way, make in WAYS.items():
-        scores = []
-        for suite, encode in zip(suites, encodes, strict=True):
-            torch.manual_seed(0)
-            made = make()
-            after = Postprocessed(encode, made, torch.device("cpu"), normalize=False) if made else encode
-            scores.append(100 * evaluate_suite(after, suite).sts[0].all.spearman)
-        found[way] = Scores(*scores)
+        made = make()
+        after = Postprocessed(encode, made) if made else encode
+        found[way] = 100 * evaluate_suite(after, suite).sts[0].all.spearman
     return found
 
 
@@ -54,21 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options(__doc__, steps=100).parse_args(arguments)
     backbones = (SentenceEncoder.from_pretrained(mini_backbone(), pooling) for pooling in ("cls", "first_last"))
     cls, first_last = (scores_by_way(backbone, given.senteval_dir) for backbone in backbones)
-    after: dict[str, dict[int, Scores]] = {way: {} for way in WAYS}
+    after: dict[int, dict[str, float]] = {}
     with TemporaryDirectory() as folder:
         for seed in given.seeds:
             train(run := Path(folder, str(seed)), given, seed, "setting=unsupervised", "size=mini")
-            for way, scores in scores_by_way(
-                SentenceEncoder.from_pretrained(run / "encoder"), given.senteval_dir
-            ).items():
-                after[way][seed] = scores
-    trained = {way: pd.DataFrame(own.values(), own.keys()) for way, own in after.items()}
+            after[seed] = scores_by_way(SentenceEncoder.from_pretrained(run / "encoder"), given.senteval_dir)
+    trained = pd.DataFrame(after).T
     rows = []
-    for way, own in trained.items():
-        change = Difference(own.dev - trained["none"].dev if way != "none" else pd.Series(dtype=float))
-        row = {"post-processing": way, "[CLS]": cls[way].dev, "first-last": first_last[way].dev}
-        row |= {"trained": own.dev.mean(), "seeds": len(own)}
-        rows.append(row | {"change": change.mean, "+-": change.margin})
+    for way in WAYS:
+        change = Difference(trained[way] - trained["none"] if way != "none" else pd.Series(dtype=float))
+        row = {"post-processing": way, "[CLS]": cls[way], "first-last": first_last[way], "trained": trained[way].mean()}
+        rows.append(row | {"seeds": len(trained), "change": change.mean, "+-": change.margin})
     notes = [
         "Spearman x 100 on dev; [CLS], first-last: the backbone with these poolings; trained: SimCSE with [CLS]",
         "change: of the trained encoder, paired over seeds; +-: half the width of its 95 % t-interval",

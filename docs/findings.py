@@ -30,22 +30,29 @@ from simcse_pl.results.trajectory import TrainingTrajectory
 
 PAGE = Path(__file__).with_suffix(".md")
 FIGURES = Path(__file__).with_name("figures")
-PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
+PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 LOWER = ("alignment", "uniformity", "eigenvalue")
 VERDICTS = ("reproduced", "not reproduced", "undecided")
-PATHS = {"0.1": "dropout 0.1", "0.0": "no dropout", "fixed 0.1": "one mask", "delete one word": "delete one word"}
+PATHS = {  # of figure 2, by table and row
+    ("table_3_dropout", "0.1"): "dropout 0.1",
+    ("table_3_dropout", "0.0"): "no dropout",
+    ("table_3_dropout", "fixed 0.1"): "one mask",
+    ("table_1_augmentation", "delete one word"): "delete one word",
+}
 
 
 def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a frame with the scores of each run: dev and transfer x 100, and the geometry on dev, before and after."""
+    """Return a frame with the scores of each run (see findings.yaml), before and after training."""
     rows = []
-    for results in (own["results"] for own in records):
+    for record in records:
+        results = record["results"]
         sweep = results["sweep"]
         run = "/".join(sweep[name] for name in ("table", "column", "row") if sweep[name])
         transfer = results.get("transfer_dev", {}).values()
         for name, metrics in ((run, results["best"]), (f"before/{run}", results["before"])):
             row = {"run": name, "seed": results["seed"], "dev": 100 * metrics["spearman"]}
-            row |= {score: metrics[score] for score in ("alignment", "uniformity")}
+            point = record["path"][-1 if metrics is results["best"] else 0]
+            row |= {score: point[score] for score in ("alignment", "uniformity")}
             row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
             row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
             rows.append(row)
@@ -68,7 +75,7 @@ def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
     numbers = ablation(table)
-    if run.startswith("before/") or numbers is None:
+    if run.startswith("before/") or numbers is None or score not in ("dev", *numbers.scores):
         return math.nan
     name = numbers.row(row)
     return numbers.rows[name].get(column[0] if column else score, math.nan) if name else math.nan
@@ -141,9 +148,9 @@ def paths(records: Sequence[Mapping[str, Any]]) -> None:
     runs = {}
     for record in records:
         results = record["results"]
-        row = results["sweep"]["row"]
-        if results["seed"] == 0 and row in PATHS and results["sweep"]["column"] in (None, "one encoder"):
-            runs.setdefault(row, TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"])))
+        row = results["sweep"]["table"], results["sweep"]["row"]
+        if results["seed"] == 0 and row in PATHS:
+            runs[row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
     if figure := run_plane([runs[row] for row in PATHS if row in runs]):
         figure.savefig(FIGURES / "findings_paths.png", dpi=150)
 
@@ -153,9 +160,9 @@ def updated(page: str, file: Path = RECORDS) -> str:
     records = read_records(file)
     made, counts = claims(scores(records))
     runs = len({own["config"] for own in records})
-    hours = sum({own["config"]: own["seconds"] for own in records}.values()) / 3600
+    hours = sum({own["config"]: own["seconds"] for own in records}.values()) / 3600  # of runs with one thread each
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-    summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} hours on 2 cores.\n"
+    summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} core hours.\n"
     parts = {"summary": summary, "claims": made, "tables": tables(records)}
     paths(records)
     return PART.sub(lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", page)

@@ -149,9 +149,15 @@ class SentenceDataModule(LightningDataModule):
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
 
-        Each rank gets its part of a batch; a rest with fewer rows than ranks is left out.
+        Each rank gets its part of a batch. A last batch with fewer rows than ranks is left out.
+
+        Raises:
+            UserError: fewer rows than ranks are held out.
         """
         own = self.sets[name]
+        if (count := len(own.held_out)) < world_size():
+            with naming(name):
+                raise UserError(f"data.hold_out={own.hold_out}: {count} rows for {world_size()} devices; hold out more")
         whole = len(own.held_out) - (rest if (rest := len(own.held_out) % own.batch_size) < world_size() else 0)
         for keys in ContrastiveBatches(whole, own.batch_size, world_size(), rank(), self.seed).draw(0):
             yield own.batch(keys, held_out=True)

@@ -44,7 +44,8 @@ class TrainingSet:
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         limit: the number of rows to train on, chosen at random and kept in order; None for all.
-        hold_out: the share of the rows, chosen at random, to measure the loss on in place of training on them.
+        hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
+            trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
             `Dropout` is the only view, it is added only to rows without a positive.
         batch_size: the rows of a contrastive batch, over all devices together.
@@ -79,8 +80,8 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise UserError(f"data.batch_size={self.batch_size}: it must be at least 1")
-        if not 0 <= self.hold_out < 1:
-            raise UserError(f"data.hold_out={self.hold_out}: it must be 0 or more, and below 1")
+        if not self.hold_out >= 0:
+            raise UserError(f"data.hold_out={self.hold_out}: it must be a share, or a number of rows")
         if self.label_column is not None and self.score_column is not None:
             both = f"data.label_column={self.label_column} and data.score_column={self.score_column}"
             raise UserError(f"{both}: a row has a class or a score: set one of them to null")
@@ -98,6 +99,8 @@ class TrainingSet:
             raise UserError(f"{given}: a row needs one anchor, the first of data.columns")
         self._documents = any(view.num_following for view in self.views.values())
         if self._documents:
+            if self.hold_out:
+                raise UserError("data.hold_out: a view uses the next sentences, which may be held out: set it to 0")
             for option in ("columns", "label_column", "score_column"):
                 if getattr(self, option) is not None:
                     why = "a view uses the next sentences in a text file, which has no columns"
@@ -170,10 +173,14 @@ class TrainingSet:
         rows = _followed(self._names) if self._documents else range(len(self.rows))
         held_out: Sequence[int] = ()
         if self.hold_out:
-            if not 1 <= (count := round(self.hold_out * len(rows))) < len(rows):
-                raise UserError(f"data.hold_out={self.hold_out}: that is {count} of {len(rows)} rows")
+            count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
+            if not 1 <= count < len(rows):
+                raise UserError(
+                    f"data.hold_out={self.hold_out}: {count} of {len(rows)} rows; hold out 1 or more, not all"
+                )
             held_out = sorted(random.Random(f"{seed}-hold_out").sample(rows, count))
-            rows = sorted(set(rows).difference(held_out))
+            excluded = set(held_out)
+            rows = array("q", (row for row in rows if row not in excluded))
         if self.limit is None:
             return rows, held_out
         if not 1 <= self.limit <= len(rows):

@@ -106,10 +106,10 @@ class _Loss(MaskedLanguageModeling):
 
 
 class MaskedLanguageModelingObjective(Objective):
-    """Masked language modelling in place of a loss of embeddings: continued pretraining before SimCSE.
+    """Masked language modelling instead of a contrastive loss: continued pretraining before SimCSE.
 
     Only the anchors are read. After training, the saved encoder contains the head, so that AutoModelForMaskedLM
-    loads it too. The held-out rows (data.hold_out) give the perplexity: exp of their mean loss.
+    loads it too. The perplexity is exp of the mean loss of the held-out rows (data.hold_out).
 
     Args:
         probability, head, whole_words: see MaskedLanguageModeling.

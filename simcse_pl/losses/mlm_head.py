@@ -56,7 +56,7 @@ class MLMHead(nn.Module):
 
     @contextmanager
     def around(self, backbone: PreTrainedModel) -> Iterator[PreTrainedModel]:
-        """Return the complete masked language model of a backbone, to save it."""
+        """Yield the masked language model with a backbone in its place, to save it."""
         stub = getattr(self.model, self.model.base_model_prefix)
         setattr(self.model, self.model.base_model_prefix, backbone)
         try:

@@ -7,7 +7,7 @@ from transformers import DataCollatorForLanguageModeling
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import begins_word
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 
 NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy ignores it
 
@@ -37,12 +37,12 @@ class TokenMaskingLoss(AuxiliaryLoss):
         if tokenizer.mask_token is None:
             model = encoder.backbone.config.name_or_path
             raise UserError(f"{self.option}: the tokenizer of {model} has no mask token")
-        # With whole words, `mask` has chosen them before.
-        probability = 1.0 if self.whole_words else self.probability
+        probability = 1.0 if self.whole_words else self.probability  # `mask` chooses whole words before the collator
         self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
         if self.whole_words:
-            self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
+            with reraise_as(f"{self.option}.whole_words=true", users_too=True):
+                self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN."""

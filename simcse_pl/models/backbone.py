@@ -86,7 +86,7 @@ def load_backbone(
     if (adapter or quantization) and not pretrained:
         raise UserError("pretrained=false: an adapter and a quantization need pretrained weights: set them to null")
     if new_layers and (adapter or quantization or base is not None or not pretrained):
-        raise UserError("new_layers: it needs a pretrained model without adapter and quantization: set it to 0")
+        raise UserError(f"new_layers={new_layers}: it needs pretrained weights without adapter or quantization; set 0")
     in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
     with in_adapter, _loading(name if base is None else base) as source_of_weights:
         config = load_config(source_of_weights, subfolder)

@@ -74,7 +74,7 @@ def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     marks = {mark: sum(token.startswith(mark) for token in ids) for mark in ("##", "Ġ", "▁")}
     mark = max(marks, key=lambda mark: marks[mark])
     if not marks[mark]:
-        raise UserError(f"the tokenizer of {tokenizer.name_or_path} does not mark the words: set whole_words=false")
+        raise UserError(f"the tokenizer of {tokenizer.name_or_path} does not mark where words begin")
     begins = torch.zeros(max(ids.values()) + 1, dtype=torch.bool)
     begins[[number for token, number in ids.items() if token.startswith(mark) != (mark == "##")]] = True
     return begins

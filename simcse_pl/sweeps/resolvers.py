@@ -10,6 +10,8 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from simcse_pl.utils.files import cache_folder
+
 
 def row_names(_root_: DictConfig) -> str:
     """Return the rows of a sweep as values of `sweep.row`, without rows that have an option set to null."""
@@ -50,5 +52,5 @@ def job_name(_root_: DictConfig) -> str:
     return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
 
 
-for _resolver in (job_name, row_names, sweep_group):
+for _resolver in (cache_folder, job_name, row_names, sweep_group):
     OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

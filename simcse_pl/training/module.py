@@ -1,6 +1,7 @@
 """SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class SimCSEModule(EncoderModule):
     train/negative_similarity, train/duplicates (the share of rows that have their own sentence among
     this device's negatives), train/skipped_steps, train/masked_negatives and the auxiliary losses by
     name; with several data sets, also train/loss/NAME. If rows are held out, it logs their mean loss as
-    val/loss, or val/loss/NAME. A subclass can replace `loss`.
+    val/loss, or val/NAME/loss. A subclass can replace `loss`.
 
     Args:
         encoder: the encoder to train.
@@ -172,7 +173,7 @@ class SimCSEModule(EncoderModule):
         return total
 
     def embed(self, batch: Mapping[str, Any]) -> EmbeddedBatch:
-        """Embed a training batch, unless its objective and the auxiliary losses need token ids only.
+        """Embed a training batch. The embeddings have 0 dimensions if no loss needs them.
 
         Args:
             batch: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
@@ -180,7 +181,7 @@ class SimCSEModule(EncoderModule):
         """
         inputs = views_of(batch)
         roles = batch.get("roles") or default_roles(inputs["input_ids"].shape[1])
-        if not self._embeds(batch):
+        if not self.embeds(batch.get("dataset")):
             empty = torch.empty(*inputs["input_ids"].shape[:2], 0, device=self.device)
             return EmbeddedBatch(empty, roles, inputs, labels=batch.get("labels"))
         pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
@@ -188,8 +189,9 @@ class SimCSEModule(EncoderModule):
         queue = self.queue.negatives() if self.queue else None
         return EmbeddedBatch(embeddings, roles, inputs, pooled, batch.get("labels"), queue)
 
-    def _embeds(self, batch: Mapping[str, Any]) -> bool:
-        return self.objective_of(batch.get("dataset")).reads_embeddings or bool(self.auxiliary)
+    def embeds(self, dataset: str | None) -> bool:
+        """Return whether a loss of a data set needs embeddings."""
+        return self.objective_of(dataset).reads_embeddings or bool(self.auxiliary)
 
     def _pool_at_once(self, batch: Batch) -> Tensor:
         if self.shared_dropout_mask:
@@ -220,7 +222,7 @@ class SimCSEModule(EncoderModule):
         objective = self.objective_of(dataset)
         loss: Tensor = objective(embedded)
         curves = {}
-        if self._embeds(batch):
+        if self.embeds(dataset):
             curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
         if objective.contrasts:
             own, template_of = embedded.views(Role.ANCHOR, Role.POSITIVE), self.encoder.templates.text_of
@@ -262,15 +264,20 @@ class SimCSEModule(EncoderModule):
             if len(own.held_out):
                 loss = self._held_out_loss(data.held_out_batches(dataset))
                 for name, value in self.objective_of(dataset).held_out_metrics(loss).items():
-                    self.log(f"val/{name}" + f"/{dataset}" * bool(dataset), value, sync_dist=True)
+                    self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
     def _held_out_loss(self, batches: Iterable[Mapping[str, Any]]) -> Tensor:
-        """Return the mean loss of batches, weighted by their rows; masked tokens are the same at each call."""
+        """Return the mean loss of batches, weighted by their rows, without a queue.
+
+        The random state is the same at each call, so that the same tokens are masked.
+        """
         total, rows = torch.zeros(2, device=self.device)
-        with torch.random.fork_rng(), self.trainer.precision_plugin.val_step_context():
+        devices = [] if self.device.type == "cpu" else [self.device]
+        forked = torch.random.fork_rng(devices, device_type=self.device.type if devices else "cuda")
+        with forked, self.trainer.precision_plugin.val_step_context():
             torch.manual_seed(rank())
             for batch in batches:
-                embedded = self.embed(self.trainer.strategy.batch_to_device(dict(batch)))
+                embedded = replace(self.embed(self.trainer.strategy.batch_to_device(dict(batch))), queue=None)
                 count = sum_over_ranks(torch.tensor(len(embedded.embeddings), device=self.device))
                 total += count * mean_over_ranks(self.objective_of(batch.get("dataset"))(embedded))
                 rows += count

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import sys
 
 import pandas as pd
@@ -49,7 +50,7 @@ def record(row, seed, after, before=0.5, table="table_3_dropout", column=None):
     results = {"sweep": sweep, "seed": seed, "best": best, "before": first, "test": best, "test_before": first}
     results |= {"choices": {}, "overrides": [f"sweep.row='{row}'", f"seed={seed}"], "steps": 2, "best_step": 2}
     results |= {"validation": "STS-B", "monitor": "spearman", "mode": "max", "precision": "32-true"}
-    path = [{"step": s, "alignment": 0.2, "uniformity": -s * after, "score": after} for s in (0, 1, 2)]
+    path = [{"step": s, "alignment": 0.2, "uniformity": -s * after / 2, "score": after} for s in (0, 1, 2)]
     return {"config": f"{row}{seed}", "results": results, "path": path, "seconds": 36}
 
 
@@ -68,6 +69,8 @@ def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
     change = page.difference(frame, {**claim, "worse": "before/table_3_dropout/0.1", "score": "uniformity"})
     assert change.mean == pytest.approx((0.8 + 0.83 + 0.79 + 0.1) / 4)
     assert page.papers_number("table_3_dropout/0.1", "dev") == 82.5
+    assert math.isnan(page.papers_number("table_6_pooling/supervised/CLS without MLP", "alignment"))
+    assert page.papers_number("table_d2_mlm/0.1", "transfer") == 86.2
     assert page.papers_number("table_2_objective/two encoders/delete one word", "dev") == 73.1
 
 

@@ -161,14 +161,9 @@ def test_held_out_rows_are_not_trained_on(read):
     assert all(batch[name].equal(tensor) for name, tensor in expected.items())
 
 
-@pytest.mark.parametrize(
-    ("share", "message"),
-    [
-        (1.0, "^data.hold_out=1.0: it must be 0 or more, and below 1$"),
-        (0.01, "^data.hold_out=0.01: that is 0 of 6 rows$"),
-        (0.95, "^data.hold_out=0.95: that is 6 of 6 rows$"),
-    ],
-)
-def test_a_share_that_leaves_no_rows_is_an_error(read, share, message):
-    with pytest.raises(UserError, match=message):
-        read(hold_out=share)
+def test_a_number_of_rows_can_be_held_out_but_not_all(read):
+    assert len(read(hold_out=2)[0].held_out) == 2
+    with pytest.raises(UserError, match="^data.hold_out=0.95: 6 of 6 rows; hold out 1 or more, not all$"):
+        read(hold_out=0.95)
+    with pytest.raises(UserError, match="^data.hold_out: a view uses the next sentences, which may be held out"):
+        read(hold_out=2, views={"next": OneOfNextSentences()})

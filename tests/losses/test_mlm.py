@@ -87,8 +87,6 @@ def test_as_the_objective_it_is_the_loss_of_the_anchors(encoder):
     torch.manual_seed(5)
     assert objective(batch).item() == pytest.approx(expected.item(), abs=1e-6) and expected > 1
     assert objective.held_out_metrics(torch.tensor(2.0))["perplexity"] == pytest.approx(math.exp(2))
-    with pytest.raises(UserError, match="^objective.probability=2: it must be above 0 and at most 1$"):
-        MaskedLanguageModelingObjective(probability=2)
 
 
 def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):

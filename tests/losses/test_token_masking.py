@@ -72,7 +72,9 @@ def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
 
 def test_words_that_a_tokenizer_does_not_mark_cannot_be_chosen(encoder):
     encoder.tokenizer.get_vocab = lambda: {"a": 0, "b": 1}
-    with pytest.raises(UserError, match="^the tokenizer of .* does not mark the words: set whole_words=false$"):
+    with pytest.raises(
+        UserError, match="^auxiliary.mlm.whole_words=true: the tokenizer of .* does not mark where words begin$"
+    ):
         attached(encoder, whole_words=True)
 
 

@@ -1,5 +1,7 @@
 """The Lightning module: views, curves, clipping, validation metrics against scipy, and its options."""
 
+import math
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -7,6 +9,7 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
+from simcse_pl.data import datamodule
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -16,6 +19,7 @@ from simcse_pl.losses.mlm import MaskedLanguageModelingObjective
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data
@@ -314,6 +318,23 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     expected = sum(len(batch) * loss for batch, loss in zip(own, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
+
+
+def test_held_out_rows_of_several_sets_have_names(encoder, tmp_path, monkeypatch):
+    (tmp_path / "rows.txt").write_text("\n".join(SENTENCES))
+    sets = {
+        "first": {"train": str(tmp_path / "rows.txt"), "hold_out": 2},
+        "other": {"train": str(tmp_path / "rows.txt")},
+    }
+    held = SentenceDataModule(encoder.tokenizer, sets=sets, max_length=16, evaluators={"sts": lambda **files: STSB})
+    objectives = {"first": MaskedLanguageModelingObjective(head="new")}
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), objectives=objectives)
+    (logged,) = trainer().validate(module, held, verbose=False)
+    assert logged["val/first/perplexity"] == pytest.approx(math.exp(logged["val/first/loss"]))
+    assert not any(name.startswith("val/other") for name in logged) and lower_is_better("val/first/loss")
+    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
+    with pytest.raises(UserError, match="^data.sets.first: data.hold_out=2: 2 rows for 3 devices; hold out more$"):
+        next(held.held_out_batches("first"))
 
 
 def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):

@@ -9,7 +9,7 @@ from simcse_pl.utils.files import atomic_write
 
 
 def train_tokenizer(model: str, text: str, out: str | Path, vocabulary: int) -> int:
-    """Write a folder with a new tokenizer of a model's kind and the model's config, which fits it.
+    """Train a tokenizer of a model's kind, and write it to a folder with the model's config, adapted to it.
 
     `model.pretrained=false` trains the model of this folder from random weights.
 

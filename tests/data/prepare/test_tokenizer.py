@@ -5,7 +5,6 @@ from transformers import AutoConfig, AutoTokenizer
 
 from simcse_pl.data.prepare.tokenizer import train_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.errors import UserError
 
 TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
 
@@ -22,10 +21,3 @@ def test_frequent_words_of_the_text_are_tokens_and_random_weights_fit(architectu
     assert any("qqq" in token for token in new.get_vocab())
     encoder = SentenceEncoder.from_pretrained(tmp_path / "new", pooling="cls", pretrained=False)
     assert encoder.encode(["a zyxwv"]).isfinite().all()
-
-
-def test_a_vocabulary_needs_more_than_special_tokens(make_model, tmp_path):
-    (tmp_path / "text.txt").write_text("a b\n")
-    with pytest.raises(UserError, match="^--vocabulary 3: it must be at least 6, for the special tokens and one more$"):
-        train_tokenizer(str(make_model("bert")), str(tmp_path / "text.txt"), tmp_path / "new", 3)
-    assert not (tmp_path / "new").exists()
