@@ -100,7 +100,7 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
     """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict."""
     text, counts = "", dict.fromkeys(VERDICTS, 0)
     for group, own_claims in PLAN["claims"].items():
-        text += f"### {group.capitalize()}\n\n| claim | where | paper | here | seeds | |\n|:--|:--|--:|--:|--:|:--|\n"
+        rows = []
         for claim in own_claims:
             score, own = claim.get("score", "dev"), difference(frame, claim)
             if own.count < 2:  # one seed proves nothing
@@ -118,8 +118,9 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
                 str(own.count),
                 f"{found}: {claim['note']}" if "note" in claim else found,
             ]
-            text += f"| {' | '.join(cells)} |\n"
-        text += "\n"
+            rows.append(f"| {' | '.join(cells)} |\n")
+        head = f"### {group.capitalize()}\n\n| claim | where | paper | here | seeds | |\n|:--|:--|--:|--:|--:|:--|\n"
+        text += f"{head}{''.join(rows)}\n" if rows else ""
     return text, counts
 
 
