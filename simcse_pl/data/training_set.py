@@ -205,11 +205,9 @@ class TrainingSet:
             keys: from `ContrastiveBatches`.
             held_out: whether the keys are of the rows that are held out.
         """
-        rows = self.held_out if held_out else self.chosen
-        places = [(epoch, rows[row]) for epoch, row in keys]
-        batch: dict[str, Any] = self._collate(self.with_views(places))
+        batch: dict[str, Any] = self._collate(self.with_views(keys, held_out))
         if self.labels:
-            names = [self._names[place] for _, place in places]
+            names = [self._names[place] for _, place in self._places(keys, held_out)]
             batch["labels"] = torch.tensor([float(n) if self.labels == "scores" else self.classes[n] for n in names])
         if self.view_roles != default_roles(len(self.view_roles)):
             batch["roles"] = self.view_roles
@@ -217,14 +215,20 @@ class TrainingSet:
             batch["dataset"] = self.name
         return batch
 
-    def with_views(self, places: Sequence[tuple[int, int]]) -> list[tuple[Sentence, ...]]:
-        """Return rows, each with its views, given the epoch and the position of each row."""
+    def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
+        """Return the rows of a batch, each with its views; arguments as in `batch`."""
+        places = self._places(keys, held_out)
         own = [self._tokens[place] for _, place in places]
         rows: list[tuple[Sentence, ...]] = list(own)
         for number, view in enumerate(self._views):
             made = view([self._input(number, *key, row[0]) for key, row in zip(places, own, strict=True)])
             rows = [(*row, self._checked(view, one)) for row, one in zip(rows, made, strict=True)]
         return rows
+
+    def _places(self, keys: Sequence[RowKey], held_out: bool) -> list[tuple[int, int]]:
+        """Return the epoch of each row and its position in `rows`."""
+        rows = self.held_out if held_out else self.chosen
+        return [(epoch, rows[row]) for epoch, row in keys]
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
         view = self._views[number]

@@ -13,7 +13,7 @@ from simcse_pl.results.metrics import decimals, factor, heading, lower_is_better
         ("recall@10", "recall@10 ↑", 100, 2),
         ("recall/ndcg@5", "recall/ndcg@5 ↑", 100, 2),
         ("uniformity", "uniformity ↓", 1, 3),
-        ("recall/loss", "recall/loss", 1, 3),
+        ("recall/loss", "recall/loss ↓", 1, 3),
     ],
 )
 def test_correlations_and_shares_are_shown_times_100(metric, named, shown, digits):

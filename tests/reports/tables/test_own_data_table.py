@@ -9,7 +9,7 @@ def test_encoders_are_compared_and_other_data_is_a_note(make_result):
     table = own_data_table([first, make_result("other"), second])
     assert table.title == "Own data on de.tsv (mrr, Spearman x 100)" and not table.notes
     assert table.shown().to_dict("list") == {
-        "encoder": ["one", "two"], "mrr ↑": ["50.00", "75.00"], "loss": ["1.250", "–"], "Spearman ↑": ["–", "–"],
+        "encoder": ["one", "two"], "mrr ↑": ["50.00", "75.00"], "loss ↓": ["1.250", "–"], "Spearman ↑": ["–", "–"],
     }  # fmt: skip
     other = make_result("three", own={"data": "en.tsv", "metrics": {"mrr": 0.5}})
     assert own_data_table([first, other]).notes == ["one on de.tsv", "three on en.tsv"]

@@ -53,5 +53,5 @@ def test_the_first_column_is_the_metric_that_chose_the_checkpoint_and_a_run_may_
         "split": ["dev", "dev"],
         "mrr ↑": ["50.00", "–"],
         "recall@1 ↑": ["25.00", "50.00"],
-        "loss": ["2.000", "1.000"],
+        "loss ↓": ["2.000", "1.000"],
     }
