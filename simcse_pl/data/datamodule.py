@@ -32,8 +32,9 @@ class SentenceDataModule(LightningDataModule):
 
     Args:
         tokenizer: the encoder's tokenizer.
-        train, columns, on_invalid_row, header, split, label_column, score_column, roles, limit, hold_out, views,
-            batch_size: the training set (see TrainingSet). `views` may also be a single view.
+        train, columns, on_invalid_row, header, split, label_column, score_column, roles: the training set (see
+            TrainingSet).
+        limit, hold_out, views, batch_size: its rows and batches (see TrainingSet). `views` may also be a single view.
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
             value above. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see MixedBatchSampler).
