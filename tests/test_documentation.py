@@ -43,7 +43,8 @@ def lines_of(page):
         line
         for line in inline
         if not re.search(
-            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia)?$", line
+            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia| tokenizer)?$",
+            line,
         )
     ]
     return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
@@ -188,7 +189,7 @@ def section(title):
 
 ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
     r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|mined|serve|TIME|"
-    "train -m|multirun|resume=auto|cuda:"
+    "train -m|multirun|resume=auto|cuda:|domain_mlm"
 )
 FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
