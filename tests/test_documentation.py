@@ -43,7 +43,7 @@ def lines_of(page):
         line
         for line in inline
         if not re.search(
-            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse \w+( nli| paraphrases| wikipedia| tokenizer)?$",
+            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse (\w+|prepare \w+)$",
             line,
         )
     ]
