@@ -189,7 +189,7 @@ def section(title):
 
 ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
     r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|mined|serve|TIME|"
-    "train -m|multirun|resume=auto|cuda:|domain_mlm"
+    "train -m|multirun|resume=auto|cuda:|domain_mlm|outputs/RUN"
 )
 FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
@@ -231,7 +231,7 @@ def in_folder(tmp_path):
         words = [names.sub(lambda found: f"{tmp_path}/{found[0]}", word) for word in words]
         if words[0] not in ("train", "evaluate"):  # the other commands take no Hydra options
             return words
-        words += ["trainer.max_steps=2", "logger=csv", "data.limit=40", "model.num_layers=1"] * (words[0] == "train")
+        words += ["trainer.max_steps=2", "logger=csv", "data.limit=40", "model.num_layers=2"] * (words[0] == "train")
         given = any(word.startswith("hydra.run.dir=") for word in words) or "-m" in words
         return words if given else [*words, f"hydra.run.dir={tmp_path}/other/{next(others)}"]
 
