@@ -189,7 +189,7 @@ def section(title):
 
 ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
     r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|mined|serve|TIME|"
-    "train -m|multirun|resume=auto|cuda:|domain_mlm|outputs/RUN"
+    "train -m|multirun|resume=auto|cuda:|domain_mlm|outputs/RUN|facebook/"
 )
 FILES = {  # small versions of the user's files
     "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
