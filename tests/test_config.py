@@ -22,13 +22,13 @@ from tests.conftest import ROOT, compose_config, tiny
 LEFT_OUT = ("local", "sweep")
 CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in LEFT_OUT]
 MISSING = {  # what a choice leaves to the user
-    "checkpoint": "model.name=folder",
-    "text": "data.train=file.txt",
-    "mlm": "data.train=file.txt model.name=folder",
-    "saved": "postprocess.folder=folder",
-    "debiased": "objective.guide=folder",
-    "distillation": "objective.teacher=folder",
-    "margin_mse": "objective.teacher=folder",
+    "checkpoint": ["model.name=folder"],
+    "text": ["data.train=file.txt"],
+    "mlm": ["data.train=file.txt", "model.name=folder"],
+    "saved": ["postprocess.folder=folder"],
+    "debiased": ["objective.guide=folder"],
+    "distillation": ["objective.teacher=folder"],
+    "margin_mse": ["objective.teacher=folder"],
 }
 
 # Table A.1: batch size and learning rate; 1 epoch unsupervised, 3 supervised
@@ -54,7 +54,7 @@ def composed(*overrides, config="train"):
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group, choice):
-    given = [f"{group}={choice}", *MISSING.get(choice, "").split()]
+    given = [f"{group}={choice}", *MISSING.get(choice, [])]
     command, needed = ("evaluate", ["encoder=folder"]) if group == "postprocess" else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)

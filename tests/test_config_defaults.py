@@ -21,7 +21,7 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
 def kind_of(group, choice):
     """Return the class that a config names, and the arguments that it has."""
     command = "evaluate" if group == "postprocess" else "train"
-    given = ["encoder=folder"] if command == "evaluate" else [MISSING[choice]] if choice in MISSING else []
+    given = ["encoder=folder"] if command == "evaluate" else MISSING.get(choice, [])
     own = composed(f"{group}={choice}", *given, config=command)[group]
     values = OmegaConf.to_container(own[choice] if group in ("auxiliary", "views") else own, resolve=True)
     return get_class(values.pop("_target_")), values
