@@ -34,7 +34,6 @@ from simcse_pl.sweeps.rows import with_row
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))
 RECORDS = Path(__file__).with_name("findings.jsonl")  # those of docs/findings.md
 SECONDS = 80.0  # of a run, before any has been measured
-_COLUMNS = {"sent0": 0, "sent1": 1, "hard_neg": 2}
 _NO_EFFECT = ("sweep", "run_name", "run_dir", "hydra", "logger", "senteval_dir", "debug", "resume", "size")
 
 
@@ -76,10 +75,6 @@ def _job(overrides: list[str]) -> Job:
     del row.hydra
     resolved: Any = OmegaConf.to_container(row, resolve=True)
     same = {name: own for name, own in resolved.items() if name not in _NO_EFFECT}
-    if same["model"]["dropout"] is None:
-        same["model"]["dropout"] = 0.1  # the backbone's own
-    columns = same["data"]["columns"] or ()
-    same["data"]["columns"] = [_COLUMNS.get(column, column) for column in columns]
     return Job(overrides, about, hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:16])
 
 

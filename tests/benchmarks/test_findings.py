@@ -36,7 +36,8 @@ def test_every_claim_is_about_runs_of_the_plan_and_equal_configs_are_trained_onc
     assert base == of_row["table_6_pooling", "unsupervised", "CLS with MLP in training only", 0]
     assert base != of_row["table_3_dropout", None, "0.15", 0]
     supervised = of_row["table_7_hard_negative", None, "contradiction 1.0", 0]
-    assert supervised == of_row["table_d1_temperature", None, "0.05", 0]
+    entailment = "SNLI+MNLI entailment + hard negatives"
+    assert supervised == of_row["table_4_supervised_data", "all pairs", entailment, 0]
     assert supervised not in (
         of_row["table_7_hard_negative", None, "contradiction 1.0", 1],
         of_row["table_d2_mlm", None, "0.1", 0],
@@ -112,19 +113,8 @@ def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
         return record(row[2], row[3], 0.8) | {"config": job.config}
 
     monkeypatch.setattr(findings, "train", train)
-    given = [
-        "--senteval-dir",
-        "x",
-        "--records",
-        f"{tmp_path}/r",
-        "--work",
-        f"{tmp_path}/w",
-        "--seeds",
-        "0",
-        "--processes",
-        "1",
-    ]
-    given += ["--only", "table_7_hard_negative", "table_d1_temperature"]
+    given = f"--senteval-dir x --records {tmp_path}/r --work {tmp_path}/w --seeds 0 --processes 1 --only".split()
+    given += (tables := ["table_7_hard_negative", "table_4_supervised_data"])
     with pytest.raises(RuntimeError):
         findings.main(given)
     assert len(findings.read_records(tmp_path / "r")) == 2
@@ -133,5 +123,5 @@ def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
     records = findings.read_records(tmp_path / "r")
     assert len(records) == 11 and {own["config"] for own in records} == set(trained) and len(set(trained)) == 10
     assert {findings.place_of(own["results"]) for own in records} == {
-        job.place for job in findings.planned(["table_7_hard_negative", "table_d1_temperature"], [0])
+        job.place for job in findings.planned(tables, [0])
     }
