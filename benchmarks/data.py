@@ -28,7 +28,7 @@ from benchmarks.common import PACKAGED, parser, run_json, write_lines
 from benchmarks.comparison import save, timed
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
 

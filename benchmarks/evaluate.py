@@ -15,8 +15,8 @@ from benchmarks.common import PACKAGED, parser
 from benchmarks.comparison import comparison, in_turn, save, timed
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import resolve
 
 
 def main() -> None:

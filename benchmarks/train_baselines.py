@@ -17,9 +17,9 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, embed_views
 from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
+from simcse_pl.models.sources import resolve
 from simcse_pl.models.tokenization import Batch
 
 LR = 3e-5

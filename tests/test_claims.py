@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import resolve
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow

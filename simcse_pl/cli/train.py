@@ -71,7 +71,7 @@ def train(config: DictConfig) -> float:
     module.prepare(data.row_kinds)
     with_dropout = any(config.model.get(option) is not None for option in ("dropout", "attention_dropout"))
     if not with_dropout and config.encoders == "one":  # Table 3 has a row with dropout=0
-        check_views_differ(encoder, [own for name, own in data.sets.items() if module.embeds(name)])
+        check_views_differ(encoder, [own for name, own in data.sets.items() if module.needs_embeddings(name)])
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()

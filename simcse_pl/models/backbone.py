@@ -1,47 +1,21 @@
-"""Load Hugging Face encoders, decoders and tokenizers, for any architecture."""
+"""Load Hugging Face encoders and decoders, for any architecture."""
 
-import importlib.util
 import inspect
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 
 from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
 from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
-from simcse_pl.models.encoder_files import check_config, find_file
-from simcse_pl.utils import hub
-from simcse_pl.utils.errors import UserError, first_line, is_failure, reraise_as
+from simcse_pl.models.sources import load_config, loading, loading_options, quiet_transformers, resolve
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
 
-PACKAGE = "package:"
 _TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def resolve(name: str) -> str:
-    """Return the folder or hub name of a model.
-
-    Args:
-        name: a folder, a hub name, or `package:NAME` for the folder `model` of a Python package.
-
-    Raises:
-        UserError: the package is not installed or has no such folder.
-    """
-    if not name.startswith(PACKAGE):
-        return name
-    package = name.removeprefix(PACKAGE)
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None  # find_spec("a.b") would import a
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
-    if folder is None or not folder.is_dir():
-        hint = f"pip install {package.replace('_', '-')}"
-        raise UserError(f"{name}: no package {package} with a folder `model` is installed: {hint}")
-    return str(folder)
 
 
 def load_backbone(
@@ -88,7 +62,7 @@ def load_backbone(
     if new_layers and (adapter or quantization or base is not None or not pretrained):
         raise UserError(f"new_layers={new_layers}: it needs pretrained weights without adapter or quantization; set 0")
     in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
-    with in_adapter, _loading(name if base is None else base) as source_of_weights:
+    with in_adapter, loading(name if base is None else base) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
@@ -191,7 +165,7 @@ def rebuild_with_adapter(
     Raises:
         UserError: the base model does not exist, or weights are missing or do not fit.
     """
-    with _loading(str(adapter.base_model_name_or_path)) as source:
+    with loading(str(adapter.base_model_name_or_path)) as source:
         config.quantization_config = None
         model = without_pooler(_load_model(name, source, config, "", True, None, None))
     add_adapter(model, adapter)
@@ -211,56 +185,11 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     Raises:
         UserError: the checkpoint does not exist or has no such head.
     """
-    with _loading(name) as source, torch.random.fork_rng(devices=[]):
+    with loading(name) as source, torch.random.fork_rng(devices=[]):
         model, missing = _load_weights(AutoModelForMaskedLM, source, config or load_config(source))
     if missing:
         raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
     return model
-
-
-def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
-    """Load a checkpoint's tokenizer, with padding on the right.
-
-    Args:
-        name: a name for `resolve`.
-        subfolder: the tokenizer's folder within the folder or repository.
-
-    Raises:
-        UserError: the tokenizer does not exist, is damaged or has no token for padding.
-    """
-    if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
-        name = base
-    with _loading(name) as source:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, subfolder=subfolder, **_loading_options(source)
-        )
-    tokenizer.padding_side = "right"  # [CLS] must be at position 0
-    if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
-    if tokenizer.pad_token is None:
-        raise UserError(f"{name}: its tokenizer has no pad, end, separator or unknown token; set pad_token in it")
-    return tokenizer
-
-
-def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
-    """Load the config of a model. Code in its folder or repository is never run."""
-    if (path := find_file(source, str(PurePosixPath(subfolder, "config.json")))) is not None:
-        check_config(path)
-    config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **_loading_options(source))
-    return config
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence the progress bars and reports of transformers."""
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        with hub.quiet("huggingface_hub", "transformers"):
-            yield
-    finally:
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 def longest_input(backbone: PreTrainedModel) -> int | None:
@@ -297,33 +226,6 @@ def recompute_layers(backbone: PreTrainedModel) -> None:
         raise UserError(f"module.gradient_checkpointing=true: {first_line(error)}") from error
 
 
-@contextmanager
-def _loading(name: str) -> Iterator[str]:
-    """Yield the folder or hub name of a model. Raise UserError with one line in place of errors of transformers."""
-    source = resolve(name)
-    try:
-        with quiet_transformers():
-            yield source
-    except BaseException as error:  # tokenizers panics on some damaged files
-        if isinstance(error, UserError) or not is_failure(error):
-            raise
-        if Path(source).exists():
-            message = f"cannot load the model in {name}: {first_line(error)}"
-        elif why := hub.unavailable(source):
-            hint = "give the folder of a checkpoint"
-            message = f"model {name}: no such folder, no copy in the local cache, and {why}; {hint}"
-        else:
-            reason = hub.reason(error)
-            message = f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {reason}"
-        raise UserError(message) from error
-
-
-def _loading_options(source: str) -> dict[str, Any]:
-    """Return options for every `from_pretrained`: do not run code, and do not ask a hub that is unavailable."""
-    local = Path(source).is_dir() or hub.unavailable(source) is not None
-    return {"local_files_only": local, "trust_remote_code": False}
-
-
 def _load_weights(
     auto: type[AutoModel | AutoModelForMaskedLM],
     source: str,
@@ -333,7 +235,7 @@ def _load_weights(
     **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    options |= {"dtype": dtype, "output_loading_info": True, **_loading_options(source)}
+    options |= {"dtype": dtype, "output_loading_info": True, **loading_options(source)}
     model, info = auto.from_pretrained(source, config=config, subfolder=subfolder, **options)
     return model, sorted(info["missing_keys"])
 

@@ -12,13 +12,14 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import MERGE_FIRST, base_of
-from simcse_pl.models.backbone import load_backbone, load_tokenizer, longest_input, resolve
+from simcse_pl.models.backbone import load_backbone, longest_input
 from simcse_pl.models.encoder_files import EncoderSpec
 from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
 from simcse_pl.models.pooled_backbone import PooledBackbone
 from simcse_pl.models.pooling import CHOICES, is_own
 from simcse_pl.models.saved_encoder import read_spec, write_saved
+from simcse_pl.models.sources import load_tokenizer, resolve
 from simcse_pl.models.templates import Templates, sorted_batches
 from simcse_pl.models.tokenization import check_vocabulary
 from simcse_pl.utils.errors import UserError, reraise_as

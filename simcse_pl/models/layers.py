@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 
-from simcse_pl.models.backbone import quiet_transformers, without_pooler
+from simcse_pl.models.backbone import without_pooler
 from simcse_pl.models.backbone_config import keep_layers
+from simcse_pl.models.sources import quiet_transformers
 from simcse_pl.utils.errors import UserError
 
 

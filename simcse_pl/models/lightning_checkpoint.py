@@ -11,14 +11,9 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import MERGE_FIRST, read_adapter_config, write_adapter_config
-from simcse_pl.models.backbone import (
-    load_config,
-    load_tokenizer,
-    quiet_transformers,
-    rebuild_backbone,
-    rebuild_with_adapter,
-)
+from simcse_pl.models.backbone import rebuild_backbone, rebuild_with_adapter
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, parse_settings, read_torch_file
+from simcse_pl.models.sources import load_config, load_tokenizer, quiet_transformers
 from simcse_pl.utils.errors import UserError, reraise_as
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"

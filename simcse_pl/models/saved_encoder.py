@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
 from simcse_pl.models.adapters import ADAPTER_FILE, ADAPTER_WEIGHTS, has_adapter
-from simcse_pl.models.backbone import load_config, quiet_transformers
 from simcse_pl.models.backbone_config import is_decoder
 from simcse_pl.models.encoder_files import (
     SETTINGS_FILE,
@@ -32,6 +31,7 @@ from simcse_pl.models.sentence_transformers_format import (
     read_sentence_transformers,
     write_modules,
 )
+from simcse_pl.models.sources import load_config, quiet_transformers
 from simcse_pl.models.templates import Templates
 from simcse_pl.postprocessing import saved as saved_postprocess
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE

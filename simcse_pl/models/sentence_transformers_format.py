@@ -15,9 +15,9 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.backbone import load_tokenizer
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, read_weights
 from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, mean_over_tokens
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as

@@ -162,7 +162,7 @@ class EncoderModule(LightningModule):
             shown = metric == getattr(self.trainer.checkpoint_callback, "monitor", None)
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
 
-    def embeds(self, dataset: str | None) -> bool:
+    def needs_embeddings(self, dataset: str | None) -> bool:
         """Return whether the loss of a data set needs embeddings."""
         return True
 

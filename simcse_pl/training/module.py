@@ -1,6 +1,6 @@
 """SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,11 @@ from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule, views_of
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
+from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
-from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
+from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 
 
@@ -181,7 +182,7 @@ class SimCSEModule(EncoderModule):
         """
         inputs = views_of(batch)
         roles = batch.get("roles") or default_roles(inputs["input_ids"].shape[1])
-        if not self.embeds(batch.get("dataset")):
+        if not self.needs_embeddings(batch.get("dataset")):
             empty = torch.empty(*inputs["input_ids"].shape[:2], 0, device=self.device)
             return EmbeddedBatch(empty, roles, inputs, labels=batch.get("labels"))
         pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
@@ -189,7 +190,7 @@ class SimCSEModule(EncoderModule):
         queue = self.queue.negatives() if self.queue else None
         return EmbeddedBatch(embeddings, roles, inputs, pooled, batch.get("labels"), queue)
 
-    def embeds(self, dataset: str | None) -> bool:
+    def needs_embeddings(self, dataset: str | None) -> bool:
         """Return whether a loss of a data set needs embeddings."""
         return self.objective_of(dataset).reads_embeddings or bool(self.auxiliary)
 
@@ -222,7 +223,7 @@ class SimCSEModule(EncoderModule):
         objective = self.objective_of(dataset)
         loss: Tensor = objective(embedded)
         curves = {}
-        if self.embeds(dataset):
+        if self.needs_embeddings(dataset):
             curves = dict(zip(("positive_similarity", "negative_similarity"), mean_similarities(embedded), strict=True))
         if objective.contrasts:
             own, template_of = embedded.views(Role.ANCHOR, Role.POSITIVE), self.encoder.templates.text_of
@@ -262,27 +263,13 @@ class SimCSEModule(EncoderModule):
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for dataset, own in data.sets.items():
             if len(own.held_out):
-                loss = self._held_out_loss(data.held_out_batches(dataset))
+                loss = held_out_loss(self.trainer, self._held_out_loss, data.held_out_batches(dataset))
                 for name, value in self.objective_of(dataset).held_out_metrics(loss).items():
                     self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
-    def _held_out_loss(self, batches: Iterable[Mapping[str, Any]]) -> Tensor:
-        """Return the mean loss of batches, weighted by their rows, without a queue.
-
-        The random state is the same at each call, so that the same tokens are masked.
-        """
-        total, rows = torch.zeros(2, device=self.device)
-        devices = [] if self.device.type == "cpu" else [self.device]
-        forked = torch.random.fork_rng(devices, device_type=self.device.type if devices else "cuda")
-        with forked, self.trainer.precision_plugin.val_step_context():
-            torch.manual_seed(rank())
-            for batch in batches:
-                embedded = replace(self.embed(self.trainer.strategy.batch_to_device(dict(batch))), queue=None)
-                count = sum_over_ranks(torch.tensor(len(embedded.embeddings), device=self.device))
-                total += count * mean_over_ranks(self.objective_of(batch.get("dataset"))(embedded))
-                rows += count
-        mean: Tensor = total / rows
-        return mean
+    def _held_out_loss(self, batch: Mapping[str, Any]) -> Tensor:
+        loss: Tensor = self.objective_of(batch.get("dataset"))(replace(self.embed(batch), queue=None))
+        return loss
 
     def configure_gradient_clipping(
         self,

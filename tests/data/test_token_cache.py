@@ -9,7 +9,7 @@ import pytest
 from simcse_pl.data import token_cache
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.data.token_cache import MappedColumn, open_token_cache
-from simcse_pl.models.backbone import load_tokenizer
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES

@@ -1,20 +1,14 @@
 """Load backbones of several architectures: layers, dropout, inputs and errors."""
 
 import copy
-import json
 import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.models.backbone import (
-    load_backbone,
-    load_tokenizer,
-    longest_input,
-    rebuild_backbone,
-    recompute_layers,
-)
+from simcse_pl.models.backbone import load_backbone, longest_input, rebuild_backbone, recompute_layers
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 from tests.tiny_models import ARCHITECTURES
@@ -154,14 +148,6 @@ def test_damaged_folders_are_one_line(damage, message, make_model, tmp_path):
     with pytest.raises(UserError, match=message) as error:
         load_backbone(str(folder))
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_tokenizer_without_pad_token_uses_another(make_model, tmp_path):
-    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    config.pop("pad_token")
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    assert load_tokenizer(str(folder)).pad_token == "[SEP]"
 
 
 @every_architecture

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from simcse_pl.models.backbone import resolve
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
+from simcse_pl.models.sources import resolve
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES

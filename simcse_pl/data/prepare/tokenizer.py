@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from simcse_pl.data.readers.row_reader import iterate_rows
-from simcse_pl.models.backbone import load_config, load_tokenizer, resolve
+from simcse_pl.models.sources import load_config, load_tokenizer, resolve
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 

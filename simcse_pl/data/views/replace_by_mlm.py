@@ -11,7 +11,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.data.views.words import check_rate, replace_word, strip_punctuation
-from simcse_pl.models.backbone import load_masked_language_model, load_tokenizer, longest_input
+from simcse_pl.models.backbone import load_masked_language_model, longest_input
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 

