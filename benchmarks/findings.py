@@ -55,12 +55,13 @@ def place_of(results: dict[str, Any]) -> str:
     return json.dumps([*(results["sweep"][name] for name in ("table", "column", "row")), results["seed"]])
 
 
-def planned(sweeps: Sequence[str], seeds: Sequence[int] | None = None) -> Iterator[Job]:
+def planned(tables: Sequence[str], seeds: Sequence[int] | None = None) -> Iterator[Job]:
     """Yield the runs of some tables, one seed of all tables after the other."""
     given = []
-    for sweep, own in ((sweep, PLAN["sweeps"][sweep]) for sweep in sweeps):
+    for table, own in ((table, PLAN["tables"][table]) for table in tables):
         for column, row in itertools.product(own.get("columns", [None]), own["rows"]):
-            options = [f"sweep={sweep}", f"sweep.row='{row}'", *([column] if column else []), *own.get("options", [])]
+            options = [f"sweep={own.get('sweep', table)}", f"sweep.table={table}", f"sweep.row='{row}'"]
+            options += [*([column] if column else []), *own.get("options", [])]
             given += [(seed, [*PLAN["options"], *options]) for seed in seeds or PLAN["seeds"]]
     for seed, options in sorted(given, key=lambda own: own[0]):  # a stable sort
         yield _job([*options, f"seed={seed}"])
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="SentEval bundle, for STS-B")
     options.add_argument("--seeds", type=int, nargs="+", help="seeds of all tables (default: those of the plan)")
-    options.add_argument("--only", nargs="+", default=list(PLAN["sweeps"]), choices=PLAN["sweeps"], help="these tables")
+    options.add_argument("--only", nargs="+", default=list(PLAN["tables"]), choices=PLAN["tables"], help="these tables")
     work = Path("outputs/findings")
     options.add_argument("--records", type=Path, default=work / "records.jsonl", help="file of results (%(default)s)")
     options.add_argument("--work", type=Path, default=work, help="folder of runs (%(default)s)")

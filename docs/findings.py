@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
@@ -31,13 +32,14 @@ from simcse_pl.results.trajectory import TrainingTrajectory
 PAGE = Path(__file__).with_suffix(".md")
 FIGURES = Path(__file__).with_name("figures")
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
-LOWER = ("alignment", "uniformity", "eigenvalue")
+AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
+LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
 VERDICTS = ("reproduced", "not reproduced", "undecided")
 PATHS = {  # of figure 2, by table and row
-    ("table_3_dropout", "0.1"): "dropout 0.1",
-    ("table_3_dropout", "0.0"): "no dropout",
-    ("table_3_dropout", "fixed 0.1"): "one mask",
-    ("table_1_augmentation", "delete one word"): "delete one word",
+    ("dropout_path", "0.1"): "dropout 0.1",
+    ("dropout_path", "0.0"): "no dropout",
+    ("dropout_path", "fixed 0.1"): "one mask",
+    ("augmentation_path", "delete one word"): "delete one word",
 }
 
 
@@ -48,10 +50,10 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         results = record["results"]
         sweep = results["sweep"]
         run = "/".join(sweep[name] for name in ("table", "column", "row") if sweep[name])
-        transfer = results.get("transfer_dev", {}).values()
+        transfer, path = results.get("transfer_dev", {}).values(), pd.DataFrame(record["path"])
         for name, metrics in ((run, results["best"]), (f"before/{run}", results["before"])):
-            row = {"run": name, "seed": results["seed"], "dev": 100 * metrics["spearman"]}
-            point = record["path"][-1 if metrics is results["best"] else 0]
+            row = {"run": name, "seed": results["seed"], "dev": 100 * metrics["spearman"], "path": path}
+            point = path.iloc[-1 if metrics is results["best"] else 0]
             row |= {score: point[score] for score in ("alignment", "uniformity")}
             row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
             row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
@@ -66,6 +68,11 @@ def heading(table: str) -> str:
     return f"Table {about.number}: {about.varied}"
 
 
+def sweep_of(table: str) -> str:
+    """Return the choice of conf/sweep that a table comes from."""
+    return str(PLAN["tables"][table].get("sweep", table))
+
+
 def anchor(title: str) -> str:
     """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
@@ -74,18 +81,35 @@ def anchor(title: str) -> str:
 def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
-    numbers = ablation(table)
+    numbers = ablation(sweep_of(table))
     if run.startswith("before/") or numbers is None or score not in ("dev", *numbers.scores):
         return math.nan
     name = numbers.row(row)
     return numbers.rows[name].get(column[0] if column else score, math.nan) if name else math.nan
 
 
-def difference(frame: pd.DataFrame, claim: Mapping[str, Any]) -> Difference:
-    """Return how much better the better run is, paired over seeds."""
-    score = claim.get("score", "dev")
-    better, worse = (frame[frame.run == claim[side]].set_index("seed")[score] for side in ("better", "worse"))
-    return Difference(((better - worse) * (-1 if score in LOWER else 1)).dropna())
+def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | None = None) -> Difference:
+    """Return how much better the better run is, paired over seeds; with `variant`, in that variant of the table."""
+    score, runs = claim.get("score", "dev"), [claim["better"], claim["worse"]]
+    if variant:
+        runs = [run.replace(claim["better"].split("/")[0], variant) for run in runs]
+    better, worse = (frame[frame.run == run].set_index("seed") for run in runs)
+    if score == AT_EQUAL_UNIFORMITY:
+        seeds = better.index.intersection(worse.index)
+        gains = pd.Series({seed: alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds}, dtype=float)
+    else:
+        gains = (better[score] - worse[score]) * (-1 if score in LOWER else 1)
+    return Difference(gains.dropna())
+
+
+def alignment_gain(better: pd.DataFrame, worse: pd.DataFrame) -> float:
+    """Return how much lower the alignment is at the lowest uniformity that both runs reach, between two validations."""
+    uniformity = max(better.uniformity.min(), worse.uniformity.min())
+    alignment = []
+    for path in (better, worse):
+        falling = path[path.uniformity < path.uniformity.cummin().shift(fill_value=math.inf)][::-1]
+        alignment.append(float(np.interp(uniformity, falling.uniformity, falling.alignment)))
+    return alignment[1] - alignment[0]
 
 
 def verdict(own: Difference, equal: float | None) -> str:
@@ -94,6 +118,11 @@ def verdict(own: Difference, equal: float | None) -> str:
         inside, outside = abs(own.mean) + own.margin < equal, abs(own.mean) - own.margin > equal
         return VERDICTS[0 if inside else 1 if outside else 2]
     return VERDICTS[2 if not abs(own.mean) > own.margin else 0 if own.mean > 0 else 1]
+
+
+def shown(own: Difference, digits: int) -> str:
+    """Return the mean of a difference and half the width of its interval."""
+    return f"{own.mean:+.{digits}f} ± {own.margin:.{digits}f}"
 
 
 def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
@@ -105,18 +134,22 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
             score, own = claim.get("score", "dev"), difference(frame, claim)
             if own.count < 2:  # one seed proves nothing
                 continue
-            found = verdict(own, claim.get("equal"))
+            found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
             counts[found] += 1
-            title = heading(claim["better"].split("/")[0])
+            title = heading(sweep_of(claim["better"].split("/")[0]))
+            notes = [found, *([claim["note"]] if "note" in claim else [])]
+            for variant in claim.get("tried", ()):
+                if (other := difference(frame, claim, variant)).count > 1:
+                    about = PLAN["tables"][variant]["about"]
+                    notes.append(f"{about}: {shown(other, digits)} ({other.count} seeds)")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
-            digits = 3 if score in LOWER else 2
             cells = [
                 claim["claim"],
                 f"[{title.partition(':')[0]}](#{anchor(title)})",
                 f"{paper:+.1f}" if math.isfinite(paper) else "–",
-                f"{own.mean:+.{digits}f} ± {own.margin:.{digits}f}" + (f" ({score})" if score != "dev" else ""),
+                shown(own, digits) + (f" ({score})" if score != "dev" else ""),
                 str(own.count),
-                f"{found}: {claim['note']}" if "note" in claim else found,
+                "; ".join(notes),
             ]
             rows.append(f"| {' | '.join(cells)} |\n")
         head = f"### {group.capitalize()}\n\n| claim | where | paper | here | seeds | |\n|:--|:--|--:|--:|--:|:--|\n"
@@ -128,7 +161,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the tables of the report as Markdown, and write their figures."""
     text = ""
     with TemporaryDirectory() as folder:
-        for sweep in PLAN["sweeps"]:
+        for sweep in (table for table in PLAN["tables"] if sweep_of(table) == table):
             own = [one["results"] for one in records if one["results"]["sweep"]["table"] == sweep]
             for number, results in enumerate(own):
                 job = Path(folder, sweep, str(number))

@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import re
 import sys
 
 import pandas as pd
@@ -13,7 +14,7 @@ from benchmarks import findings
 from simcse_pl.reports.sweeps.paired import Difference
 from tests.conftest import ROOT
 
-EVERYTHING = list(findings.PLAN["sweeps"])
+EVERYTHING = list(findings.PLAN["tables"])
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,13 @@ def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
     assert page.papers_number("table_2_objective/two encoders/delete one word", "dev") == 73.1
 
 
+def test_alignment_is_compared_where_both_paths_have_the_same_uniformity(page):
+    better = pd.DataFrame({"uniformity": [0.0, -1.0, -3.0, -2.5], "alignment": [0.0, 0.1, 0.5, 0.9]})
+    worse = pd.DataFrame({"uniformity": [0.0, -0.5, -2.0], "alignment": [0.0, 0.2, 0.7]})
+    assert page.alignment_gain(better, worse) == pytest.approx(0.7 - 0.3)  # at -2, between two points of `better`
+    assert page.alignment_gain(worse, better) == pytest.approx(0.3 - 0.7)
+
+
 @pytest.mark.parametrize(
     ("values", "equal", "verdict"),
     [
@@ -92,12 +100,18 @@ def test_the_interval_decides(page, values, equal, verdict):
 
 
 def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):
-    records = [record(row, seed, 0.7 + 0.1 * k) for k, row in enumerate(("0.0", "0.1")) for seed in (0, 1)]
+    records = [
+        record(row, seed, after, table=table)
+        for table, gain in (("table_3_dropout", 0.1), ("dropout_longer", 0.2), ("dropout_path", 0.0))
+        for row, after in (("0.0", 0.7), ("0.1", 0.7 + gain))
+        for seed in (0, 1)
+    ]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
     monkeypatch.setattr(page, "FIGURES", tmp_path)
     text = page.updated((ROOT / "docs" / "findings.md").read_text(), tmp_path / "records.jsonl")
     assert "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +10.00" in text
-    assert "### Table 3: dropout" in text and "4 runs" in text
+    assert re.search(r"learning rate 1e-4: \+20.00 ± 0.00 \(2 seeds\)", text)
+    assert text.count("### Table 3: dropout") == 1 and "dropout_longer" not in text
     assert {path.name for path in tmp_path.glob("*.png")} == {"findings_table_3_dropout.png", "findings_paths.png"}
 
 
