@@ -46,6 +46,7 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
         (["search"], ["search_one", "search"]),
         (["data"], ["data"]),
+        (["startup"], ["startup"]),
         (["first_step"], ["first_step"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from benchmarks.common import PACKAGED
 from benchmarks.over_seeds import figure, options, scores_of, table, train_all
 from simcse_pl.reports.evaluation_report import save
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.terminal import show
 
 DISTILLATION = (f"objective.teacher={PACKAGED}", "model.head=none", "optimizer.lr=1e-3")
 WAYS = {

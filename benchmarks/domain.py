@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.over_seeds import figure, options, table, train_all
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.terminal import show
 
 
 def pretrain(folder: Path, text: str, steps: int) -> tuple[float, float]:

@@ -23,7 +23,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.reports.figures.style import COLOURS, DASHES, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.sweeps.paired import Difference
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 OBJECTIVES = ("simcse", "matryoshka")
 DIMS = (384, 192, 96, 48, 24)

@@ -17,7 +17,7 @@ from benchmarks.common import PACKAGED
 from benchmarks.over_seeds import figure, options, table, train_all
 from simcse_pl.data import sample
 from simcse_pl.reports.evaluation_report import save
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.terminal import show
 
 MINED = {  # options of `simcse mine`
     "random sentences": ("--choice", "random"),

@@ -22,7 +22,8 @@ from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.reports.sweeps.paired import Difference
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 WAYS = {
     "none": lambda: None,

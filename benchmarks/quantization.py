@@ -16,8 +16,9 @@ from simcse_pl.inference.quantization import FLOAT32, PRECISIONS
 from simcse_pl.inference.sentence_index import SentenceIndex, recall
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.evaluation_report import save
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.terminal import show
 
 _MEMORY = "MB per million vectors"
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 from packaging.requirements import Requirement
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
-from simcse_pl.cli.train import build_module
+from simcse_pl.cli.train_job import build_module
 from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import check_types
 from simcse_pl.models.encoder import SentenceEncoder

@@ -12,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train import build_module
+from simcse_pl.cli.train_job import build_module
 from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import check_types
 from simcse_pl.models.encoder import SentenceEncoder

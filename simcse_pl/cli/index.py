@@ -10,7 +10,8 @@ from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.quantization import FLOAT32, PRECISIONS, stored_width
 from simcse_pl.inference.sentence_index import RESCORE, SETTINGS_FILE, SentenceIndex, recall
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 _MEMORY = "MB per million vectors"  # and bytes per vector
 

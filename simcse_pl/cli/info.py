@@ -3,13 +3,11 @@
 import argparse
 from typing import Any
 
-import pandas as pd
-
 from simcse_pl.cli.common import add_encoder, json_line, load_simcse
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.terminal import show, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +23,8 @@ def run(arguments: argparse.Namespace) -> None:
         print(json_line(about), end="")
         return
     shown = [f"{value:,}" if type(value) is int else str(value) for value in about.values()]
-    (heading, *rows) = zip([name.replace("_", " ") for name in about], shown, strict=True)
-    show(Table("info", "", pd.DataFrame(rows, columns=heading)).printed())
+    names = [name.replace("_", " ") for name in about]
+    show(text_table("", {own[0]: own[1:] for own in (names, shown)}))
 
 
 def describe(simcse: SimCSE) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, writ
 from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningCounts, MiningOptions, mine
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 _OPTIONS = ("negatives", "skip_top", "margin", "relative_margin", "max_similarity", "min_similarity", "choice", "seed")
 

@@ -4,7 +4,7 @@ import argparse
 
 from simcse_pl.cli.common import add_on_invalid_row
 from simcse_pl.data.prepare.paraphrases import CORPORA, convert
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,13 @@ from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.reports.tables.run_table import run_table
-from simcse_pl.results.evaluation_results import AGGREGATIONS, Aggregation, Result, read
+from simcse_pl.results.evaluation_results import Result, read
+from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_text
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 OUTPUT = "outputs/report"
 

@@ -3,12 +3,10 @@
 import argparse
 import sys
 
-import pandas as pd
-
 from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.terminal import show, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,5 +38,6 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json or not sys.stdout.isatty():
         sys.stdout.writelines(map(json_line, rows))
     else:
-        frame = pd.DataFrame(rows, columns=["query", "sentence", "similarity"])
-        show(Table("search", f"Nearest in {arguments.corpus}", frame, 4).printed())
+        columns = {name: [str(row[name]) for row in rows] for name in ("query", "sentence")}
+        columns["similarity"] = [f"{row['similarity']:.4f}" for row in rows]
+        show(text_table(f"Nearest in {arguments.corpus}", columns, ["similarity"]))

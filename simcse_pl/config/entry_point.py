@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +25,8 @@ from simcse_pl.config.type_checks import check_types, named_in_full
 from simcse_pl.results.run_files import RESOLVED_CONFIG
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.command_line import Parser, report_error
-from simcse_pl.utils.distributed import is_first_process, is_one_of_several
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.validation import check_seed
 
 Task = Callable[[DictConfig], Any]
@@ -63,6 +64,22 @@ def run(main: Callable[[], Any]) -> None:
         if not isinstance(error, Exception):
             raise
         raise SystemExit(report_error(_translate(error), _DEBUG_OPTION in sys.argv, _DEBUG_OPTION)) from None
+
+
+def disable_hydra_output_on_other_ranks() -> None:
+    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM. Call this before Hydra.
+
+    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
+        print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
+        raise SystemExit(USER_ERROR_STATUS)
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
+        return
+    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
+    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from hydra._internal.utils import _locate
 from omegaconf import DictConfig, OmegaConf
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from simcse_pl.results.evaluation_results import Aggregation
+from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.validation import expected_types
 

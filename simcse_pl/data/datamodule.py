@@ -19,8 +19,9 @@ from simcse_pl.data.views.view import View
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.distributed import is_first_process, rank, world_size
+from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.validation import expected_types
 
 _OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}

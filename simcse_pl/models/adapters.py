@@ -8,8 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
-
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import find_file
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
@@ -39,7 +38,7 @@ def base_of(source: str) -> str | None:
     return base
 
 
-def add_adapter(backbone: PreTrainedModel, config: Any) -> None:
+def add_adapter(backbone: Backbone, config: Any) -> None:
     """Add a new adapter, and freeze all other weights. The new weights are float32, also beside a base in bfloat16.
 
     Args:
@@ -65,7 +64,7 @@ def add_adapter(backbone: PreTrainedModel, config: Any) -> None:
         raise UserError(f"adapter: {type(config).__name__} adds no weights to {backbone.config.model_type}")
 
 
-def load_adapter(backbone: PreTrainedModel, source: str) -> None:
+def load_adapter(backbone: Backbone, source: str) -> None:
     """Load a saved adapter into its base model. It can be trained further.
 
     Raises:
@@ -88,19 +87,19 @@ def load_adapter(backbone: PreTrainedModel, source: str) -> None:
         raise UserError(f"{source}: its adapter does not fit the base model {backbone.name_or_path}: {unfit[0]}")
 
 
-def adapter_parameters(backbone: PreTrainedModel) -> set[str]:
+def adapter_parameters(backbone: Backbone) -> set[str]:
     """Return the names of the parameters of a backbone's adapter; an empty set without an adapter."""
     if not has_adapter(backbone):
         return set()
     return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".")}
 
 
-def has_adapter(backbone: PreTrainedModel) -> bool:
+def has_adapter(backbone: Backbone) -> bool:
     """Return whether a backbone has an adapter."""
     return bool(getattr(backbone, "peft_config", None))
 
 
-def without_base(backbone: PreTrainedModel, prefix: str, state: dict[str, Any]) -> None:
+def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
     """Remove from a state dict what belongs to the frozen base model of an adapter.
 
     Args:
@@ -113,7 +112,7 @@ def without_base(backbone: PreTrainedModel, prefix: str, state: dict[str, Any]) 
             del state[name]
 
 
-def write_adapter_config(backbone: PreTrainedModel, folder: Path) -> None:
+def write_adapter_config(backbone: Backbone, folder: Path) -> None:
     """Write the config of a backbone's adapter into a folder, if it has one."""
     if has_adapter(backbone):
         backbone.peft_config[_NAME].save_pretrained(str(folder))
@@ -129,7 +128,7 @@ def read_adapter_config(folder: Path) -> Any:
     return PeftConfig.from_pretrained(str(folder))
 
 
-def merge_adapter(backbone: PreTrainedModel) -> None:
+def merge_adapter(backbone: Backbone) -> None:
     """Add an adapter's weights to those of the base model, and remove it. A base in bfloat16 becomes float32.
 
     Raises:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 
 from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
 from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.sources import load_config, loading, loading_options, quiet_transformers, resolve
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 
@@ -30,7 +31,7 @@ def load_backbone(
     quantization: Any = None,
     adapter: Any = None,
     new_layers: int = 0,
-) -> PreTrainedModel:
+) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
 
     Args:
@@ -95,9 +96,9 @@ def _load_model(
     pretrained: bool,
     dtype: str | None,
     quantization: Any,
-) -> PreTrainedModel:
+) -> Backbone:
     if not pretrained:
-        random: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        random: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
         return random
     options: dict[str, Any] = {}
     if quantization is not None:
@@ -109,7 +110,7 @@ def _load_model(
     return model
 
 
-def _draw_last_layers(model: PreTrainedModel, number: int) -> None:
+def _draw_last_layers(model: Backbone, number: int) -> None:
     available = model.config.num_hidden_layers
     if not 0 < number <= available:
         raise UserError(f"new_layers={number}: the model has {available} layers; choose 0 to {available}")
@@ -124,7 +125,7 @@ def _draw_last_layers(model: PreTrainedModel, number: int) -> None:
 
 
 @torch.no_grad()
-def _sees_next_tokens(model: PreTrainedModel) -> bool:
+def _sees_next_tokens(model: Backbone) -> bool:
     """Return whether the state of a token depends on the tokens after it."""
     one = torch.ones(1, 4, dtype=torch.int64, device=model.device)
     other = one.clone()
@@ -136,7 +137,7 @@ def _sees_next_tokens(model: PreTrainedModel) -> bool:
 
 def rebuild_backbone(
     name: str, config: PreTrainedConfig, weights: Mapping[str, Tensor], num_layers: int | None = None
-) -> PreTrainedModel:
+) -> Backbone:
     """Return a backbone with the weights of a state dict, and with its first layers only if `num_layers` is given.
 
     Raises:
@@ -151,9 +152,7 @@ def rebuild_backbone(
     return model
 
 
-def rebuild_with_adapter(
-    name: str, config: PreTrainedConfig, adapter: Any, weights: Mapping[str, Tensor]
-) -> PreTrainedModel:
+def rebuild_with_adapter(name: str, config: PreTrainedConfig, adapter: Any, weights: Mapping[str, Tensor]) -> Backbone:
     """Return the base model of an adapter, loaded by its name, with the adapter's weights of a state dict.
 
     Args:
@@ -175,7 +174,7 @@ def rebuild_with_adapter(
     return model
 
 
-def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> PreTrainedModel:
+def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:
     """Load a masked language model in float32 with its pretrained head, in evaluation mode.
 
     Args:
@@ -192,7 +191,7 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
     return model
 
 
-def longest_input(backbone: PreTrainedModel) -> int | None:
+def longest_input(backbone: Backbone) -> int | None:
     """Return the largest number of tokens that the backbone takes, or None if there is no limit.
 
     RoBERTa and its descendants number positions from the id of the pad token plus 1, so they take fewer
@@ -207,13 +206,13 @@ def longest_input(backbone: PreTrainedModel) -> int | None:
     return limit if limit > 0 else None
 
 
-def word_embedding_layer(backbone: PreTrainedModel) -> nn.Embedding | None:
+def word_embedding_layer(backbone: Backbone) -> nn.Embedding | None:
     """Return the layer of word embeddings, or None if it is not a plain one (I-BERT's is quantized)."""
     layer = backbone.get_input_embeddings()
     return layer if isinstance(layer, nn.Embedding) else None
 
 
-def recompute_layers(backbone: PreTrainedModel) -> None:
+def recompute_layers(backbone: Backbone) -> None:
     """Turn on activation checkpointing: backward recomputes each layer with the same random numbers.
 
     Raises:
@@ -233,14 +232,14 @@ def _load_weights(
     subfolder: str = "",
     dtype: torch.dtype = torch.float32,
     **options: Any,
-) -> tuple[PreTrainedModel, list[str]]:
+) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
     options |= {"dtype": dtype, "output_loading_info": True, **loading_options(source)}
     model, info = auto.from_pretrained(source, config=config, subfolder=subfolder, **options)
     return model, sorted(info["missing_keys"])
 
 
-def without_pooler(model: PreTrainedModel) -> PreTrainedModel:
+def without_pooler(model: Backbone) -> Backbone:
     """Remove the pooler of a model, which no pooling of ours reads, and return the model."""
     if getattr(model, "pooler", None) is not None:
         model.pooler = nn.Identity()  # not None: SqueezeBERT and LayoutLM call it without a check

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import MERGE_FIRST, base_of
 from simcse_pl.models.backbone import load_backbone, longest_input
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSpec
 from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.lightning_checkpoint import read_checkpoint
@@ -110,7 +110,7 @@ class SentenceEncoder(PooledBackbone):
         vectors = self._postprocessed(vectors)
         return unit_vectors(vectors) if normalize or self.normalize else vectors
 
-    def save_pretrained(self, folder: str | Path, model: PreTrainedModel | None = None) -> None:
+    def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
         Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head, the
@@ -228,7 +228,7 @@ class SentenceEncoder(PooledBackbone):
 
     @classmethod
     def _assemble(
-        cls, name: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec, **given: Any
+        cls, name: str, backbone: Backbone, tokenizer: PreTrainedTokenizerBase, spec: EncoderSpec, **given: Any
     ) -> "SentenceEncoder":
         given = {option: value for option, value in given.items() if value is not None}
         settings = replace(spec.settings, **given)

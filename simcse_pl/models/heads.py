@@ -4,9 +4,9 @@ import logging
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from simcse_pl.models.backbone import load_masked_language_model
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 
@@ -62,7 +62,7 @@ class BatchNormHead(nn.Sequential):
         return projected[split.label_offset :][: len(rows)].view_as(vectors)
 
 
-def projection_head(backbone: PreTrainedModel, head: str) -> nn.Sequential:
+def projection_head(backbone: Backbone, head: str) -> nn.Sequential:
     """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
     dim, std = backbone.config.hidden_size, getattr(backbone.config, "initializer_range", 0.02)
     if head == "batch_norm_train_only":

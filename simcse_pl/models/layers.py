@@ -6,15 +6,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel
 
 from simcse_pl.models.backbone import without_pooler
 from simcse_pl.models.backbone_config import keep_layers
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.sources import quiet_transformers
 from simcse_pl.utils.errors import UserError
 
 
-def new_layers(backbone: PreTrainedModel, number: int) -> PreTrainedModel:
+def new_layers(backbone: Backbone, number: int) -> Backbone:
     """Return the first layers of a backbone with random weights, for `run_layers`.
 
     It is a backbone whose vocabulary has two words only, to save memory.
@@ -29,14 +30,14 @@ def new_layers(backbone: PreTrainedModel, number: int) -> PreTrainedModel:
         return without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
 
 
-def run_layers(layers: PreTrainedModel, states: Tensor, attention_mask: Tensor) -> Tensor:
+def run_layers(layers: Backbone, states: Tensor, attention_mask: Tensor) -> Tensor:
     """Return the output of layers [sequences, tokens, dim] for input states of that shape."""
     with changed_layer_input(layers, lambda _: states):
         output: Tensor = layers(input_ids=torch.zeros_like(attention_mask), attention_mask=attention_mask)[0]
         return output
 
 
-def embedding_module(backbone: PreTrainedModel) -> nn.Module:
+def embedding_module(backbone: Backbone) -> nn.Module:
     """Return the module whose output is the input of the first layer.
 
     Raises:
@@ -53,7 +54,7 @@ def embedding_module(backbone: PreTrainedModel) -> nn.Module:
 
 
 @contextmanager
-def changed_layer_input(backbone: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
     handle = embedding_module(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
     try:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import word_embedding_layer
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.tokenization import Batch, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
@@ -44,7 +44,7 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
     return best[-1][1]
 
 
-def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
+def length_groups(backbone: Backbone, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
     If the backbone ignores padding, a batch on a CPU is split. On other devices it stays one group, because
@@ -79,7 +79,7 @@ def length_groups(backbone: PreTrainedModel, inputs: Batch, ignores_padding: boo
 
 
 def apply_in_length_groups(
-    function: Callable[[Batch, Batch], Tensor], backbone: PreTrainedModel, inputs: Batch, ignores_padding: bool
+    function: Callable[[Batch, Batch], Tensor], backbone: Backbone, inputs: Batch, ignores_padding: bool
 ) -> Tensor:
     """Apply a function to the groups of `length_groups`, and return its rows in the order of the batch.
 
@@ -98,7 +98,7 @@ def apply_in_length_groups(
     return torch.cat(found)[torch.cat([rows for rows, _ in groups]).argsort()]
 
 
-def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
+def with_word_embeddings(backbone: Backbone, inputs: Mapping[str, Tensor]) -> Batch:
     """Replace `input_ids` by `inputs_embeds`, their word embeddings, if the backbone takes them."""
     words = word_embedding_layer(backbone)
     if words is None or "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
@@ -108,7 +108,7 @@ def with_word_embeddings(backbone: PreTrainedModel, inputs: Mapping[str, Tensor]
 
 
 @torch.no_grad()
-def ignores_padding(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> bool:
+def ignores_padding(backbone: Backbone, tokenizer: PreTrainedTokenizerBase, max_length: int) -> bool:
     """Return whether padding leaves the hidden states of a sentence unchanged.
 
     Padding changes them if tokens are convolved (ConvBERT), or if the backbone treats `inputs_embeds`

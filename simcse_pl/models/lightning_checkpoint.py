@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import MERGE_FIRST, read_adapter_config, write_adapter_config
 from simcse_pl.models.backbone import rebuild_backbone, rebuild_with_adapter
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, parse_settings, read_torch_file
 from simcse_pl.models.sources import load_config, load_tokenizer, quiet_transformers
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -20,7 +20,7 @@ CHECKPOINT_KEY = "simcse_pl.models.encoder"
 
 
 def checkpoint_entry(
-    backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
+    backbone: Backbone, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
 ) -> dict[str, Any]:
     """Return the entry `CHECKPOINT_KEY` of a checkpoint: the encoder without its weights.
 
@@ -38,7 +38,7 @@ def checkpoint_entry(
 
 def read_checkpoint(
     path: str | Path, num_layers: int | None = None
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSpec]:
+) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Read the encoder of a checkpoint. Code in the file is never run.
 
     Args:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone_config import is_decoder
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS, projection_head
 from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
@@ -25,7 +25,7 @@ class PooledBackbone(nn.Module):
 
     def __init__(
         self,
-        backbone: PreTrainedModel,
+        backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str = "cls",
         head: str = "none",

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from transformers import PreTrainedModel
 
 from simcse_pl.models.adapters import ADAPTER_FILE, ADAPTER_WEIGHTS, has_adapter
 from simcse_pl.models.backbone_config import is_decoder
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import (
     SETTINGS_FILE,
     EncoderSettings,
@@ -46,7 +46,7 @@ _EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  #
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
-def write_saved(folder: str | Path, backbone: PreTrainedModel, templates: Templates, spec: EncoderSpec) -> None:
+def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, spec: EncoderSpec) -> None:
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
         backbone.save_pretrained(new)  # of an adapter, only its weights
@@ -135,14 +135,14 @@ def _read_saved(source: str) -> EncoderSpec | None:
             raise UserError(f"{path} is damaged: base must have num_layers and bidirectional")
 
 
-def _base_settings(backbone: PreTrainedModel) -> dict[str, Any]:
+def _base_settings(backbone: Backbone) -> dict[str, Any]:
     """Return the options of `load_backbone` that load the base model of an adapter as it is."""
     config = backbone.config
     causal = getattr(config, "is_causal", None) if is_decoder(config) else None
     return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
 
 
-def _check_base(backbone: PreTrainedModel) -> None:
+def _check_base(backbone: Backbone) -> None:
     """Raise UserError if transformers, and so sentence-transformers, would load an adapter or its base otherwise."""
     if not has_adapter(backbone):
         return

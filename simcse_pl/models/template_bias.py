@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
@@ -11,7 +11,7 @@ from simcse_pl.utils.errors import UserError
 TEMPLATE_BIASES = ("none", "train_only", "always", "padded_train_only")
 
 
-def check_template_bias(bias: str, templates: Templates, backbone: PreTrainedModel, ignores_padding: bool) -> None:
+def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
     """Raise UserError unless `bias` is one of `TEMPLATE_BIASES`, and an encoder can compute it.
 
     Args:

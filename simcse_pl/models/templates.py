@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
@@ -115,7 +115,7 @@ class Templates:
         rooms = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
         return special + min(rooms, default=limit - special)
 
-    def checked_length(self, max_length: int | None, backbone: PreTrainedModel) -> int:
+    def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
         """Return the most tokens to read of a sentence, special tokens included.
 
         Args:

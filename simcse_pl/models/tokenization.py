@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import word_embedding_layer
+from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
 
 Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 
 
-def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) -> None:
+def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None:
     """Make the tokenizer return only what the backbone takes.
 
     DistilBERT and MPNet take no token types. DeBERTa, XLM and XLNet take them without embeddings for them.
@@ -30,7 +30,7 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel) 
     tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, name: str) -> None:
     """Raise UserError unless the backbone has an embedding for each token of the tokenizer."""
     words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
     if words is not None and largest >= words.num_embeddings:

@@ -13,7 +13,8 @@ from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
 from simcse_pl.reports.tables.own_data_table import own_data_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
-from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.metrics import Aggregation
 from simcse_pl.results.trajectory import TrainingTrajectory
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
-from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import as_number
 

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 
@@ -13,9 +13,7 @@ from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.files import read_json, write_text
 
-Aggregation = Literal["all", "mean", "wmean"]
 Metric = Literal["spearman", "pearson"]
-AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
 
 

@@ -1,5 +1,9 @@
 """How tables and figures name and scale the metrics of evaluators."""
 
+from typing import Literal, get_args
+
+Aggregation = Literal["all", "mean", "wmean"]  # of the subsets of an STS task
+AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 SPEARMAN = "spearman"  # the metric of a run that does not name one
 _SHARES = ("spearman", "pearson", "accuracy", "average_precision", "f1", "map", "mrr", "ndcg", "precision", "recall")
 _LOWER = ("alignment", "uniformity", "loss", "perplexity")

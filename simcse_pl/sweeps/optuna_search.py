@@ -8,8 +8,8 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.utils.ranks import is_first_process
 
 STUDY_FILE = "study.journal"
 _TRIAL = "SIMCSE_PL_TRIAL"

@@ -9,9 +9,9 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.ranks import is_first_process
 
 
 def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:

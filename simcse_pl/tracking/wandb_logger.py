@@ -34,8 +34,8 @@ from simcse_pl.tracking.wandb_runs import (
     summary_of,
     where_to_look,
 )
-from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tables import Table
 
 STEP = "trainer/global_step"

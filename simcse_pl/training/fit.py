@@ -25,8 +25,8 @@ from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.training.resume import RunMetadata
 from simcse_pl.training.watchdog import watched_workers
-from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.ranks import is_first_process
 
 log = logging.getLogger(__name__)
 

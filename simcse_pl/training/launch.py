@@ -1,10 +1,9 @@
-"""Start jobs of a sweep in separate processes, and prepare ranks that torchrun or SLURM starts."""
+"""Start jobs of a sweep in separate processes."""
 
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, Stopped
+from simcse_pl.utils.errors import Stopped
 
 STARTED_BY = "SIMCSE_PL_STARTED_BY"  # the parent's process id, because the parent may end before the child reads it
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
@@ -22,22 +21,6 @@ _SIGNALS_TO_A_JOB = {  # by the received signal: (seconds to wait for the job, t
     signal.SIGINT: [(30.0, signal.SIGINT), (15.0, signal.SIGKILL)],  # a terminal has sent the first Ctrl-C itself
     signal.SIGTERM: [(0.0, signal.SIGTERM), (60.0, signal.SIGKILL)],
 }
-
-
-def disable_hydra_output_on_other_ranks() -> None:
-    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM. Call this before Hydra.
-
-    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
-        print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
-        raise SystemExit(USER_ERROR_STATUS)
-    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
-    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
-        return
-    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
-    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
-        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
 
 
 def starts_ranks(trainer: Trainer) -> bool:

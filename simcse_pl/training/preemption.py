@@ -15,8 +15,9 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.tracking.wandb_runs import mark_preempted
 from simcse_pl.training.launch import submitits_signal
-from simcse_pl.utils.distributed import is_first_process, sum_over_ranks, world_size
+from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.ranks import is_first_process
 
 log = logging.getLogger(__name__)
 

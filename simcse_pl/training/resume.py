@@ -12,9 +12,9 @@ from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
-from simcse_pl.utils.distributed import is_first_process
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import remove_half_written
+from simcse_pl.utils.ranks import is_first_process
 
 log = logging.getLogger(__name__)
 

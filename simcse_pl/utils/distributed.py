@@ -1,12 +1,10 @@
 """Communication between the ranks of a distributed run."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_utilities.core.rank_zero import rank_zero_only  # importing Lightning takes seconds
 from torch import Tensor
 
 
@@ -18,16 +16,6 @@ def world_size() -> int:
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
-
-
-def is_first_process() -> bool:
-    """Return whether this process is rank 0, which is known before the process group exists."""
-    return bool(getattr(rank_zero_only, "rank", 0) == 0)
-
-
-def is_one_of_several() -> bool:
-    """Return whether this is one of several ranks, in a process group or started by SLURM."""
-    return world_size() > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """A table that can be printed, and written as Markdown, CSV, JSON and LaTeX."""
 
 import json
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pandas as pd
 import rich.table
-from rich.console import Console
-from rich.text import Text
+
+from simcse_pl.utils.terminal import text_table
 
 _MISSING = "–"
-_HEADING_WIDTH = 12  # characters
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -57,18 +55,9 @@ class Table:
 
     def printed(self) -> rich.table.Table:
         """Return the table for the terminal."""
-        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
-        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
         shown = self.shown()
-        for column, cells in shown.items():
-            if self.numeric(column):  # wrap the heading, never a number
-                heading = textwrap.fill(column, _HEADING_WIDTH, break_long_words=False, break_on_hyphens=False)
-                table.add_column(Text(heading), justify="right", overflow="fold", min_width=max(map(len, cells)))
-            else:
-                table.add_column(Text(column), overflow="fold")
-        for row in shown.itertuples(index=False):
-            table.add_row(*map(Text, row))
-        return table
+        numeric = [column for column in shown if self.numeric(column)]
+        return text_table(self.title, {name: list(cells) for name, cells in shown.items()}, numeric, self.notes)
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
@@ -104,12 +93,6 @@ class Table:
         """Return the content of each file by its name."""
         forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
-
-
-def show(what: rich.table.Table | Text) -> None:
-    """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
-    console = Console(width=None if Console().is_terminal else 100)
-    console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 
 def _one_line(text: str) -> str:

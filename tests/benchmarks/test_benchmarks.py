@@ -62,6 +62,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4, marks=SLOW),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
         pytest.param("first_step", ["--lines", "300"], 2, marks=pytest.mark.by_hand),
+        pytest.param("startup", ["--rounds", "1"], 13, marks=SLOW),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
         pytest.param("matryoshka", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
         pytest.param("mining", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),

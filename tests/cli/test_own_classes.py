@@ -6,7 +6,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train import build_module
+from simcse_pl.cli.train_job import build_module
 from simcse_pl.config.type_checks import check_types
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.training.encoder_module import EncoderModule

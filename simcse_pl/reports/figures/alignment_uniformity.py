@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.reports.figures.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH, colour_scale
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
-from simcse_pl.results.evaluation_results import Aggregation, Result
-from simcse_pl.results.metrics import factor, score_name
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.metrics import Aggregation, factor, score_name
 from simcse_pl.results.trajectory import TrainingTrajectory
 
 _LABEL_WIDTH = 28  # characters of a line

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.reports.figures.style import COLOURS, DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
-from simcse_pl.results.evaluation_results import Aggregation, Result
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.metrics import Aggregation
 
 
 @matplotlib.rc_context(STYLE)

@@ -16,7 +16,8 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table, show
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
 
 
 class SweepTable(Callback):

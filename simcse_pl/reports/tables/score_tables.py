@@ -9,7 +9,8 @@ from simcse_pl.data.senteval.bundle import ORIGINAL_SIZES
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import PaperRow, find_row
-from simcse_pl.results.evaluation_results import Aggregation, Metric, Result, StsScores, Subset
+from simcse_pl.results.evaluation_results import Metric, Result, StsScores, Subset
+from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table
 
 _METRICS: dict[Metric, str] = {"spearman": "Spearman", "pearson": "Pearson"}

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from simcse_pl.reports.tables.run_table import run_places, run_table
-from simcse_pl.utils.tables import show
+from simcse_pl.utils.terminal import show
 
 
 def printed(table):

@@ -1,0 +1,40 @@
+"""Tables and text in the terminal."""
+
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+
+import rich.table
+from rich.console import Console
+from rich.text import Text
+
+_HEADING_WIDTH = 12  # characters
+
+
+def text_table(
+    title: str, columns: Mapping[str, Sequence[str]], numeric: Collection[str] = (), notes: Sequence[str] = ()
+) -> rich.table.Table:
+    """Return a table of text.
+
+    Args:
+        title: the title.
+        columns: the cells of each column by its heading.
+        numeric: the headings of the columns of numbers. They are on the right, and only their headings wrap.
+        notes: footnotes.
+    """
+    caption = Text("\n".join(notes), style="dim") if notes else None
+    table = rich.table.Table(title=Text(title), caption=caption, caption_justify="left")
+    for heading, cells in columns.items():
+        if heading in numeric:
+            wrapped = textwrap.fill(heading, _HEADING_WIDTH, break_long_words=False, break_on_hyphens=False)
+            table.add_column(Text(wrapped), justify="right", overflow="fold", min_width=max(map(len, cells), default=0))
+        else:
+            table.add_column(Text(heading), overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def show(what: rich.table.Table | Text) -> None:
+    """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
+    console = Console(width=None if Console().is_terminal else 100)
+    console.print(what, crop=False, soft_wrap=isinstance(what, Text))

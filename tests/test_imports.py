@@ -1,0 +1,50 @@
+"""What the commands import: torch, Lightning and pandas take seconds, so errors and short commands do without them."""
+
+import re
+
+import pytest
+
+HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb", "faiss"}
+LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
+
+
+def imported(stderr):
+    """Return the heavy packages that a process with `-X importtime` has imported."""
+    return HEAVY & set(re.findall(r"^import time: .*\| +(\w+)$", stderr, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        (["--help"], 0, set()),
+        (["train", "--help"], 0, set()),
+        (["train", "model.poolin=mean"], 2, set()),
+        (["train", "modle=bert"], 2, set()),
+        (["train", "model=brt"], 2, set()),
+        (["evaluate", "encodr=folder"], 2, set()),
+        (["evaluate"], 2, {"pandas", "matplotlib", "scipy"}),  # of the callback that prints the table of a sweep
+        (["encode", "--help"], 0, LIBRARIES),
+        (["search", "--help"], 0, LIBRARIES),
+        (["info", "no_folder"], 2, LIBRARIES),
+    ],
+)
+def test_help_and_mistakes_import_little(arguments, status, expected, run_command):
+    done = run_command("-X", "importtime", "-m", "simcse_pl", *arguments, status=status)
+    assert imported(done.stderr) == expected
+
+
+def test_encoding_and_search_import_neither_lightning_nor_pandas(run_command, make_model, tmp_path):
+    (tmp_path / "sentences.txt").write_text("A man sleeps.\nA dog runs.\n")
+    encoder = [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
+    for arguments in (
+        ["encode", *encoder, tmp_path / "sentences.txt"],
+        ["search", *encoder, tmp_path / "sentences.txt", "dog"],
+    ):
+        done = run_command("-X", "importtime", "-m", "simcse_pl", *arguments)
+        assert imported(done.stderr) == {*LIBRARIES, "scipy"}
+
+
+def test_the_package_imports_torch_when_its_class_is_used(run_command):
+    code = "import sys, simcse_pl; print('torch' in sys.modules); simcse_pl.SimCSE"
+    done = run_command("-X", "importtime", "-c", code)
+    assert done.stdout == "False\n" and imported(done.stderr) == LIBRARIES
