@@ -28,8 +28,9 @@ Measured by `python -m benchmarks` on {machine}.
   of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl, padded` is without `module.length_bucketing`, and `torch's dropout` without the faster
-  dropout for CPUs.
+- `simcse_pl` trains as it has measured to be fastest (`speed=auto`); a note names the choice. Rows such as
+  `simcse_pl, padded` fix a part of it: one padded batch (`speed.tokens_per_pass=.inf`), another cost of a
+  pass, torch's dropout or the faster one (`speed.fast_dropout`).
 
 Each table is below the command that produces it. Nothing has been measured on a GPU.
 """

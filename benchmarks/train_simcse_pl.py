@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch import nn
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
@@ -21,9 +20,11 @@ from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import SeedEveryStep
-from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.speed import Speed
 from simcse_pl.training.trainer import make_trainer
+
+MEASURED = Speed(tokens_per_pass=None, fast_dropout=None)
 
 
 def simcse_pl(
@@ -31,8 +32,7 @@ def simcse_pl(
     arguments: argparse.Namespace,
     encoder: SentenceEncoder,
     precision: str = "auto",
-    length_bucketing: bool = True,
-    fast_dropout: bool = True,
+    speed: Speed = MEASURED,
     compile: bool = False,
 ) -> float:
     """Train with the objects that train.py builds, without validation, logs and checkpoints.
@@ -40,10 +40,8 @@ def simcse_pl(
     Returns:
         The seconds of all steps but the first.
     """
-    options = {"length_bucketing": length_bucketing, "compile": compile}
+    options = {"speed": speed, "compile": compile}
     module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), partial(torch.optim.AdamW, lr=LR), **options)
-    if not fast_dropout:
-        _use_torch_dropout(module.encoder)
     tokens = [
         tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
     ]  # arrays, like the token cache
@@ -71,12 +69,3 @@ def simcse_pl(
         warnings.simplefilter("ignore")  # there is no validation, and no worker
         trainer.fit(module, loader)
     return times[-1] - times[0]
-
-
-def _use_torch_dropout(encoder: SentenceEncoder) -> None:
-    """Undo `use_fast_dropout`."""
-    for module in list(encoder.backbone.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, FastDropout):
-                setattr(module, name, nn.Dropout(child.p))
-    encoder.backbone.set_attn_implementation("sdpa")

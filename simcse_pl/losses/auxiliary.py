@@ -21,13 +21,10 @@ class AuxiliaryLoss(nn.Module, ABC):
     Attributes:
         name: name of its curve, train/NAME.
         chunk_size: rows of a batch encoded at once (see gradient_cache). SimCSEModule sets it.
-        length_bucketing: whether to encode sequences of similar length together (see
-            length_groups). SimCSEModule sets it.
     """
 
     name: ClassVar[str]
     chunk_size: int | None = None
-    length_bucketing: bool = False
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()

@@ -86,20 +86,16 @@ def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
     return torch.stack([tensor[:, view] for view in views], dim=1)
 
 
-def pool_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
+def pool_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
     """Embed all views of a batch without the projection head: tensors [batch, views, tokens] to [batch, views, hidden].
 
-    Args:
-        encoder: the encoder.
-        batch: the views.
-        length_bucketing: encode them in groups of similar length, or else in one padded pass.
+    On a CPU, sequences of similar length are encoded together (see length_bucketing.py).
     """
     rows, views = batch["input_ids"].shape[:2]
     sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    pool = encoder.pool_in_length_groups if length_bucketing else encoder.pool
-    return pool(sequences).view(rows, views, -1)
+    return encoder.pool_in_length_groups(sequences).view(rows, views, -1)
 
 
-def embed_views(encoder: SentenceEncoder, batch: Batch, length_bucketing: bool = False) -> Tensor:
+def embed_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
     """Embed all views of a batch, as `pool_views` does, with the projection head: [batch, views, dim]."""
-    return encoder.project(pool_views(encoder, batch, length_bucketing))
+    return encoder.project(pool_views(encoder, batch))

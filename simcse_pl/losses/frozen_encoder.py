@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,14 +26,13 @@ class FrozenEncoder(Frozen):
 
     Attributes:
         network: the encoder, in evaluation mode.
-        chunk_size, length_bucketing: see SimCSEModule, which sets them.
+        chunk_size: see SimCSEModule, which sets it.
 
     Raises:
         UserError: if it cannot be loaded, or has a post-processing.
     """
 
     chunk_size: int | None = None
-    length_bucketing: bool = False
     network: SentenceEncoder
 
     def __init__(
@@ -68,5 +66,6 @@ class FrozenEncoder(Frozen):
         """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
         inputs = {name: batch[name] for name in names if name in batch}
-        embed: Any = partial(embed_views, self.network, length_bucketing=self.length_bucketing)
-        return apply_in_chunks(embed, inputs, self.chunk_size)[..., : self.network.truncate_dim]
+        return apply_in_chunks(partial(embed_views, self.network), inputs, self.chunk_size)[
+            ..., : self.network.truncate_dim
+        ]

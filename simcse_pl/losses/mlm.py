@@ -76,16 +76,15 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         views = inputs["input_ids"].shape[1]
         sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
-        of_chunk = partial(self._sum, backbone, encoder.ignores_padding)
+        of_chunk = partial(self._sum, backbone, (encoder.ignores_padding, encoder.tokens_per_pass))
         total = apply_in_chunks(of_chunk, sequences | further, self.chunk_size and self.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 
-    def _sum(self, backbone: PreTrainedModel, ignores_padding: bool, sequences: Batch) -> Tensor:
+    def _sum(self, backbone: PreTrainedModel, of_groups: tuple[bool, float], sequences: Batch) -> Tensor:
         """Return the sum of the cross-entropy over the chosen tokens of some sequences, [1]."""
         states, labels = [], []
-        groups = length_groups(backbone, sequences, ignores_padding) if self.length_bucketing else None
-        for group in [group for _, group in groups] if groups else [dict(sequences)]:
+        for _, group in length_groups(backbone, sequences, *of_groups):
             wanted = group.pop("labels")
             chosen = wanted != NOT_CHOSEN
             states.append(self.states(backbone, group)[chosen])

@@ -145,7 +145,7 @@ class NegativesWithoutDropout(ContrastiveObjective):
 
     def _pool_without_dropout(self, inputs: Batch) -> Tensor:
         with _without_dropout(self.encoder.backbone):  # also in the backward pass of apply_in_chunks
-            return pool_views(self.encoder, inputs, self.length_bucketing)
+            return pool_views(self.encoder, inputs)
 
 
 @contextmanager

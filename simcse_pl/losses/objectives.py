@@ -29,14 +29,13 @@ class Objective(nn.Module, ABC):
         truncatable: whether the loss is defined for the first dimensions of the embeddings (see MatryoshkaObjective).
         reads_embeddings: whether the loss needs `EmbeddedBatch.embeddings`, and not only its token ids.
         curves: scalars of the last batch to log, by name.
-        chunk_size, length_bucketing: see AuxiliaryLoss, for objectives that encode the batch once more.
+        chunk_size: see AuxiliaryLoss, for objectives that encode the batch once more.
     """
 
     contrasts: ClassVar[bool]
     truncatable: ClassVar[bool] = True
     reads_embeddings: ClassVar[bool] = True
     chunk_size: int | None = None
-    length_bucketing: bool = False
 
     def __init__(self) -> None:
         super().__init__()

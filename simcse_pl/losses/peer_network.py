@@ -67,8 +67,7 @@ class PeerNetwork(AuxiliaryLoss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         (anchor,), views = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE, Role.OTHER)
-        pool = partial(pool_views, self.peer, length_bucketing=self.length_bucketing)
-        pooled = apply_in_chunks(pool, batch.inputs, self.chunk_size)
+        pooled = apply_in_chunks(partial(pool_views, self.peer), batch.inputs, self.chunk_size)
         networks = batch.embeddings, encoder.project(self.pooler(pooled))
         anchors = [embeddings[:, anchor] for embeddings in networks]
         gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))

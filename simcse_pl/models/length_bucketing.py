@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,14 +15,14 @@ from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.tokenization import Batch, padded, tokenize
 from simcse_pl.utils.errors import UserError
 
-# The cost of one more pass, in tokens: small matrix products are inefficient, and each pass accumulates the gradients
-# of all weights. Training steps of the packaged encoder were fastest with 128 to 256.
-_TOKENS_PER_PASS = 256
+# The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
+# gradients of all weights. Training measures it (see training/speed.py).
+TOKENS_PER_PASS = 256
 _TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
 
-def longest_of_groups(lengths: Sequence[int]) -> list[int]:
+def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PER_PASS) -> list[int]:
     """Return the split of lengths into groups that minimizes the work if each group is padded to its longest.
 
     Work is the number of tokens, including padding, plus a constant per group. The cost of attention is
@@ -29,6 +30,7 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
 
     Args:
         lengths: the lengths of sequences in any order, at least one.
+        tokens_per_pass: the constant; infinity for one group.
 
     Returns:
         The longest length of each group, ascending.
@@ -36,15 +38,19 @@ def longest_of_groups(lengths: Sequence[int]) -> list[int]:
     count = Counter(lengths)
     distinct = sorted(count)
     shorter = [0, *itertools.accumulate(count[length] for length in distinct)]
-    best: list[tuple[int, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
+    if tokens_per_pass == math.inf:
+        return distinct[-1:]
+    best: list[tuple[float, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
     for end, longest in enumerate(distinct, 1):
-        splits = [(best[i][0] + (shorter[end] - shorter[i]) * longest + _TOKENS_PER_PASS, i) for i in range(end)]
+        splits = [(best[i][0] + (shorter[end] - shorter[i]) * longest + tokens_per_pass, i) for i in range(end)]
         work, start = min(splits)
         best.append((work, [*best[start][1], longest]))
     return best[-1][1]
 
 
-def length_groups(backbone: Backbone, inputs: Batch, ignores_padding: bool) -> Iterator[tuple[Tensor, Batch]]:
+def length_groups(
+    backbone: Backbone, inputs: Batch, ignores_padding: bool, tokens_per_pass: float = TOKENS_PER_PASS
+) -> Iterator[tuple[Tensor, Batch]]:
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
     If the backbone ignores padding, a batch on a CPU is split. On other devices it stays one group, because
@@ -58,6 +64,7 @@ def length_groups(backbone: Backbone, inputs: Batch, ignores_padding: bool) -> I
         backbone: the model that reads the groups.
         inputs: tensors [sequences, tokens], padded on the right, including `attention_mask`.
         ignores_padding: see `ignores_padding`.
+        tokens_per_pass: see `longest_of_groups`.
 
     Yields:
         The indices of a group's sequences in the batch, and its tensors. `inputs_embeds` replaces
@@ -65,7 +72,7 @@ def length_groups(backbone: Backbone, inputs: Batch, ignores_padding: bool) -> I
     """
     lengths = inputs["attention_mask"].sum(dim=1).clamp(min=1)  # an empty sentence may have no tokens
     if ignores_padding and lengths.is_cpu:
-        longest = torch.tensor(longest_of_groups(lengths.tolist()))
+        longest = torch.tensor(longest_of_groups(lengths.tolist(), tokens_per_pass))
         inputs = with_word_embeddings(backbone, inputs)
     elif ignores_padding or backbone.training:
         yield torch.arange(len(lengths)), dict(inputs)
@@ -79,15 +86,19 @@ def length_groups(backbone: Backbone, inputs: Batch, ignores_padding: bool) -> I
 
 
 def apply_in_length_groups(
-    function: Callable[[Batch, Batch], Tensor], backbone: Backbone, inputs: Batch, ignores_padding: bool
+    function: Callable[[Batch, Batch], Tensor],
+    backbone: Backbone,
+    inputs: Batch,
+    ignores_padding: bool,
+    tokens_per_pass: float = TOKENS_PER_PASS,
 ) -> Tensor:
     """Apply a function to the groups of `length_groups`, and return its rows in the order of the batch.
 
     Args:
         function: maps the backbone's inputs of a group, and the same with `input_ids`, to [rows, ...].
-        backbone, inputs, ignores_padding: see `length_groups`.
+        backbone, inputs, ignores_padding, tokens_per_pass: see `length_groups`.
     """
-    groups = list(length_groups(backbone, inputs, ignores_padding))
+    groups = list(length_groups(backbone, inputs, ignores_padding, tokens_per_pass))
     found = []
     for rows, group in groups:
         length = group["attention_mask"].shape[1]

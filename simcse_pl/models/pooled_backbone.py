@@ -11,7 +11,7 @@ from simcse_pl.models.backbone_config import is_decoder
 from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS, projection_head
-from simcse_pl.models.length_bucketing import apply_in_length_groups, ignores_padding
+from simcse_pl.models.length_bucketing import TOKENS_PER_PASS, apply_in_length_groups, ignores_padding
 from simcse_pl.models.pooling import find_pooling
 from simcse_pl.models.template_bias import bare_templates, check_template_bias
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
@@ -21,7 +21,11 @@ from simcse_pl.utils.errors import UserError
 
 
 class PooledBackbone(nn.Module):
-    """The part of a SentenceEncoder that computes vectors from token ids. See SentenceEncoder for the arguments."""
+    """The part of a SentenceEncoder that computes vectors from token ids. See SentenceEncoder for the arguments.
+
+    Attributes:
+        tokens_per_pass: the cost of one more pass in training on a CPU (see length_bucketing.longest_of_groups).
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class PooledBackbone(nn.Module):
         if head not in HEADS:
             raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
         self.backbone = backbone
+        self.tokens_per_pass: float = TOKENS_PER_PASS
         self.tokenizer = tokenizer
         self.pooling = pooling
         self._pooling = find_pooling(pooling, backbone.config.num_hidden_layers, tokenizer.mask_token_id)
@@ -119,8 +124,9 @@ class PooledBackbone(nn.Module):
 
     def pool_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `pool`, computed with less padding; see `length_bucketing.length_groups`."""
-        vectors = apply_in_length_groups(self._pool_states, self.backbone, inputs, self.ignores_padding)
-        return self._subtract_bias(vectors, inputs)
+        cost = self.tokens_per_pass if self.training else TOKENS_PER_PASS  # evaluation does not depend on a measurement
+        of_groups = self.ignores_padding, cost
+        return self._subtract_bias(apply_in_length_groups(self._pool_states, self.backbone, inputs, *of_groups), inputs)
 
     def _subtract_bias(self, vectors: Tensor, inputs: Batch, num_layers: int | None = None) -> Tensor:
         """Subtract the vector of each sentence's bare template, if `template_bias` applies in the current mode."""

@@ -1,5 +1,6 @@
 """EncoderModule: the parts of a LightningModule that do not depend on the loss."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,8 +30,11 @@ from simcse_pl.training.optimizer import (
     learning_rate,
     parameter_groups,
 )
+from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
+
+log = logging.getLogger(__name__)
 
 _PREFIXES = {VALIDATION: "val", TEST: "test"}
 
@@ -47,8 +51,7 @@ class EncoderModule(LightningModule):
         scheduler: makes the schedule of the learning rate from the optimizer; None for a constant rate. It is
             advanced every step.
         layer_decay, no_weight_decay: see optimizer.parameter_groups.
-        length_bucketing: on a CPU, encode sequences of similar length together (see `length_groups`). Vectors are
-            the same.
+        speed: how a CPU computes the same loss; None for `Speed()`.
 
     Raises:
         UserError: if a value is out of range.
@@ -61,7 +64,7 @@ class EncoderModule(LightningModule):
         scheduler: MakeSchedule | None = None,
         layer_decay: float | None = None,
         no_weight_decay: Sequence[str] = (),
-        length_bucketing: bool = True,
+        speed: Speed | None = None,
     ) -> None:
         super().__init__()
         check_optimizer(optimizer, scheduler)
@@ -78,8 +81,8 @@ class EncoderModule(LightningModule):
         self.scheduler = scheduler
         self.layer_decay = layer_decay
         self.no_weight_decay = no_weight_decay
-        self.length_bucketing = length_bucketing
-        self._prepared = False
+        self.speed = speed or Speed()
+        self._prepared = self._fast = False
         self.strict_loading = not has_adapter(encoder.backbone)  # checkpoints lack the base model of an adapter
         self._batches: list[Tensor] = []
         self._vectors: Tensor | None = None
@@ -100,10 +103,24 @@ class EncoderModule(LightningModule):
         self._prepared = True
 
     def setup(self, stage: str) -> None:
-        """Prepare for training on the rows of the datamodule, unless that is done."""
+        """Prepare for training on the rows of the datamodule, unless that is done, and choose what is fastest."""
         if stage == "fit" and not self._prepared:
             data = self.trainer.datamodule  # type: ignore[attr-defined]
             self.prepare(data.row_kinds if data else None)
+        if not self._fast:
+            self._fast = True
+            self.use_speed(self.speed)
+
+    def use_speed(self, speed: Speed) -> None:
+        """Train as `speed` says, measured if it does not."""
+        if self.trainer.strategy.root_device.type != "cpu":
+            return
+        bf16 = str(self.trainer.precision).startswith("bf16")
+        self.speed = speed.measured(self.encoder.backbone, bf16)
+        if self.trainer.is_global_zero:
+            log.info("%-13s %s", "speed", self.speed)
+        for encoder in [part for part in self.modules() if isinstance(part, SentenceEncoder)]:
+            self.speed.apply(encoder)
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""
@@ -119,10 +136,7 @@ class EncoderModule(LightningModule):
 
     def encode_batch(self, inputs: Batch) -> Tensor:
         """Return the vectors [batch, dim] of inputs [batch, tokens]."""
-        vectors: Tensor = (
-            self.encoder.forward_in_length_groups(inputs) if self.length_bucketing else self.encoder(inputs)
-        )
-        return vectors[:, : self.encoder.truncate_dim]
+        return self.encoder.forward_in_length_groups(inputs)[:, : self.encoder.truncate_dim]
 
     def vectors(self) -> Tensor:
         """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU.

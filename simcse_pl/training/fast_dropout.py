@@ -19,13 +19,10 @@ from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"
 _ATTENTION_OPTIONS = ("position_bias", "cache", "softcap")
-_MOST_THREADS = 12  # from here on, torch's parallel generator is as fast as this serial one
 
 
 def use_fast_dropout(backbone: PreTrainedModel) -> None:
-    """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones, on a CPU with few cores."""
-    if torch.get_num_threads() >= _MOST_THREADS:
-        return
+    """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones."""
     for module in list(backbone.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Dropout:

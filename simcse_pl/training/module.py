@@ -24,12 +24,12 @@ from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule, views_of
-from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
+from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 
@@ -47,7 +47,7 @@ class SimCSEModule(EncoderModule):
         encoder: the encoder to train.
         objective: the loss of embeddings [batch, views, dim].
         objectives: those of single data sets, by the name of the set.
-        optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing: see EncoderModule.
+        optimizer, scheduler, layer_decay, no_weight_decay, speed: see EncoderModule.
         auxiliary: losses added to the objective with their weights. Weight 0 disables a loss.
         positive_encoder: a second encoder, for all views but the first (the two independent encoders
             of Table 2). Only `encoder` is measured and saved.
@@ -75,14 +75,14 @@ class SimCSEModule(EncoderModule):
         chunk_size: int | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: int | None = None,
-        length_bucketing: bool = True,
         compile: bool = False,
         on_non_finite: str = "error",
         layer_decay: float | None = None,
         no_weight_decay: Sequence[str] = (),
+        speed: Speed | None = None,
         objectives: Mapping[str, Objective] | None = None,
     ) -> None:
-        super().__init__(encoder, optimizer, scheduler, layer_decay, no_weight_decay, length_bucketing)
+        super().__init__(encoder, optimizer, scheduler, layer_decay, no_weight_decay, speed)
         self.non_finite = NonFiniteSteps(on_non_finite)
         if chunk_size is not None and chunk_size < 1:
             raise UserError(f"module.chunk_size={chunk_size}: it must be at least 1")
@@ -121,15 +121,15 @@ class SimCSEModule(EncoderModule):
             part.attach(encoder)
             for user in part.modules():
                 if isinstance(user, Objective | AuxiliaryLoss | FrozenEncoder):
-                    user.chunk_size, user.length_bucketing = chunk_size, length_bucketing
+                    user.chunk_size = chunk_size
         self.shared_dropout_mask = shared_dropout_mask
         self.chunk_size = chunk_size
         self.queue = queue
         if queue:
             queue.attach(encoder)
         self.compiled = compile
-        for trained in [] if compile else self.encoders():
-            use_fast_dropout(trained.backbone)
+        if compile:  # torch fuses its own dropout with other operations
+            self.speed = replace(self.speed, fast_dropout=False)
 
     def encoders(self) -> list[SentenceEncoder]:
         """Return the encoder and, if there is one, that of the positives."""
@@ -198,10 +198,10 @@ class SimCSEModule(EncoderModule):
         if self.shared_dropout_mask:
             return embed_with_shared_dropout_mask(self.encoder.pool, batch)
         if not self.positive_encoder:
-            return pool_views(self.encoder, batch, self.length_bucketing)
+            return pool_views(self.encoder, batch)
         first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
-        anchors = pool_views(self.encoder, first, self.length_bucketing)
-        return torch.cat([anchors, pool_views(self.positive_encoder, others, self.length_bucketing)], dim=1)
+        anchors = pool_views(self.encoder, first)
+        return torch.cat([anchors, pool_views(self.positive_encoder, others)], dim=1)
 
     def _project(self, pooled: Tensor) -> Tensor:
         """Apply the head of each view's encoder to pooled vectors [batch, views, hidden]."""

@@ -1,5 +1,6 @@
 """The losses of a peer network against PCL's formulas in plain loops, the peer itself, and errors."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -125,8 +126,9 @@ def test_the_peer_is_trained_and_not_saved(encoder, tmp_path):
 
 def test_chunks_and_length_groups_change_nothing(encoder):
     gradients = []
-    for options in ({"length_bucketing": False}, {"chunk_size": 3}, {"length_bucketing": True}):
+    for cost, options in ((math.inf, {}), (math.inf, {"chunk_size": 3}), (1, {})):
         torch.manual_seed(2)
+        encoder.tokens_per_pass = cost
         module = module_of(encoder, torch.float64, **options)
         loss, _ = module.loss(batch_of(encoder, SENTENCES))
         parameters = [p for p in module.parameters() if p.requires_grad]

@@ -1,6 +1,7 @@
 """Length bucketing: minimal work, and the vectors and gradients of one padded pass."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -26,18 +27,22 @@ def test_no_other_split_is_less_work(seed):
     *shorter, longest = sorted(set(lengths))
     splits = [[*chosen, longest] for n in range(len(shorter) + 1) for chosen in itertools.combinations(shorter, n)]
     assert work(lengths, longest_of_groups(lengths)) == min(work(lengths, split) for split in splits)
+    assert longest_of_groups(lengths, math.inf) == [longest] and longest_of_groups(lengths, 0) == sorted(set(lengths))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_vectors_and_gradients_equal_those_of_one_padded_pass(architecture, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="first_last", head="mlp").double()
+    encoder = SentenceEncoder.from_pretrained(
+        make_model(architecture), pooling="first_last", head="mlp", dropout=0.0, attention_dropout=0.0
+    ).double()
     sentences = [" ".join(SENTENCES[: 1 + i % 3]) if i % 4 else "No." for i in range(60)]
     inputs = encoder.tokenizer(sentences, padding=True, truncation=True, max_length=60, return_tensors="pt")
     assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1 and encoder.ignores_padding
     results = []
-    for encode in (encoder, encoder.forward_in_length_groups):
+    for tokens_per_pass in (math.inf, PASS):
+        encoder.train().tokens_per_pass = tokens_per_pass
         encoder.zero_grad()
-        vectors = encode(dict(inputs))
+        vectors = encoder.forward_in_length_groups(dict(inputs))
         (vectors * torch.arange(len(vectors)).unsqueeze(1)).cos().sum().backward()
         results.append([vectors.detach(), *(p.grad for p in encoder.parameters() if p.grad is not None)])
     padded, grouped = results

@@ -89,7 +89,7 @@ def rows_of(encoder, views=2):
 def test_views_and_gradients_are_those_of_single_passes(architecture, kind, load, model_of):
     """In training each view has the bias of its own template. Dropout is off here."""
     encoder = load(architecture, template_bias=kind, dropout=0.0).double().train()
-    pooled = pool_views(encoder, rows_of(encoder), length_bucketing=True)
+    pooled = pool_views(encoder, rows_of(encoder))
     model = AutoModel.from_pretrained(model_of(architecture)).double().eval()
     found = partial(without_bias, model, encoder.tokenizer, padded=kind.startswith("padded"))
     expected = torch.stack([torch.stack([found(text, FIRST), found(text, SECOND)]) for text in TEXTS])
@@ -128,7 +128,7 @@ def test_the_bias_has_dropout_in_training(load):
     assert min((biases[0] - biases[1]).norm(), *((bias - expected).norm() for bias in biases)) > 0.1
 
 
-@pytest.mark.parametrize("options", [{"chunk_size": 5}, {"length_bucketing": False}, {"shared_dropout_mask": True}])
+@pytest.mark.parametrize("options", [{"chunk_size": 5}, {"shared_dropout_mask": True}])
 def test_other_paths_of_training_have_the_same_gradients(options, load):
     def gradients(**given):
         encoder = load(template_bias="train_only", dropout=0.0, head="none").double()

@@ -14,11 +14,6 @@ from tests.tiny_models import ARCHITECTURES
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
-@pytest.fixture(autouse=True)
-def _few_threads(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.01, 0.5])
 def test_elements_are_zeroed_at_the_rate_and_the_others_scaled(dtype, p):
@@ -101,10 +96,3 @@ def test_a_backbone_is_unchanged_in_evaluation_and_random_in_training(architectu
     vectors = torch.stack([encoder(inputs) for _ in range(200)])
     assert not torch.equal(vectors[0], vectors[1])
     assert F.cosine_similarity(vectors.mean(0), before).min() > 0.9
-
-
-def test_with_many_threads_dropout_is_torchs_own(make_model, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    use_fast_dropout(encoder.backbone)
-    assert not any(isinstance(m, FastDropout) for m in encoder.modules())
