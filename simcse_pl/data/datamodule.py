@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
+import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pytorch_lightning import LightningDataModule
+from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -22,6 +24,7 @@ from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.tensors import to_device
 from simcse_pl.utils.validation import expected_types
 
 _OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
@@ -169,6 +172,10 @@ class SentenceDataModule(LightningDataModule):
         name, rows = self._batches().rows_of(epoch, batch)
         own = self.sets[name]
         return own, [own.chosen[row] for row in rows]
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Copy the tensors of a batch, without waiting for a GPU."""
+        return batch | to_device({name: x for name, x in batch.items() if isinstance(x, Tensor)}, device)
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers import AttentionInterface, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 
 from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
 from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
 from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.sources import load_config, loading, loading_options, quiet_transformers, resolve
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line, reraise_as
 
 _TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -31,6 +31,7 @@ def load_backbone(
     quantization: Any = None,
     adapter: Any = None,
     new_layers: int = 0,
+    attn_implementation: str | None = None,
 ) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
 
@@ -47,11 +48,17 @@ def load_backbone(
         quantization: a quantization config of transformers, such as BitsAndBytesConfig.
         adapter: a PEFT config, to add a new adapter.
         new_layers: the number of last layers whose weights are drawn at random.
+        attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
+            `flash_attention_2`; None takes its default for the architecture.
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
             an option does not fit the architecture.
     """
+    known = ["eager", *AttentionInterface().valid_keys()]
+    if attn_implementation is not None and attn_implementation not in known:
+        near = did_you_mean(attn_implementation, known)
+        raise UserError(f"attn_implementation={attn_implementation}: transformers has no such attention{near}")
     if dtype not in (None, *_TYPES):
         raise UserError(f"dtype={dtype}: choose one of {', '.join(_TYPES)}")
     source = resolve(name)
@@ -72,6 +79,8 @@ def load_backbone(
         set_attention(config, bidirectional, name)
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
+        if attn_implementation is not None:
+            config._attn_implementation = attn_implementation
         model = _load_model(name, source_of_weights, config, subfolder, pretrained, dtype, quantization)
     for needed in ("input_ids", "attention_mask"):
         if needed not in inspect.signature(model.forward).parameters:

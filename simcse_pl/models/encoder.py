@@ -24,8 +24,10 @@ from simcse_pl.models.templates import Templates, sorted_batches
 from simcse_pl.models.tokenization import check_vocabulary
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.progress import tracked
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.validation import check_sentences
+
+_BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 
 
 class SentenceEncoder(PooledBackbone):
@@ -99,12 +101,15 @@ class SentenceEncoder(PooledBackbone):
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
         bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
         was_training = self.training
+        encoded: list[tuple[list[int], Tensor]] = []  # on the device
         self.eval()
         try:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                 for places, inputs in bar:
-                    on_device = {name: tensor.to(self.device) for name, tensor in inputs.items()}
-                    vectors[places] = self.forward_in_length_groups(on_device).float().cpu()
+                    encoded.append((places, self.forward_in_length_groups(to_device(inputs, self.device)).float()))
+                    if len(encoded) == _BATCHES_PER_COPY:
+                        _copy(encoded, vectors)
+                _copy(encoded, vectors)
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
@@ -151,6 +156,7 @@ class SentenceEncoder(PooledBackbone):
         quantization: Any = None,
         adapter: Any = None,
         new_layers: int = 0,
+        attn_implementation: str | None = None,
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
@@ -167,7 +173,8 @@ class SentenceEncoder(PooledBackbone):
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
             template: replaces the saved template; "{sentence}" removes it.
             template_bias, final_period, truncate_dim: replace the saved settings.
-            bidirectional, dtype, quantization, adapter, new_layers: see backbone.load_backbone.
+            bidirectional, dtype, quantization, adapter, new_layers, attn_implementation: see
+                backbone.load_backbone.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -193,6 +200,7 @@ class SentenceEncoder(PooledBackbone):
             quantization,
             adapter,
             new_layers,
+            attn_implementation,
         )
         if head == "transform" and pretrained and spec.settings.head == "none":
             weights = pretrained_transform(str(name))
@@ -254,3 +262,10 @@ class SentenceEncoder(PooledBackbone):
         if not vectors.isfinite().all():
             raise UserError(f"{name} is damaged: its weights give vectors that are not finite")
         return encoder.eval()
+
+
+def _copy(encoded: list[tuple[list[int], Tensor]], vectors: Tensor) -> None:
+    """Copy the vectors of batches to their rows of `vectors`, and empty the list."""
+    if encoded:
+        vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([own for _, own in encoded]).cpu()
+        encoded.clear()

@@ -107,7 +107,7 @@ class EncoderModule(LightningModule):
         if stage == "fit" and not self._prepared:
             data = self.trainer.datamodule  # type: ignore[attr-defined]
             self.prepare(data.row_kinds if data else None)
-        if not self._fast:
+        if stage in ("fit", "validate") and not self._fast:
             self._fast = True
             self.use_speed(self.speed)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionMaskInterface
 
 from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
@@ -22,7 +21,6 @@ from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.attention_masks import sdpa_mask_without_synchronization
 from simcse_pl.training.encoder_module import EncoderModule, views_of
 from simcse_pl.training.freezing import example_batch, freeze_first_layers, freeze_unused
 from simcse_pl.training.held_out import held_out_loss
@@ -98,7 +96,6 @@ class SimCSEModule(EncoderModule):
         self.positive_encoder = positive_encoder
         if any(trained.postprocess for trained in self.encoders()):
             raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
-        AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
         for trained in self.encoders():
             if gradient_checkpointing:
                 recompute_layers(trained.backbone)

@@ -1,7 +1,16 @@
-"""Unit vectors and precision."""
+"""Unit vectors, precision and devices."""
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+
+def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Copy tensors of the CPU to a device. A GPU copies them while the host goes on."""
+    if device.type == "cuda":
+        tensors = {name: x.pin_memory() for name, x in tensors.items()}
+    return {name: x.to(device, non_blocking=True) for name, x in tensors.items()}
 
 
 def at_least_float32(x: Tensor) -> Tensor:

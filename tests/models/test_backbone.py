@@ -58,6 +58,17 @@ def test_the_last_layers_can_be_drawn_at_random(architecture, make_model):
     assert (old[-1] - new[-1]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_the_implementation_of_attention_changes_no_state(pretrained, make_model):
+    states = []
+    for name in ("eager", "sdpa"):
+        torch.manual_seed(0)
+        model = load_backbone(str(make_model("bert")), pretrained=pretrained, attn_implementation=name).eval()
+        assert model.config._attn_implementation == name
+        states.append(model(**INPUTS).last_hidden_state)
+    torch.testing.assert_close(*states)
+
+
 @every_architecture
 def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
     folder = str(make_model(architecture))

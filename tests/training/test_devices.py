@@ -53,6 +53,19 @@ def test_the_pretend_device_rejects_mixed_devices_and_counts_synchronizations():
         assert device.synchronizations.total() == 4
 
 
+def test_encoding_waits_once_for_64_batches(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    sentences = [f"{text} {i}" for i in range(18) for text in SENTENCES]
+    expected = encoder.encode(sentences)
+    with Pretend() as device:
+        encoder.to(DEVICE)
+        encoder.encode(sentences[:1])  # fills caches
+        device.synchronizations.clear()
+        vectors = encoder.encode(sentences, batch_size=2)
+        assert len(sentences) == 144 and device.synchronizations.total() == 2, device.synchronizations
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
+
+
 def default_callbacks(folder):
     callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
     options = {"run_dir": str(folder), "seed": 3, "monitor": "val/spearman"}

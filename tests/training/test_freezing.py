@@ -8,7 +8,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.freezing import freeze_first_layers
 from simcse_pl.training.module import SimCSEModule
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.tiny_models import ARCHITECTURES
 
 
@@ -48,6 +48,7 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
 def test_an_own_module_freezes_what_no_vector_depends_on(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="layers_1")
     module = EncoderModule(encoder, adamw())
+    module.trainer = quiet_trainer()
     module.setup("validate")
     assert all(p.requires_grad for p in module.parameters())
     module.prepare()
