@@ -30,7 +30,7 @@ def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PE
 
     Args:
         lengths: the lengths of sequences in any order, at least one.
-        tokens_per_pass: the constant; infinity for one group.
+        tokens_per_pass: the constant.
 
     Returns:
         The longest length of each group, ascending.
@@ -38,8 +38,6 @@ def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PE
     count = Counter(lengths)
     distinct = sorted(count)
     shorter = [0, *itertools.accumulate(count[length] for length in distinct)]
-    if tokens_per_pass == math.inf:
-        return distinct[-1:]
     best: list[tuple[float, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
     for end, longest in enumerate(distinct, 1):
         splits = [(best[i][0] + (shorter[end] - shorter[i]) * longest + tokens_per_pass, i) for i in range(end)]
@@ -53,9 +51,9 @@ def length_groups(
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
-    If the backbone ignores padding, a batch on a CPU is split. On other devices it stays one group, because
-    groups have been measured on CPUs only. Word embeddings are looked up once for all groups: each lookup
-    has a gradient as large as the vocabulary.
+    If the backbone ignores padding, a batch on a CPU is split. It stays one group if `tokens_per_pass` is infinite,
+    and on other devices, because groups have been measured on CPUs only. Word embeddings are looked up once for all
+    groups: each lookup has a gradient as large as the vocabulary.
 
     If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
     group has sequences of one length. The vector of a sentence then does not depend on its batch.
@@ -71,7 +69,7 @@ def length_groups(
         `input_ids` if the backbone takes it.
     """
     lengths = inputs["attention_mask"].sum(dim=1).clamp(min=1)  # an empty sentence may have no tokens
-    if ignores_padding and lengths.is_cpu:
+    if ignores_padding and lengths.is_cpu and tokens_per_pass < math.inf:
         longest = torch.tensor(longest_of_groups(lengths.tolist(), tokens_per_pass))
         inputs = with_word_embeddings(backbone, inputs)
     elif ignores_padding or backbone.training:

@@ -39,6 +39,7 @@ class Templates:
 
     Attributes:
         texts: the templates; empty if there are none.
+        multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
     Raises:
         UserError: a template has no placeholder, the list is empty, or a template has [MASK] or <mask> and the
@@ -55,6 +56,7 @@ class Templates:
         self.tokenizer = tokenizer
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
+        self.multiple_of = 1
         if template is not None and not self.texts:
             raise UserError("template=[]: give one template per view, or null")
         self._prompts = [self._prompt(text) for text in self.texts]
@@ -151,9 +153,9 @@ class Templates:
         """
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
         if not self.texts and not with_mask:
-            return padded(tokens, self.tokenizer)
+            return padded(tokens, self.tokenizer, self.multiple_of)
         applied = [self._applied(own, i % views) for i, own in enumerate(tokens)]
-        inputs = padded(applied, self.tokenizer)
+        inputs = padded(applied, self.tokenizer, self.multiple_of)
         if with_mask:
             places = torch.arange(inputs["input_ids"].shape[1])
             behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]

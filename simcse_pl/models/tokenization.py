@@ -50,9 +50,13 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return ids
 
 
-def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase) -> Batch:
-    """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64."""
-    shape = len(tokens), max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
+def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase, multiple_of: int = 1) -> Batch:
+    """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64.
+
+    The longest sentence is padded to a multiple of `multiple_of`.
+    """
+    longest = max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
+    shape = len(tokens), -(-longest // multiple_of) * multiple_of
     ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, own in enumerate(tokens):
         ids[row, : len(own)] = own

@@ -1,5 +1,6 @@
 """SimCSEModule: the loss of SimCSE and of everything that is trained with it, as a LightningModule."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
-from simcse_pl.models.backbone import recompute_layers
+from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
@@ -29,7 +30,10 @@ from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
 from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
 from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import mean_over_ranks
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, did_you_mean
+
+_MODES = "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"  # of torch.compile
+_MULTIPLE_OF = 8  # lengths of compiled backbones; matrix units of GPUs prefer it, too
 
 
 class SimCSEModule(EncoderModule):
@@ -56,7 +60,9 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
         freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
             that no loss depends on are always frozen.
-        compile: compile the backbone with torch.compile, once for all lengths and batch sizes.
+        compile: compile the backbone with torch.compile, once for all lengths and batch sizes; or a mode of
+            torch.compile, such as `reduce-overhead` (CUDA graphs), which compiles each shape. Lengths are then
+            multiples of 8.
         on_non_finite: `error` to stop at a loss or gradient that is not finite, `skip` to skip the step.
     """
 
@@ -73,7 +79,7 @@ class SimCSEModule(EncoderModule):
         chunk_size: int | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: int | None = None,
-        compile: bool = False,
+        compile: bool | str = False,
         on_non_finite: str = "error",
         layer_decay: float | None = None,
         no_weight_decay: Sequence[str] = (),
@@ -125,8 +131,14 @@ class SimCSEModule(EncoderModule):
         if queue:
             queue.attach(encoder)
         self.compiled = compile
-        if compile:  # torch fuses its own dropout with other operations
-            self.speed = replace(self.speed, fast_dropout=False)
+        if compile:
+            if compile is not True and compile not in _MODES:
+                near = did_you_mean(compile, _MODES)
+                raise UserError(f"module.compile={compile}: choose true, false or one of {', '.join(_MODES)}{near}")
+            self.speed = Speed(tokens_per_pass=math.inf, fast_dropout=False)
+            for trained in self.encoders():
+                if (longest_input(trained.backbone) or 0) % _MULTIPLE_OF == 0:
+                    trained.templates.multiple_of = _MULTIPLE_OF
 
     def encoders(self) -> list[SentenceEncoder]:
         """Return the encoder and, if there is one, that of the positives."""
@@ -158,7 +170,7 @@ class SimCSEModule(EncoderModule):
         of_backbones = {id(parameter) for backbone in backbones for parameter in backbone.parameters()}
         self._not_in_every_loss = [p for p in self.parameters() if p.requires_grad and id(p) not in of_backbones]
         for backbone in backbones if self.compiled else []:
-            backbone.compile(dynamic=True)
+            backbone.compile(dynamic=self.compiled is True, mode=None if self.compiled is True else self.compiled)
         self._prepared = True
 
     def _example_loss(self, batches: Sequence[Mapping[str, Any]]) -> Tensor:

@@ -1,5 +1,6 @@
 """The Lightning module: views, curves, clipping, validation metrics against scipy, and its options."""
 
+import functools
 import math
 
 import pytest
@@ -246,6 +247,26 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     assert counts["unique_graphs"] == before
     torch.testing.assert_close(list(losses_and_gradients(True)), expected, atol=1e-5, rtol=1e-5)
     assert 1 <= counts["unique_graphs"] - before <= 2
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_a_mode_of_compilation_compiles_one_graph_per_multiple_of_8_tokens(make_model, monkeypatch):
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile="default")
+    module.prepare()
+    module.speed.apply(encoder)
+    counts = torch._dynamo.utils.counters["stats"]
+    before, found = counts["unique_graphs"], []
+    for tokens in (4, 5, 8, 9, 12, 16, 11, 17, 7, 23):
+        collate = ViewCollator(encoder.tokenizer, tokens, encoder.templates)
+        batch = collate([(SENTENCES[5],), (SENTENCES[6],)])
+        assert batch["input_ids"].shape[2] % 8 == 0
+        module.loss(batch)
+        found.append(counts["unique_graphs"] - before)
+    assert found == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
+    with pytest.raises(UserError, match="^module.compile=reduce_overhead: choose .*; did you mean reduce-overhead?"):
+        SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile="reduce_overhead")
 
 
 def test_terms_with_one_name_are_an_error(encoder):
