@@ -34,6 +34,7 @@ def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, flo
     torch.manual_seed(42)
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only")
     module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
+    module.speed.apply(encoder)
     optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in wikipedia_sentences()[:rows]])
     losses = []
