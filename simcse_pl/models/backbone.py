@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 
 from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
 from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
@@ -55,10 +55,8 @@ def load_backbone(
         UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
             an option does not fit the architecture.
     """
-    known = ["eager", *AttentionInterface().valid_keys()]
-    if attn_implementation is not None and attn_implementation not in known:
-        near = did_you_mean(attn_implementation, known)
-        raise UserError(f"attn_implementation={attn_implementation}: transformers has no such attention{near}")
+    if attn_implementation is not None:
+        _check_attention(attn_implementation)
     if dtype not in (None, *_TYPES):
         raise UserError(f"dtype={dtype}: choose one of {', '.join(_TYPES)}")
     source = resolve(name)
@@ -95,6 +93,14 @@ def load_backbone(
     if adapter is not None:
         add_adapter(model, adapter)
     return model
+
+
+def _check_attention(name: str) -> None:
+    from transformers import AttentionInterface  # slow
+
+    known = ["eager", *AttentionInterface().valid_keys()]
+    if name not in known:
+        raise UserError(f"attn_implementation={name}: transformers has no such attention{did_you_mean(name, known)}")
 
 
 def _load_model(

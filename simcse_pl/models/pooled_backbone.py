@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionMaskInterface
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.attention_masks import sdpa_mask_without_synchronization
+from simcse_pl.models.attention_masks import use_masks_without_synchronization
 from simcse_pl.models.backbone_config import is_decoder
 from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings
@@ -46,7 +45,7 @@ class PooledBackbone(nn.Module):
         super().__init__()
         if head not in HEADS:
             raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
-        AttentionMaskInterface.register("sdpa", sdpa_mask_without_synchronization)
+        use_masks_without_synchronization()
         self.backbone = backbone
         self.tokens_per_pass: float = TOKENS_PER_PASS
         self.tokenizer = tokenizer

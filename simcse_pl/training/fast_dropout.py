@@ -11,10 +11,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from simcse_pl.models.attention_masks import sdpa_mask_without_synchronization
+from simcse_pl.models.attention_masks import use_masks_without_synchronization
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"
@@ -29,7 +29,7 @@ def use_fast_dropout(backbone: PreTrainedModel) -> None:
                 setattr(module, name, FastDropout(child.p).train(child.training))
     if backbone.config._attn_implementation == "sdpa":
         AttentionInterface.register(_ATTENTION, _attention)
-        AttentionMaskInterface.register(_ATTENTION, sdpa_mask_without_synchronization)
+        use_masks_without_synchronization(_ATTENTION)
         backbone.set_attn_implementation(_ATTENTION)
 
 
