@@ -1,12 +1,15 @@
 """Check options against the type annotations of the code that takes them."""
 
+import ast
 import dataclasses
 import inspect
 import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
 
@@ -18,6 +21,7 @@ from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.validation import expected_types
 
+_ROOT = Path(__file__).parents[2]
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
@@ -60,7 +64,9 @@ def check_types(config: DictConfig) -> None:
     """
     written: Any = OmegaConf.to_container(config)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
-    _check_values(Options, resolved, written, ())
+    _check_values(_hints(Options), resolved, written, ())
+    for place, node in _parts(resolved):
+        _check_values(source_hints(str(node["_target_"])), node, written, place)  # before torch is imported
     for place, node in _parts(resolved):
         target = _imported(node["_target_"], ".".join(map(str, place)))
         base = _base_for_further_options(target)
@@ -72,7 +78,35 @@ def check_types(config: DictConfig) -> None:
                 raise UserError(f"no option {option}{near} (--help lists all)")
         if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
             node = {name: value for name, value in node.items() if value is not None}
-        _check_values(target, node, written, place)
+        required = [name for name, own in inspect.signature(target).parameters.items() if own.default is own.empty]
+        # the command builds the class only if the option is set
+        node = {name: value for name, value in node.items() if value is not None or name not in required}
+        _check_values(_hints(target), node, written, place)
+
+
+def source_hints(target: str) -> dict[str, Any]:
+    """Return the annotations of the arguments of a class or function of this project, without importing it.
+
+    Only annotations of Python's own types are returned, of arguments that have a default.
+    """
+    package, *names = target.split(".")
+    modules = (Path(package, *names[:end]).with_suffix(".py") for end in range(len(names) - 1, 0, -1))
+    found = next((path for path in modules if (_ROOT / path).is_file()), None)
+    if found is None:
+        return {}
+    node: ast.AST = ast.parse((_ROOT / found).read_text(encoding="utf-8"))
+    for name in [*names[len(found.parts) - 1 :], "__init__"]:
+        inner = [own for own in ast.iter_child_nodes(node) if getattr(own, "name", None) == name]
+        node = inner[0] if inner else node
+    if not isinstance(node, ast.FunctionDef):
+        return {}
+    arguments = [*node.args.args[len(node.args.args) - len(node.args.defaults) :], *node.args.kwonlyargs]
+    hints = {}
+    for argument in arguments:
+        with suppress(NameError, TypeError, AttributeError):
+            written = ast.unparse(argument.annotation) if argument.annotation else "Any"
+            hints[argument.arg] = eval(written, {"Any": Any, "Mapping": Mapping, "Sequence": Sequence, "Path": Path})
+    return hints
 
 
 def _imported(target: str, place: str) -> Any:
@@ -83,13 +117,10 @@ def _imported(target: str, place: str) -> Any:
         raise UserError(f"{place}._target_={target}: it cannot be imported: {why}") from error
 
 
-def _check_values(taker: Callable[..., Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
-    parameters = inspect.signature(taker).parameters
-    for name, hint in _hints(taker).items():
+def _check_values(hints: Mapping[str, Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:
+    for name, hint in hints.items():
         if name not in values:
             continue
-        if values[name] is None and name in parameters and parameters[name].default is inspect.Parameter.empty:
-            continue  # the command builds the class only if the option is set
         if isinstance(values[name], Mapping) and "_target_" in values[name]:
             continue
         try:

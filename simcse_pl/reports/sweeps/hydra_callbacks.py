@@ -1,22 +1,19 @@
-"""Hydra callbacks that print a table of all jobs at the end of a multirun."""
+"""Hydra callbacks that print a table of all jobs at the end of a multirun.
+
+Hydra imports this module at each start, so pandas and scipy are imported at the end of a multirun only.
+"""
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from simcse_pl.reports.evaluation_report import encoder_tables
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
-from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import show
 
 
@@ -33,12 +30,17 @@ class SweepTable(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the tables, read from the jobs' folders."""
+        from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+        from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+        from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+
         folder = Path(config.hydra.sweep.dir).absolute()
         sweeps = []
         if any((job / RESULTS_FILE).is_file() for job in job_folders(folder)):
             with _exit_on_error():
                 sweeps = read_sweeps({str(folder): folder})
-            _show([table for sweep in sweeps for table in sweep_tables(group_by_seed(sweep))])
+            for table in (table for sweep in sweeps for table in sweep_tables(group_by_seed(sweep))):
+                show(table.printed())
             print(f"figure and files: simcse report {config.hydra.sweep.dir}")
         _exit_if_jobs_failed(folder, any(run.failed for sweep in sweeps for run in sweep.runs))
 
@@ -51,6 +53,9 @@ class EvaluationTables(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the tables; the job's number is appended to a label that occurs twice."""
+        from simcse_pl.reports.evaluation_report import encoder_tables
+        from simcse_pl.results.evaluation_results import Result, read
+
         folder = Path(config.hydra.sweep.dir).absolute()
         with _exit_on_error():
             found = [(job.name, read(job)) for job in job_folders(folder) if (job / RESULTS_FILE).is_file()]
@@ -62,13 +67,9 @@ class EvaluationTables(Callback):
                 else result
                 for job, result in results
             ]
-            _show(encoder_tables(named, config.aggregation))
+            for table in encoder_tables(named, config.aggregation):
+                show(table.printed())
         _exit_if_jobs_failed(folder, any(result.failed for _, result in results))
-
-
-def _show(tables: Sequence[Table]) -> None:
-    for table in tables:
-        show(table.printed())
 
 
 @contextlib.contextmanager
