@@ -1,9 +1,13 @@
 """Options against the type annotations of the code that takes them."""
 
+import re
+
 import pytest
+from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config import CONF
+from simcse_pl.config.type_checks import _hints, check_types, source_hints
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
@@ -89,3 +93,15 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
 def test_a_message_names_the_option_as_the_user_writes_it(config, message):
     with pytest.raises(UserError, match=f"^{message}$"):
         check_types(OmegaConf.create(config))
+
+
+def test_annotations_read_from_the_source_are_those_of_the_imported_class():
+    texts = [path.read_text(encoding="utf-8") for path in CONF.rglob("*.yaml")]
+    targets = {target for text in texts for target in re.findall(r"_target_: (simcse_pl[\w.]+)", text)}
+    read = {target: source_hints(target) for target in targets}
+    assert len(targets) > 60 and sum(map(bool, read.values())) > 40
+    for target, found in read.items():
+        hints = _hints(get_object(target))
+        assert found == {name: hints.get(name) for name in found}, target
+    assert source_hints("simcse_pl.models.encoder.SentenceEncoder.from_pretrained")["num_layers"] == int | None
+    assert source_hints("torch.optim.AdamW") == source_hints("simcse_pl.nothing") == source_hints("simcse_pl") == {}
