@@ -49,6 +49,7 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
         (["data"], ["data"]),
         (["startup"], ["startup"]),
         (["first_step"], ["first_step"]),
+        (["scaling"], ["scaling_batch", "scaling_length", "scaling_ranks", "scaling_report"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]
 

@@ -76,8 +76,6 @@ def check_types(config: DictConfig) -> None:
                 option = ".".join(map(str, [*place, name]))
                 near = did_you_mean(str(name), parameters) or f" of {node['_target_']}"
                 raise UserError(f"no option {option}{near} (--help lists all)")
-        if place[:2] == ("sweep", "rows"):  # null leaves an option out of the row
-            node = {name: value for name, value in node.items() if value is not None}
         required = [name for name, own in inspect.signature(target).parameters.items() if own.default is own.empty]
         # the command builds the class only if the option is set
         node = {name: value for name, value in node.items() if value is not None or name not in required}
@@ -161,7 +159,8 @@ def _takes_any(taker: Callable[..., Any]) -> bool:
 def _parts(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Yield every node of a config that has a `_target_`, with its place."""
     if isinstance(node, dict) and "_target_" in node:
-        yield place, node
+        in_row = place[:2] == ("sweep", "rows")  # null leaves an option out of the row
+        yield place, {name: value for name, value in node.items() if not (in_row and value is None)}
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield from _parts(value, (*place, key))
 

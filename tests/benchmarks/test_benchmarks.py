@@ -54,7 +54,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
     ("benchmark", "options", "ways"),
     [
         pytest.param(
-            *("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 7),
+            *("train", ["--rounds", "1", "--steps", "1", "--batch-size", "4", "--triplets", sample.path("nli.csv")], 9),
             marks=SLOW,
         ),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
@@ -64,6 +64,10 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("first_step", ["--lines", "300"], 2, marks=pytest.mark.by_hand),
         pytest.param("startup", ["--rounds", "1"], 13, marks=SLOW),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
+        pytest.param(
+            *("scaling", ["--sizes", "8", "--lengths", "8", "--ranks", "1", "--runs", "2"], 1),
+            marks=SLOW,
+        ),
         pytest.param("matryoshka", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
         pytest.param("mining", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
         pytest.param("distillation", ["--seeds", "0", "--steps", "2"], 6, marks=SLOW),
@@ -74,7 +78,9 @@ def test_operations_equal_those_that_torch_counts(make_model):
     ],
 )
 def test_each_benchmark_runs(benchmark, options, ways, run_command, tmp_path):
-    table = {"train": "train_triplets", "evaluate": "evaluate_sts"}.get(benchmark, benchmark)
+    table = {"train": "train_triplets", "evaluate": "evaluate_sts", "scaling": "scaling_report"}.get(
+        benchmark, benchmark
+    )
     done = run_command("-m", f"benchmarks.{benchmark}", *options, "--out", tmp_path)
     rows = json.loads((tmp_path / f"{table}.json").read_text())["rows"]
     assert len(rows) == ways

@@ -1,0 +1,124 @@
+"""Cost as work grows: training by batch size, length and number of processes, and a report by number of runs.
+
+    python -m benchmarks.scaling
+
+Training is that of the packaged encoder (6 layers) on the packaged Wikipedia sample, unsupervised. Batches of more than
+64 rows use gradient caching (module.chunk_size=64). Sequences of a length are that long without padding. Two processes
+share the cores of one. benchmarks.data measures corpora of several sizes.
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+import torch
+
+from benchmarks.common import PACKAGED, parser, wikipedia_sentences
+from benchmarks.comparison import save, timed
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results.run_files import RESULTS_FILE
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer
+from simcse_pl.utils.progress import tracked
+from simcse_pl.utils.tables import Table
+
+CHUNK = 64  # rows encoded at once
+
+
+def step_seconds(sentences: list[str], max_length: int) -> float:
+    """Return the seconds of the second of two training steps on a batch."""
+    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=512)
+    options = {"chunk_size": CHUNK if len(sentences) > CHUNK else None}
+    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), **options)
+    module.speed.apply(encoder)
+    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
+    batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
+
+    def step() -> None:
+        loss, _ = module.loss(batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return [timed(step) for _ in range(2)][1]
+
+
+def rate_of_run(ranks: int, folder: Path) -> float:
+    """Return the sentences per second that a run with this number of processes logs, the median over its steps."""
+    options = [f"trainer.devices={ranks}", "trainer.accelerator=cpu", "trainer.max_steps=12", "val_every=12"]
+    options += ["setting=unsupervised", "data=wiki_sample", "log_every=1", "logger=csv", f"hydra.run.dir={folder}"]
+    options += ["data.validation=sample", "speed=fixed", *(["trainer=ddp"] if ranks > 1 else [])]
+    environment = os.environ | {"OMP_NUM_THREADS": str((os.cpu_count() or ranks) // ranks)}
+    command = [sys.executable, "-W", "ignore", "-m", "simcse_pl", "train", *options]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    with open(folder / "metrics.csv", encoding="utf-8") as file:
+        rates = [row["speed/sentences_per_second"] for row in csv.DictReader(file)]
+    return median(float(rate) for rate in rates if rate)
+
+
+def report_seconds(run: Path, runs: int, folder: Path) -> float:
+    """Return the seconds of `simcse report` on a sweep of copies of a run, with other seeds."""
+    results = json.loads((run / RESULTS_FILE).read_text(encoding="utf-8"))
+    for number in range(runs):
+        job = folder / str(number)
+        job.mkdir(parents=True)
+        shutil.copy(run / "metrics.csv", job)
+        (job / RESULTS_FILE).write_text(json.dumps(results | {"seed": number}), encoding="utf-8")
+    command = [sys.executable, "-W", "ignore", "-m", "simcse_pl", "report", str(folder)]
+    return timed(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def main() -> None:
+    """Run the command line."""
+    command_line = parser(__doc__, rounds=False)
+    command_line.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256, 1024, 4096], help="batch sizes")
+    command_line.add_argument("--lengths", type=int, nargs="+", default=[16, 32, 64, 128, 256, 512], help="tokens")
+    command_line.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="numbers of processes")
+    command_line.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="runs of a report")
+    given = command_line.parse_args()
+    sentences = wikipedia_sentences()
+    tables = []
+
+    seconds = [step_seconds(sentences[:size], 32) for size in tracked(given.sizes, "batch sizes")]
+    rates = [size / own for size, own in zip(given.sizes, seconds, strict=True)]
+    rows = {"rows": given.sizes, "s per step": seconds, "rows/s": rates}
+    note = f"up to 32 tokens; in chunks of {CHUNK} rows if there are more"
+    tables.append(Table("scaling_batch", "Training by batch size", pd.DataFrame(rows), notes=[note]))
+
+    long = [" ".join(sentences[start::16]) for start in range(16)]
+    seconds = [step_seconds(long, length) for length in tracked(given.lengths, "lengths")]
+    tokens = [2 * 16 * length / own for length, own in zip(given.lengths, seconds, strict=True)]
+    frame = {
+        "tokens": given.lengths,
+        "s per step": seconds,
+        "rows/s": [16 / own for own in seconds],
+        "tokens/s": tokens,
+    }
+    tables.append(Table("scaling_length", "Training by length", pd.DataFrame(frame), notes=["16 rows of two views"]))
+
+    with TemporaryDirectory() as name:
+        runs = {ranks: Path(name, f"run_{ranks}") for ranks in given.ranks}
+        rates = [rate_of_run(ranks, folder) for ranks, folder in tracked(list(runs.items()), "processes")]
+        frame = {"processes": given.ranks, "sentences/s": rates}
+        note = "64 rows over all processes, by `simcse train trainer=ddp`"
+        tables.append(Table("scaling_ranks", "Training by processes", pd.DataFrame(frame), notes=[note]))
+
+        first = runs[given.ranks[0]]
+        reports = [report_seconds(first, count, Path(name, str(count))) for count in tracked(given.runs, "reports")]
+        frame = {"runs": given.runs, "s": reports}
+        tables.append(Table("scaling_report", "`simcse report` by runs of a sweep", pd.DataFrame(frame)))
+    save(given.out, *tables)
+
+
+if __name__ == "__main__":
+    main()
