@@ -18,6 +18,9 @@ from simcse_pl.utils.errors import UserError
 # The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
 # gradients of all weights. Training measures it (see training/speed.py).
 TOKENS_PER_PASS = 256
+# The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
+# kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
+_SCORES_PER_PASS = 2**19
 _TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
@@ -52,8 +55,9 @@ def length_groups(
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
     If the backbone ignores padding, a batch on a CPU is split. It stays one group if `tokens_per_pass` is infinite,
-    and on other devices, because groups have been measured on CPUs only. Word embeddings are looked up once for all
-    groups: each lookup has a gradient as large as the vocabulary.
+    and on other devices, because groups have been measured on CPUs only. In training, groups of long sequences are
+    split further. Word embeddings are looked up once for all groups: each lookup has a gradient as large as the
+    vocabulary.
 
     If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
     group has sequences of one length. The vector of a sentence then does not depend on its batch.
@@ -80,7 +84,9 @@ def length_groups(
     group = torch.bucketize(lengths, longest)
     indices = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(indices, longest.tolist(), strict=True):
-        yield rows, {name: x[rows, :tokens] for name, x in inputs.items()}
+        most = max(1, _SCORES_PER_PASS // tokens**2) if backbone.training else len(rows)
+        for part in rows.split(most):
+            yield part, {name: x[part, :tokens] for name, x in inputs.items()}
 
 
 def apply_in_length_groups(

@@ -51,6 +51,17 @@ def test_vectors_and_gradients_equal_those_of_one_padded_pass(architecture, make
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
+def test_groups_of_long_sequences_are_split_in_training(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
+    mask = torch.ones(7, 512, dtype=torch.int64)
+    inputs = {"input_ids": 5 * mask, "attention_mask": mask}
+    for training, sizes in ((True, [2, 2, 2, 1]), (False, [7])):
+        groups = length_groups(encoder.backbone.train(training), inputs, ignores_padding=True)
+        rows, parts = zip(*groups, strict=True)
+        assert list(map(len, rows)) == sizes == [len(part["attention_mask"]) for part in parts]
+        assert torch.cat(rows).tolist() == list(range(7))
+
+
 def test_other_devices_have_one_group_and_the_batch_is_not_modified(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
