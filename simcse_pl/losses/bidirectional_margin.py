@@ -26,11 +26,7 @@ class BidirectionalMargin(AuxiliaryLoss):
 
     Args:
         weight: lambda, 0 or more.
-        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta].
-
-    Raises:
-        UserError: alpha is above beta; from `check_rows`, a row does not have exactly one positive and one `other`
-            view.
+        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta]; alpha is at most beta.
     """
 
     name = "bidirectional_margin"

@@ -30,9 +30,6 @@ class ContrastedPositivesObjective(Objective):
 
     Args:
         temperature: t, above 0.
-
-    Raises:
-        UserError: if the temperature is not above 0.
     """
 
     contrasts = True

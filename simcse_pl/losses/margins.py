@@ -31,10 +31,7 @@ class AngularMarginObjective(ContrastiveObjective):
 
     Args:
         margin: in degrees, 0 to 180. 0 is the contrastive loss without a margin.
-        contrast: the arguments of ContrastiveObjective.
-
-    Raises:
-        UserError: if the margin is out of range, or the similarity is not the cosine.
+        contrast: the arguments of ContrastiveObjective; the similarity is `cosine`.
     """
 
     def __init__(self, margin: float = 10.0, **contrast: Any) -> None:
@@ -71,9 +68,6 @@ class TripletMargin(AuxiliaryLoss):
     Args:
         weight: 0 or more.
         margin: 0 or more.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "triplet_margin"
