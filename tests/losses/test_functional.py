@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
-from tests.properties.test_losses import similarity
+from tests.losses.loops import similarity
 
 ROWS, TEMPERATURE = 6, 0.5
 
