@@ -16,11 +16,9 @@ from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss
-from simcse_pl.losses.objectives import (
-    ContrastiveObjective,
-    DecoupledContrastiveObjective,
-    SoftmaxObjective,
-)
+from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.peer_network import PeerNetwork
+from simcse_pl.losses.ranking import RankingConsistency
 from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective
 from simcse_pl.losses.sum_of_objectives import SumOfObjectives
 from simcse_pl.models.roles import Role, default_roles
@@ -132,11 +130,8 @@ def test_the_symmetric_loss_also_compares_positives_with_anchors(roles, left_out
             terms += [] if objective.decoupled else [logits[i]]
             backward.append(torch.stack(terms).logsumexp(0) - logits[i] if terms else 0 * logits[i])
     batch = EmbeddedBatch(x, roles, inputs, queue=queue)
-    forward = objective(0.1, 0.3, **left_out)(batch)
-    loss, expected = (
-        objective(0.1, 0.3, **left_out, symmetric=True)(batch),
-        (forward + torch.stack(backward).mean()) / 2,
-    )
+    expected = (objective(0.1, 0.3, **left_out)(batch) + torch.stack(backward).mean()) / 2
+    loss = objective(0.1, 0.3, **left_out, symmetric=True)(batch)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(one, x, retain_graph=True)[0] for one in (loss, expected)))
 
@@ -146,11 +141,13 @@ def test_the_symmetric_loss_also_compares_positives_with_anchors(roles, left_out
     [
         ((POSITIVE, NEGATIVE), r"^data.roles=\['positive', 'negative'\]: a row needs one anchor, not 0$"),
         ((ANCHOR, ANCHOR, POSITIVE), "a row needs one anchor, not 2$"),
+        ((ANCHOR, OTHER), "needs a positive: name one in data.roles, or set views=dropout$"),
     ],
 )
 def test_rows_without_their_roles_are_errors(roles, message):
-    with pytest.raises(UserError, match=message):
-        ContrastiveObjective().check_rows(roles, labels=None)
+    for loss in (ContrastiveObjective(), DimensionContrast(), PeerNetwork(), RankingConsistency()):
+        with pytest.raises(UserError, match=message):
+            loss.check_rows(roles, labels=None)
 
 
 def test_a_sum_adds_objectives_with_their_weights():
@@ -214,9 +211,9 @@ def test_sums_with_wrong_weights_are_errors(settings, message):
         SumOfObjectives(**({"objectives": {"a": ContrastiveObjective()}} | settings))
 
 
-def attached(dim=6, **settings):
-    objective = SoftmaxObjective(**settings)
-    objective.attach(SimpleNamespace(hidden_size=dim))
+def attached(labels):
+    objective = SoftmaxObjective(labels)
+    objective.attach(SimpleNamespace(hidden_size=6))
     return objective
 
 
@@ -229,12 +226,12 @@ def test_the_classifier_takes_pairs_and_their_labels():
 
 
 @pytest.mark.parametrize(
-    ("views", "labels", "message"),
+    ("labels", "message"),
     [
-        (2, [0, 3], "^objective.labels=3: a row has label 3, and labels count from 0: set .*data.label_column$"),
-        (2, [-1, 0], "a row has label -1"),
+        ([0, 3], "^objective.labels=3: a row has label 3, and labels count from 0: set .*data.label_column$"),
+        ([-1, 0], "a row has label -1"),
     ],
 )
-def test_rows_without_valid_labels_are_errors(views, labels, message):
+def test_rows_without_valid_labels_are_errors(labels, message):
     with pytest.raises(UserError, match=message):
-        attached()(embedded(torch.randn(2, views, 6), labels=None if labels is None else torch.tensor(labels)))
+        attached(labels=3)(embedded(torch.randn(2, 2, 6), labels=torch.tensor(labels)))
