@@ -9,6 +9,13 @@ def similarity(a, b, kind="cosine"):
     return dot / lengths if lengths else 0.0
 
 
+def standardized(values):
+    """Return values with mean 0 and variance 1, as batch normalization has them."""
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((x - mean) ** 2 for x in values) / len(values)
+    return [(x - mean) / math.sqrt(variance + 1e-5) for x in values]
+
+
 def softmax(scores):
     powers = [math.exp(score - max(scores)) for score in scores]
     return [power / math.fsum(powers) for power in powers]

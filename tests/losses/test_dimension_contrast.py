@@ -9,15 +9,10 @@ from simcse_pl.losses.dimension_contrast import DimensionContrast, dimension_con
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.roles import Role
 from tests.conftest import embedded
-from tests.losses.loops import log_sum_exp, similarity
+from tests.losses.loops import log_sum_exp, similarity, standardized
 
 
 def loop(first, second, temperature):
-    def standardized(column):
-        mean = math.fsum(column) / len(column)
-        variance = math.fsum((x - mean) ** 2 for x in column) / len(column)
-        return [(x - mean) / math.sqrt(variance + 1e-5) for x in column]
-
     one, other = (list(map(standardized, zip(*rows, strict=True))) for rows in (first, second))
     losses = []
     for c, column in enumerate(one):

@@ -93,20 +93,14 @@ def teachers(make_model, tmp_path):
     return [str(tmp_path / "0"), str(tmp_path / "1")]
 
 
-def batch_of(encoder, roles=None):
-    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
-    embeddings = torch.randn(5, 2, 7, dtype=torch.float64)
-    return EmbeddedBatch(embeddings, roles or (Role.ANCHOR, Role.POSITIVE), inputs)
-
-
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("loss", "loops"), [("list_net", list_net_in_loops), ("list_mle", list_mle_in_loops)])
 def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops, count):
-    term = RankingDistillation(
-        teachers[:count], loss=loss, alpha=0.25, temperature=0.2, teacher_temperature=0.1
-    ).double()
+    options = {"loss": loss, "alpha": 0.25, "temperature": 0.2, "teacher_temperature": 0.1}
+    term = RankingDistillation(teachers[:count], **options).double()
     term.attach(encoder)
-    batch = batch_of(encoder, (Role.POSITIVE, Role.ANCHOR))
+    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
+    batch = EmbeddedBatch(torch.randn(5, 2, 7, dtype=torch.float64), (Role.POSITIVE, Role.ANCHOR), inputs)
     teacher_scores = [[0.0] * 5 for _ in range(5)]
     for share, name in zip([1.0] if count == 1 else [0.25, 0.75], teachers, strict=False):
         teacher = SentenceEncoder.from_pretrained(name).double()
@@ -120,9 +114,8 @@ def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops,
 
 def test_teachers_are_neither_trained_nor_saved_and_get_chunks(encoder, teachers):
     term = RankingDistillation(teachers)
-    module = SimCSEModule(
-        encoder, ContrastiveObjective(), adamw(), auxiliary=[term, RankingConsistency()], chunk_size=3
-    )
+    terms = [term, RankingConsistency()]
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=terms, chunk_size=3)
     assert [own.chunk_size for own in (term, *term.teachers)] == [3, 3, 3]
     assert not [name for name in module.state_dict() if name.startswith("auxiliary")]
     loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))

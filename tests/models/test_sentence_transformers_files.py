@@ -125,7 +125,6 @@ def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, m
     [
         ({"weight": torch.ones(32, 32)}, f"{DAMAGED}'linear.weight'"),
         ({"linear.weight": torch.ones(32, 16), "linear.bias": torch.ones(32)}, "head do not fit"),
-        (torch.nn.Linear(32, 32), "pytorch_model.bin is not a checkpoint, is damaged, or contains more"),
     ],
 )
 def test_unusable_weights_of_a_head_are_one_line(weights, message, make_model, tmp_path):
