@@ -7,9 +7,8 @@ from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
 from tests.losses.loops import log_sum_exp, similarity
 
@@ -43,19 +42,6 @@ def test_views_have_their_roles_in_any_order():
     roles = (Role.NEGATIVE, Role.ANCHOR, Role.OTHER, Role.POSITIVE)
     found = ContrastedPositivesObjective()(EmbeddedBatch(rows, roles, {}))
     torch.testing.assert_close(found, ContrastedPositivesObjective()(embedded(rows[:, [1, 3, 0]])))
-
-
-@pytest.mark.parametrize(
-    ("roles", "labels", "message"),
-    [
-        (("anchor", "positive", "positive", "negative"), None, "but rows have 2 and 1$"),
-        (default_roles(3), "classes", "^objective=contrasted_positives takes no labels: set data.label_column=null$"),
-        (default_roles(3), "scores", "^objective=contrasted_positives takes no labels: set data.score_column=null$"),
-    ],
-)
-def test_rows_that_do_not_fit_are_one_line(roles, labels, message):
-    with pytest.raises(UserError, match=message):
-        ContrastedPositivesObjective().check_rows(tuple(map(Role, roles)), labels)
 
 
 @pytest.mark.parametrize(("templates", "duplicates"), [(3, 0.0), (2, 1.0)])

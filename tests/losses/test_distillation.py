@@ -11,7 +11,6 @@ from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.loops import similarity
 
@@ -104,16 +103,3 @@ def test_margins_are_those_of_the_teacher(kind, encoder_normalizes, longer_teach
         for n, tn in zip(negatives, theirs, strict=True)
     ]
     assert objective(batch).item() == pytest.approx(sum(expected) / len(expected), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda teacher: EmbeddingDistillation(teacher).check_rows(ROLES, "scores"), "=distillation takes no labels"),
-        (lambda teacher: MarginMSE(teacher).check_rows(ROLES, "classes"), "^objective=margin_mse takes no labels"),
-        (lambda teacher: MarginMSE(teacher).check_rows(ROLES[1:], None), "a row needs one anchor, not 0$"),
-    ],
-)
-def test_wrong_rows_are_errors(make, message, teacher):
-    with pytest.raises(UserError, match=message):
-        make(teacher)

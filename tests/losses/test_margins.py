@@ -9,7 +9,6 @@ import torch
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin, add_angle
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.errors import UserError
 from tests.conftest import embedded
 from tests.losses.loops import log_sum_exp, similarity
 
@@ -63,9 +62,3 @@ def test_each_of_the_other_views_should_be_more_similar_than_the_next(roles, mar
     loss = TripletMargin(margin=margin)
     assert loss(None, EmbeddedBatch(x, roles, {})).item() == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9)
     assert torch.autograd.gradcheck(lambda given: loss(None, EmbeddedBatch(given, roles, {})), x.requires_grad_())
-
-
-@pytest.mark.parametrize("margin", [-1, math.nan])
-def test_a_margin_out_of_range_is_an_error(margin):
-    with pytest.raises(UserError, match=f"^objective.margin={margin}: it must be 0 to 180 degrees$"):
-        AngularMarginObjective(margin)

@@ -38,18 +38,6 @@ def test_the_loss_and_its_gradient_are_those_of_each_number_of_dimensions():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"dims": [4, 0]}, r"^objective.dims=\[4, 0\]: give different numbers, each 1 or more$"),
-        ({"weights": [1.0, -1.0]}, "^objective.weights=-1.0: it must be 0 or more"),
-    ],
-)
-def test_wrong_options_are_errors(settings, message):
-    with pytest.raises(UserError, match=message):
-        MatryoshkaObjective(ContrastiveObjective(), **settings)
-
-
-@pytest.mark.parametrize(
     ("given", "truncate_dim", "dims"),
     [(None, None, [32, 16, 8, 4]), ([8, 4], 8, [8, 4])],
     ids=["by default all dimensions and three fractions", "a truncated encoder needs its own only"],
