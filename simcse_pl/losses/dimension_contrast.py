@@ -58,7 +58,7 @@ class DimensionContrast(AuxiliaryLoss):
 
     def __init__(self, weight: float = 0.1, temperature: float = 5.0) -> None:
         super().__init__(weight)
-        check_positive("auxiliary.dimension_contrast.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

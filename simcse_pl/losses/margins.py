@@ -74,7 +74,7 @@ class TripletMargin(AuxiliaryLoss):
 
     def __init__(self, weight: float = 0.1, margin: float = 0.0) -> None:
         super().__init__(weight)
-        check_non_negative("auxiliary.triplet_margin.margin", margin)
+        check_non_negative(f"{self.option}.margin", margin)
         self.margin = margin
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:

@@ -50,7 +50,7 @@ class PeerNetwork(AuxiliaryLoss):
 
     def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
         super().__init__(weight)
-        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
 
     def attach(self, encoder: SentenceEncoder) -> None:

@@ -80,7 +80,7 @@ class RankingConsistency(AuxiliaryLoss):
 
     def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
         super().__init__(weight)
-        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
@@ -126,15 +126,14 @@ class RankingDistillation(AuxiliaryLoss):
         teacher_temperature: float = 0.025,
     ) -> None:
         super().__init__(weight)
-        option = f"auxiliary.{self.name}"
         if loss not in LOSSES:
-            raise UserError(f"{option}.loss={loss}: choose one of {', '.join(LOSSES)}")
+            raise UserError(f"{self.option}.loss={loss}: choose one of {', '.join(LOSSES)}")
         if not 1 <= len(teachers) <= 2:
-            raise UserError(f"{option}.teachers: give one or two, not {len(teachers)}")
+            raise UserError(f"{self.option}.teachers: give one or two, not {len(teachers)}")
         if not 0 <= alpha <= 1:
-            raise UserError(f"{option}.alpha={alpha}: it must be 0 to 1")
-        check_positive(f"{option}.temperature", temperature)
-        check_positive(f"{option}.teacher_temperature", teacher_temperature)
+            raise UserError(f"{self.option}.alpha={alpha}: it must be 0 to 1")
+        check_positive(f"{self.option}.temperature", temperature)
+        check_positive(f"{self.option}.teacher_temperature", teacher_temperature)
         self.loss, self.temperature, self.teacher_temperature = loss, temperature, teacher_temperature
         self.shares = [alpha, 1 - alpha] if len(teachers) == 2 else [1.0]
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
@@ -143,7 +142,7 @@ class RankingDistillation(AuxiliaryLoss):
         """Check that the teachers read the encoder's token ids."""
         for number, teacher in enumerate(self.teachers):
             assert isinstance(teacher, FrozenEncoder)
-            teacher.check_vocabulary(encoder, f"auxiliary.{self.name}.teachers[{number}]")
+            teacher.check_vocabulary(encoder, f"{self.option}.teachers[{number}]")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""

@@ -61,7 +61,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.classifier = nn.Linear(encoder.hidden_size, 2)
 
     def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
-        option = f"auxiliary.{self.name}.generator={name}"
+        option = f"{self.option}.generator={name}"
         with reraise_as(option, users_too=True):
             model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
         if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():

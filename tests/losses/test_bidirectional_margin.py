@@ -1,4 +1,4 @@
-"""The margin loss of soft negatives against its formula, its gradients, and its errors."""
+"""The margin loss of soft negatives against its formula and its gradients."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The loss that also compares positives with hard negatives, against a sum in plain Python, and its errors."""
+"""The loss that also compares positives with hard negatives, against a sum in plain Python."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""DCLR's loss and its noise against their formulas in plain loops, and errors."""
+"""DCLR's loss and its noise against their formulas in plain loops."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Distillation against loops over the formulas, and what the objectives reject."""
+"""Distillation against loops over the formulas."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""The objectives: their settings, their errors, and the logged similarities."""
+"""The objectives: their settings, and the logged similarities."""
 
 import itertools
 import math
