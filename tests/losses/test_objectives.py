@@ -1,7 +1,6 @@
 """The objectives: their settings, and the logged similarities."""
 
 import itertools
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +21,7 @@ from simcse_pl.losses.sum_of_objectives import SumOfObjectives
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, embedded
+from tests.losses.loops import log_sum_exp, similarity
 
 
 @pytest.mark.parametrize(
@@ -68,25 +68,32 @@ def test_half_precision_is_computed_in_float32(loss, roles, labels):
     torch.testing.assert_close(half, loss_of(rows.float()))
 
 
-@pytest.mark.parametrize("roles", [(POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE), (ANCHOR, POSITIVE, POSITIVE)])
+@pytest.mark.parametrize(
+    "roles",
+    [(ANCHOR, POSITIVE, NEGATIVE), (ANCHOR, POSITIVE, POSITIVE), (POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE)],
+)
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
-def test_several_positives_are_averaged_without_each_other(roles, alpha):
-    embeddings = torch.randn(4, len(roles), 6, dtype=torch.float64)
-    unit = torch.nn.functional.normalize(embeddings, dim=-1)
-
-    def similarity(row, view, other_row, other_view):
-        return math.exp(float(unit[row, view] @ unit[other_row, other_view]) / 0.1)
-
-    losses = []
-    for row, (own, role) in itertools.product(range(4), enumerate(roles)):
-        if role is POSITIVE:
-            total = 0.0
-            for other_row, (view, other_role) in itertools.product(range(4), enumerate(roles)):
-                if other_role is NEGATIVE or (other_role is POSITIVE and (view == own or other_row != row)):
-                    weight = alpha if other_role is NEGATIVE and other_row == row else 1.0
-                    total += weight * similarity(row, roles.index(ANCHOR), other_row, view)
-            losses.append(-math.log(similarity(row, roles.index(ANCHOR), row, own) / total))
-    loss = ContrastiveObjective(0.1, alpha)(EmbeddedBatch(embeddings, roles, {}))
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_several_positives_are_averaged_without_each_other_and_a_guide_masks_for_each(
+    threshold, alpha, roles, monkeypatch
+):
+    embeddings, guided = (torch.randn(4, len(roles), 6, dtype=torch.float64) for _ in range(2))
+    objective, calls = ContrastiveObjective(0.1, alpha, false_negative_threshold=threshold), []
+    if threshold is not None:
+        objective.guide = object.__new__(FrozenEncoder)
+        monkeypatch.setattr(FrozenEncoder, "embed", lambda self, batch: calls.append(batch) or guided)
+    loss = objective(EmbeddedBatch(embeddings, roles, {}))
+    assert len(calls) == (threshold is not None), "the guide embeds a batch once"
+    anchor, losses, x, of_guide = roles.index(ANCHOR), [], embeddings.tolist(), guided.tolist()
+    for i, positive in itertools.product(range(4), (view for view, role in enumerate(roles) if role is POSITIVE)):
+        scores, weights = [], []
+        for j, (view, role) in itertools.product(range(4), enumerate(roles)):
+            compared = role is NEGATIVE or (role is POSITIVE and (view == positive or j != i))
+            near = threshold is not None and j != i and similarity(of_guide[i][anchor], of_guide[j][view]) > threshold
+            if compared and not near:
+                scores.append(similarity(x[i][anchor], x[j][view]) / 0.1)
+                weights.append(alpha if role is NEGATIVE and j == i else 1.0)
+        losses.append(log_sum_exp(scores, weights) - similarity(x[i][anchor], x[i][positive]) / 0.1)
     assert loss.item() == pytest.approx(sum(losses) / len(losses), rel=1e-9)
 
 
@@ -137,28 +144,6 @@ def test_the_names_in_a_sum_are_free_and_hide_no_curve():
     assert set(both.curves) == {*(f"objective/{name}" for name in parts), "masked_negatives"}
     assert both.curves["objective/masked_negatives"] == parts["masked_negatives"](batch)
     assert both.curves["masked_negatives"] == parts["masked_negatives"].curves["masked_negatives"]
-
-
-@pytest.mark.parametrize("positives", [1, 3])
-def test_the_guide_embeds_a_batch_once_and_masks_for_each_positive(monkeypatch, positives):
-    objective = ContrastiveObjective(false_negative_threshold=0.3)
-    objective.guide = object.__new__(FrozenEncoder)
-    guided, calls = torch.randn(4, positives + 2, 3), []
-    monkeypatch.setattr(FrozenEncoder, "embed", lambda self, batch: calls.append(batch) or guided)
-    roles = (ANCHOR, *[POSITIVE] * positives, NEGATIVE)
-    embeddings = torch.randn(4, positives + 2, 6)
-    loss = objective(EmbeddedBatch(embeddings, roles, {}))
-    assert len(calls) == 1
-    cosines = torch.nn.functional.normalize(guided, dim=-1)
-    similarities = torch.nn.functional.normalize(embeddings, dim=-1)
-    losses = []
-    for row, positive in itertools.product(range(4), range(1, positives + 1)):
-        logits = [similarities[row, 0] @ similarities[row, view] / 0.05 for view in (positive, positives + 1)]
-        for other, view in itertools.product(range(4), range(1, positives + 2)):
-            if other != row and cosines[row, 0] @ cosines[other, view] <= 0.3:
-                logits.append(similarities[row, 0] @ similarities[other, view] / 0.05)
-        losses.append(torch.stack(logits).logsumexp(dim=0) - logits[0])
-    torch.testing.assert_close(loss, torch.stack(losses).mean())
 
 
 def test_the_config_of_a_sum_takes_any_objectives():
