@@ -184,7 +184,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
     vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
-    `check_modules` accepts the encoder. Raise UserError if its post-processing is not linear.
+    Call `check_modules` first. Raise UserError if the post-processing is not linear.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None

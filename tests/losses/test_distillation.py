@@ -28,6 +28,13 @@ def teacher(make_model, tmp_path):
 
 
 @pytest.fixture
+def longer_teacher(teacher):
+    """The teacher without normalization."""
+    SentenceEncoder.from_pretrained(teacher, normalize=False).save_pretrained(teacher.parent / "longer")
+    return teacher.parent / "longer"
+
+
+@pytest.fixture
 def encoder(make_model):
     """The encoder to train."""
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
@@ -49,13 +56,6 @@ def scaled(vector, normalize):
     """Return a vector at length 1 if `normalize`."""
     length = math.hypot(*vector) if normalize else 1
     return [x / length for x in vector]
-
-
-@pytest.fixture
-def longer_teacher(teacher, tmp_path):
-    """The teacher without normalization."""
-    SentenceEncoder.from_pretrained(teacher, normalize=False).save_pretrained(tmp_path / "longer")
-    return tmp_path / "longer"
 
 
 @pytest.mark.parametrize("teacher_normalizes", [True, False])
