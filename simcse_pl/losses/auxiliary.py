@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
@@ -16,14 +17,17 @@ class AuxiliaryLoss(nn.Module, ABC):
     """A loss that is added to the objective, times its weight of 0 or more.
 
     A subclass may have a FrozenEncoder, which is neither trained nor saved, and networks of its own, which
-    are trained and saved in training checkpoints. Saved encoders contain neither.
+    are trained and saved in training checkpoints. Saved encoders contain neither. Constructors raise UserError for a
+    value that is out of its range.
 
     Attributes:
         name: name of its curve, train/NAME.
+        needs_positive: whether rows need an anchor and a positive.
         chunk_size: rows of a batch encoded at once (see gradient_cache). SimCSEModule sets it.
     """
 
     name: ClassVar[str]
+    needs_positive: ClassVar[bool] = False
     chunk_size: int | None = None
 
     def __init__(self, weight: float = 1.0) -> None:
@@ -44,6 +48,8 @@ class AuxiliaryLoss(nn.Module, ABC):
 
         `labels` is None for rows without labels.
         """
+        if self.needs_positive:
+            check_anchor_and_positive(roles, self.option)
 
     @abstractmethod
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

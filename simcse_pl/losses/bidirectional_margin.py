@@ -26,11 +26,7 @@ class BidirectionalMargin(AuxiliaryLoss):
 
     Args:
         weight: lambda, 0 or more.
-        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta].
-
-    Raises:
-        UserError: alpha is above beta; from `check_rows`, a row does not have exactly one positive and one `other`
-            view.
+        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta]; alpha is at most beta.
     """
 
     name = "bidirectional_margin"
@@ -38,7 +34,7 @@ class BidirectionalMargin(AuxiliaryLoss):
     def __init__(self, weight: float = 1e-3, alpha: float = 0.1, beta: float = 0.3) -> None:
         super().__init__(weight)
         if alpha > beta:
-            raise UserError(f"auxiliary.{self.name}.alpha={alpha}: it must be at most beta, {beta}")
+            raise UserError(f"{self.option}.alpha={alpha}: it must be at most beta, {beta}")
         self.alpha, self.beta = alpha, beta
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
@@ -46,7 +42,7 @@ class BidirectionalMargin(AuxiliaryLoss):
         if sorted(role for role in roles if role != Role.NEGATIVE) != [Role.ANCHOR, Role.OTHER, Role.POSITIVE]:
             found = ", ".join(roles)
             raise UserError(
-                f"auxiliary.{self.name}: rows need one positive and one other view, the soft negative, but they have "
+                f"{self.option}: rows need one positive and one other view, the soft negative, but they have "
                 f"{found}: set views=[dropout,negation]"
             )
 

@@ -8,42 +8,20 @@ from simcse_pl.utils.errors import UserError
 
 
 def check_one_anchor(roles: Sequence[Role]) -> None:
-    """Check that rows have one anchor.
-
-    Raises:
-        UserError: if they have none or several.
-    """
+    """Raise UserError unless rows have one anchor."""
     if (anchors := list(roles).count(Role.ANCHOR)) != 1:
         raise UserError(f"data.roles={[str(role) for role in roles]}: a row needs one anchor, not {anchors}")
 
 
 def check_anchor_and_positive(roles: Sequence[Role], loss: str) -> None:
-    """Check that rows have one anchor, and at least one positive.
-
-    Args:
-        roles: the roles of the views.
-        loss: the loss that needs them, for the error message.
-
-    Raises:
-        UserError: if they do not.
-    """
+    """Raise UserError, which names the loss, unless rows have one anchor and at least one positive."""
     check_one_anchor(roles)
     if Role.POSITIVE not in roles:
         raise UserError(f"{loss} needs a positive: name one in data.roles, or set views=dropout")
 
 
 def check_pairs(roles: Sequence[Role], labels: LabelKind | None, kind: LabelKind, objective: str) -> None:
-    """Check that rows are pairs with labels of one kind.
-
-    Args:
-        roles: the roles of the views.
-        labels: what the labels of the rows are, or None.
-        kind: what they should be.
-        objective: the objective's name in conf/objective, for the error message.
-
-    Raises:
-        UserError: if they are not.
-    """
+    """Raise UserError, with the objective's name in conf/objective, unless rows are pairs with one kind of label."""
     if len(roles) != 2:
         raise UserError(
             f"objective={objective} takes pairs, but rows have {len(roles)} sentences: name two in data.columns"

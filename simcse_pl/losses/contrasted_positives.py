@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.checks import check_one_anchor
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import similarity_matrix
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import check_positive
 
 
-class ContrastedPositivesObjective(Objective):
+class ContrastedPositivesObjective(ContrastiveObjective):
     """The contrastive loss with hard negatives of anchors and of positives (CoT-BERT, Zhang et al. 2024, equation 3).
 
     In plain terms: the similarity of an anchor and its positive should exceed the anchor's similarity to the other
@@ -30,17 +27,10 @@ class ContrastedPositivesObjective(Objective):
 
     Args:
         temperature: t, above 0.
-
-    Raises:
-        UserError: if the temperature is not above 0.
     """
 
-    contrasts = True
-
     def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__()
-        check_positive("objective.temperature", temperature)
-        self.temperature = temperature
+        super().__init__(temperature)
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor, one positive and hard negatives, and no labels."""
@@ -53,15 +43,10 @@ class ContrastedPositivesObjective(Objective):
             column = {"classes": "label_column", "scores": "score_column"}[labels]
             raise UserError(f"objective=contrasted_positives takes no labels: set data.{column}=null")
 
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors against the rows of all devices."""
-        self.check_rows(batch.roles, batch.label_kind)
-        (anchor,), (positive,), negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
-        anchors, positives = batch.embeddings[:, anchor], batch.embeddings[:, positive]
-        hard_negatives = select_views(batch.gathered, negatives).flatten(0, 1)
-        queue = [] if batch.queue is None else [batch.queue]
-        keys = torch.cat([batch.gathered[:, positive], hard_negatives, *queue])
-        similarities = similarity_matrix(anchors, keys), similarity_matrix(positives, hard_negatives)
-        logits = torch.cat(similarities, dim=1) / self.temperature
-        labels = batch.split.label_offset + torch.arange(len(anchors), device=logits.device)
-        return batch.split.weight * F.cross_entropy(logits, labels)
+    def _loss_of_views(
+        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
+    ) -> Tensor:
+        """Return the loss, with the similarities of the positives and all hard negatives."""
+        hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
+        further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
+        return super()._loss_of_views(batch, views, mask, further_similarities=further, **changed)

@@ -49,9 +49,6 @@ class DebiasedObjective(Objective):
         noise_ratio: k / m, 0 or more; k is rounded down.
         noise_steps: the number of ascent steps, 0 or more.
         noise_step_size: the length of an ascent step, 0 or more.
-
-    Raises:
-        UserError: if a value is out of range, or the guide cannot be loaded.
     """
 
     contrasts = True

@@ -1,16 +1,13 @@
 """The contrast between the dimensions of embeddings (SimCSE++)."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.validation import check_positive
 
@@ -54,21 +51,15 @@ class DimensionContrast(AuxiliaryLoss):
     Args:
         weight: 0 or more.
         temperature: T, above 0.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "dimension_contrast"
+    needs_positive = True
 
     def __init__(self, weight: float = 0.1, temperature: float = 5.0) -> None:
         super().__init__(weight)
-        check_positive("auxiliary.dimension_contrast.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
-
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the batch of all devices, without the weight."""

@@ -60,10 +60,6 @@ class EmbeddingDistillation(_Distillation):
         pooling: of the teacher; None takes what it was saved with.
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
             1, the squared error is the cosine loss times 2 / dim.
-
-    Raises:
-        UserError: if `loss` is unknown, or the teacher cannot be loaded; from `attach`, if the encoder's head is
-            dropped at test time.
     """
 
     truncatable = False  # the teacher's vectors are whole
@@ -107,9 +103,6 @@ class MarginMSE(_Distillation):
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
         pooling: of the teacher; None takes what it was saved with.
         similarity: `cosine`, or `dot` as in the paper.
-
-    Raises:
-        UserError: if `similarity` is unknown, or the teacher cannot be loaded.
     """
 
     def __init__(self, teacher: str | Path, pooling: str | None = None, similarity: str = "cosine") -> None:

@@ -1,19 +1,42 @@
-"""A fixed encoder beside the trained one: a guide for false negatives, or a teacher."""
+"""Networks that are neither trained nor saved, such as a guide for false negatives or a teacher."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import embed_views
-from simcse_pl.losses.frozen import Frozen
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
+
+
+class Frozen(nn.Module):
+    """A network that is not trained.
+
+    It moves to the device of the module that it belongs to. It registers no parameters with that module,
+    so that no optimizer, checkpoint or gradient reduction contains them. It keeps its own mode, training
+    or evaluation.
+
+    Attributes:
+        network: the network.
+    """
+
+    network: nn.Module
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.__dict__["network"] = network.requires_grad_(False)  # not a submodule, whose weights would be saved
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self.network._apply(fn, recurse)  # what .to() and .cuda() of the module call
+        super()._apply(fn, recurse)
+        return self
 
 
 class FrozenEncoder(Frozen):
@@ -44,14 +67,9 @@ class FrozenEncoder(Frozen):
         super().__init__(encoder)
 
     def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
-        """Check that this encoder reads the token ids of another one's batches.
+        """Raise UserError, which names the option of this encoder, unless it can read the trained encoder's batches.
 
-        Args:
-            encoder: the trained encoder.
-            option: the option that names this encoder, for the error message.
-
-        Raises:
-            UserError: if the vocabularies or templates differ, or the batches lack what its pooling reads.
+        Their vocabularies and templates must be equal, and the batches must have what its pooling reads.
         """
         if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
@@ -66,6 +84,5 @@ class FrozenEncoder(Frozen):
         """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
         inputs = {name: batch[name] for name in names if name in batch}
-        return apply_in_chunks(partial(embed_views, self.network), inputs, self.chunk_size)[
-            ..., : self.network.truncate_dim
-        ]
+        vectors = apply_in_chunks(partial(embed_views, self.network), inputs, self.chunk_size)
+        return vectors[..., : self.network.truncate_dim]

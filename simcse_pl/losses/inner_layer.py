@@ -51,22 +51,23 @@ class InnerLayer(AuxiliaryLoss):
         self, objective: Objective, weight: float = 1.0, kl_weight: float = 1.0, temperature: float = 0.3
     ) -> None:
         super().__init__(weight)
-        check_non_negative(f"auxiliary.{self.name}.kl_weight", kl_weight)
-        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        check_non_negative(f"{self.option}.kl_weight", kl_weight)
+        check_positive(f"{self.option}.temperature", temperature)
         self.objective, self.kl_weight, self.temperature = objective, kl_weight, temperature
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and check that the encoder can be cut."""
         self.objective.attach(encoder)
         if any(True for _ in self.objective.parameters()):
-            raise UserError(f"auxiliary.{self.name}.objective: {type(self.objective).__name__} has parameters")
-        config, option = encoder.backbone.config, f"auxiliary.{self.name}"
+            raise UserError(f"{self.option}.objective: {type(self.objective).__name__} has parameters")
+        config = encoder.backbone.config
         if config.num_hidden_layers < 2:
-            raise UserError(f"{option}: the model has one layer only")
+            raise UserError(f"{self.option}: the model has one layer only")
         if encoder.pooling == "top2" or encoder.pooling.startswith("layers_"):
-            raise UserError(f"{option}: pooling={encoder.pooling} reads layers that a cut encoder does not have")
+            raise UserError(f"{self.option}: pooling={encoder.pooling} reads layers that a cut encoder does not have")
         if not _can_be_cut(encoder):
-            raise UserError(f"{option}: {config.model_type} normalizes the output of its last layer only; choose BERT")
+            kind = config.model_type
+            raise UserError(f"{self.option}: {kind} normalizes the output of its last layer only; choose BERT")
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Check the rows for the objective."""

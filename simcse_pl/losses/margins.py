@@ -31,10 +31,7 @@ class AngularMarginObjective(ContrastiveObjective):
 
     Args:
         margin: in degrees, 0 to 180. 0 is the contrastive loss without a margin.
-        contrast: the arguments of ContrastiveObjective.
-
-    Raises:
-        UserError: if the margin is out of range, or the similarity is not the cosine.
+        contrast: the arguments of ContrastiveObjective; the similarity is `cosine`.
     """
 
     def __init__(self, margin: float = 10.0, **contrast: Any) -> None:
@@ -71,16 +68,13 @@ class TripletMargin(AuxiliaryLoss):
     Args:
         weight: 0 or more.
         margin: 0 or more.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     name = "triplet_margin"
 
     def __init__(self, weight: float = 0.1, margin: float = 0.0) -> None:
         super().__init__(weight)
-        check_non_negative("auxiliary.triplet_margin.margin", margin)
+        check_non_negative(f"{self.option}.margin", margin)
         self.margin = margin
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:

@@ -1,12 +1,11 @@
 """Contrastive objectives with other negatives: noise, mixtures, and embeddings without dropout."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views
 from simcse_pl.losses.functional import paired_similarity, similarity_matrix
@@ -33,9 +32,6 @@ class GaussianNegatives(ContrastiveObjective):
         size: the number of random vectors, 1 or more.
         std: their standard deviation, above 0. It has no effect on cosines.
         contrast: the arguments of ContrastiveObjective.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     def __init__(self, size: int = 192, std: float = 0.5, **contrast: Any) -> None:
@@ -71,9 +67,6 @@ class MixedNegatives(ContrastiveObjective):
     Args:
         share: lambda, the share of the own row in a mixture, 0 to 1.
         contrast: the arguments of ContrastiveObjective.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     def __init__(self, share: float = 0.2, **contrast: Any) -> None:
@@ -144,15 +137,10 @@ class NegativesWithoutDropout(ContrastiveObjective):
         return super()._loss_of_views(batch, views, mask, **compared, **changed)
 
     def _pool_without_dropout(self, inputs: Batch) -> Tensor:
-        with _without_dropout(self.encoder.backbone):  # also in the backward pass of apply_in_chunks
+        backbone = self.encoder.backbone
+        was_training = backbone.training
+        backbone.eval()  # also in the backward pass of apply_in_chunks
+        try:
             return pool_views(self.encoder, inputs)
-
-
-@contextmanager
-def _without_dropout(backbone: nn.Module) -> Iterator[None]:
-    was_training = backbone.training
-    backbone.eval()
-    try:
-        yield
-    finally:
-        backbone.train(was_training)
+        finally:
+            backbone.train(was_training)

@@ -24,6 +24,8 @@ from simcse_pl.utils.validation import check_non_negative, check_positive
 class Objective(nn.Module, ABC):
     """A loss of the embeddings of all views of a batch.
 
+    Constructors raise UserError for a value that is out of its range, or a fixed encoder that cannot be loaded.
+
     Attributes:
         contrasts: whether the other rows of a batch are negatives.
         truncatable: whether the loss is defined for the first dimensions of the embeddings (see MatryoshkaObjective).
@@ -42,11 +44,7 @@ class Objective(nn.Module, ABC):
         self.curves: dict[str, Tensor] = {}
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare for an encoder, once before training; may add parameters.
-
-        Raises:
-            UserError: if the loss cannot be computed for this encoder.
-        """
+        """Prepare for an encoder, once before training; may add parameters, or raise UserError."""
 
     @abstractmethod
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
@@ -57,10 +55,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's rows.
-
-        Returns:
-            A scalar. Its mean over devices is the loss of the whole batch.
+        """Return the loss of this device's rows, a scalar. Its mean over devices is the loss of the whole batch.
 
         Raises:
             UserError: if the loss is not defined for these rows.
@@ -91,14 +86,11 @@ class ContrastiveObjective(Objective):
         false_negative_threshold: leave out negatives whose cosine with the anchor is above this
             value, -1 to 1. None leaves out none.
         guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
-            DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is not
-            saved. None uses the trained encoder.
+            DCLR and GISTEmbed; it needs a threshold. Its vocabulary must be that of the trained encoder, and it is
+            not saved. None uses the trained encoder.
         hardness: beta, 0 or more: weight negatives by exp(beta similarity / temperature), divided by the
             mean of these weights (Robinson et al. 2021). 0 gives all negatives the weight 1.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
-
-    Raises:
-        UserError: if a value is out of range, a guide has no threshold, or it cannot be loaded.
     """
 
     contrasts = True
@@ -174,10 +166,7 @@ class ContrastiveObjective(Objective):
     def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], num_positives: int) -> Tensor | None:
         """Return the `negative_mask` of a row's other positives and of duplicates; it is the same for every positive.
 
-        Args:
-            batch: this device's rows.
-            views: the positions of the anchor, the positives and the hard negatives, in this order.
-            num_positives: the number of positives among them.
+        `views` has the positions of the anchor, the positives and the hard negatives, in this order.
         """
         offset, mask = batch.split.label_offset, None
         if num_positives > 1:
@@ -231,13 +220,7 @@ class ContrastiveObjective(Objective):
 
 
 def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Tensor:
-    """Return a `negative_mask` of the other positives of each local row.
-
-    Args:
-        batch: this device's rows.
-        num_views: the number of views besides the anchor.
-        num_others: how many of them are other positives.
-    """
+    """Return a `negative_mask` of each local row's other positives, the first `num_others` views beside the anchor."""
     total = len(batch.gathered)
     mask = torch.zeros(len(batch.embeddings), total, num_views - 1, dtype=torch.bool, device=batch.embeddings.device)
     rows = torch.arange(len(mask), device=mask.device)

@@ -1,7 +1,6 @@
 """A second trained network that embeds the same views and agrees with the encoder."""
 
 import copy
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -9,13 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.validation import check_positive
 
@@ -46,12 +44,13 @@ class PeerNetwork(AuxiliaryLoss):
     """
 
     name = "peer_network"
+    needs_positive = True
     peer: SentenceEncoder
     pooler: nn.Module
 
     def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
         super().__init__(weight)
-        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -59,10 +58,6 @@ class PeerNetwork(AuxiliaryLoss):
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
         self.pooler = projection_head(encoder.backbone, "mlp")
-
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""

@@ -8,12 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.checks import check_anchor_and_positive
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.functional import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import check_positive
 
@@ -57,21 +56,13 @@ def list_mle(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
 LOSSES = {"list_net": list_net, "list_mle": list_mle}
 
 
-class _RankingLoss(AuxiliaryLoss):
-    """A loss of the similarities of anchors with the positives of all rows."""
-
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_anchor_and_positive(roles, f"auxiliary.{self.name}")
-
-
 def _similarities(batch: EmbeddedBatch, embeddings: Tensor, rows: Role, columns: Role) -> Tensor:
     """Return the cosines of a view of this device's rows with a view of all rows, [batch, m]."""
     (first, *_), (second, *_) = batch.views(rows), batch.views(columns)
     return similarity_matrix(embeddings[:, first], batch.gather(embeddings[:, second]))
 
 
-class RankingConsistency(_RankingLoss):
+class RankingConsistency(AuxiliaryLoss):
     """The difference between the two rankings of a batch that two views of a sentence give (Liu et al. 2023).
 
     In plain terms: an anchor and its positive should rank the other sentences alike. For the cosines
@@ -85,10 +76,11 @@ class RankingConsistency(_RankingLoss):
     """
 
     name = "ranking_consistency"
+    needs_positive = True
 
     def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
         super().__init__(weight)
-        check_positive(f"auxiliary.{self.name}.temperature", temperature)
+        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
@@ -103,7 +95,7 @@ class RankingConsistency(_RankingLoss):
         return batch.split.weight * torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
 
 
-class RankingDistillation(_RankingLoss):
+class RankingDistillation(AuxiliaryLoss):
     """The difference between a batch's ranking by the encoder and by one or two teachers (Liu et al. 2023).
 
     In plain terms: each anchor should rank the positives of all rows as the teachers do; see `list_net`
@@ -118,12 +110,10 @@ class RankingDistillation(_RankingLoss):
         alpha: the share of the first teacher, 0 to 1. No effect with one teacher.
         temperature: t, above 0.
         teacher_temperature: t_T, above 0. No effect on `list_mle`.
-
-    Raises:
-        UserError: if a value is out of range, or a teacher cannot be loaded.
     """
 
     name = "ranking_distillation"
+    needs_positive = True
 
     def __init__(
         self,
@@ -136,15 +126,14 @@ class RankingDistillation(_RankingLoss):
         teacher_temperature: float = 0.025,
     ) -> None:
         super().__init__(weight)
-        option = f"auxiliary.{self.name}"
         if loss not in LOSSES:
-            raise UserError(f"{option}.loss={loss}: choose one of {', '.join(LOSSES)}")
+            raise UserError(f"{self.option}.loss={loss}: choose one of {', '.join(LOSSES)}")
         if not 1 <= len(teachers) <= 2:
-            raise UserError(f"{option}.teachers: give one or two, not {len(teachers)}")
+            raise UserError(f"{self.option}.teachers: give one or two, not {len(teachers)}")
         if not 0 <= alpha <= 1:
-            raise UserError(f"{option}.alpha={alpha}: it must be 0 to 1")
-        check_positive(f"{option}.temperature", temperature)
-        check_positive(f"{option}.teacher_temperature", teacher_temperature)
+            raise UserError(f"{self.option}.alpha={alpha}: it must be 0 to 1")
+        check_positive(f"{self.option}.temperature", temperature)
+        check_positive(f"{self.option}.teacher_temperature", teacher_temperature)
         self.loss, self.temperature, self.teacher_temperature = loss, temperature, teacher_temperature
         self.shares = [alpha, 1 - alpha] if len(teachers) == 2 else [1.0]
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
@@ -153,7 +142,7 @@ class RankingDistillation(_RankingLoss):
         """Check that the teachers read the encoder's token ids."""
         for number, teacher in enumerate(self.teachers):
             assert isinstance(teacher, FrozenEncoder)
-            teacher.check_vocabulary(encoder, f"auxiliary.{self.name}.teachers[{number}]")
+            teacher.check_vocabulary(encoder, f"{self.option}.teachers[{number}]")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""

@@ -114,9 +114,9 @@ class SpectrumControl(AuxiliaryLoss):
     ) -> None:
         super().__init__(weight)
         if decay not in DECAYS:
-            raise UserError(f"auxiliary.spectrum_control.decay={decay}: choose one of {', '.join(DECAYS)}")
-        check_non_negative("auxiliary.spectrum_control.exponent", exponent)
-        check_non_negative("auxiliary.spectrum_control.rate", rate)
+            raise UserError(f"{self.option}.decay={decay}: choose one of {', '.join(DECAYS)}")
+        check_non_negative(f"{self.option}.exponent", exponent)
+        check_non_negative(f"{self.option}.rate", rate)
         self.decay, self.exponent, self.rate = decay, exponent, rate
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

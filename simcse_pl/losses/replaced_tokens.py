@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.frozen import Frozen
+from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
@@ -52,12 +52,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.generator_name = generator
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load the generator, copy the backbone, and initialize the classifier.
-
-        Raises:
-            UserError: if the generator cannot be loaded or has another vocabulary, or if the encoder's
-                tokenizer or architecture does not fit.
-        """
+        """Load the generator, copy the backbone, and initialize the classifier; raise UserError if they do not fit."""
         super().attach(encoder)
         embedding_module(encoder.backbone)  # called for its error only
         self.vocabulary = len(encoder.tokenizer)
@@ -66,7 +61,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.classifier = nn.Linear(encoder.hidden_size, 2)
 
     def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
-        option = f"auxiliary.{self.name}.generator={name}"
+        option = f"{self.option}.generator={name}"
         with reraise_as(option, users_too=True):
             model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
         if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():

@@ -49,9 +49,6 @@ class CosineMSEObjective(ScoredPairsObjective):
     Args:
         max_score: the score of equal sentences, above 0, such as 5 in STS-B. Scores are divided by it, and must then
             be -1 to 1.
-
-    Raises:
-        UserError: if `max_score` is not above 0.
     """
 
     choice = "cosine_mse"
@@ -82,9 +79,6 @@ class CoSENTObjective(ScoredPairsObjective):
 
     Args:
         temperature: divisor of the differences of cosines, above 0; 1 / 20 in the released code.
-
-    Raises:
-        UserError: if the temperature is not above 0.
     """
 
     choice = "cosent"
@@ -112,11 +106,7 @@ class AngleObjective(ScoredPairsObjective):
 
     Args:
         temperature: divisor of all similarities, above 0; 1 / 20 in the released code.
-        angle_weight, in_batch_weight, cosine_weight: 0 or more. The weight 0 leaves out a term.
-
-    Raises:
-        UserError: if a value is out of range, or all weights are 0; from `attach`, if the embeddings have
-            an odd number of dimensions.
+        angle_weight, in_batch_weight, cosine_weight: 0 or more, not all 0. The weight 0 leaves out a term.
     """
 
     choice = "angle"
@@ -139,7 +129,7 @@ class AngleObjective(ScoredPairsObjective):
             raise UserError("objective=angle: all weights are 0: set one above 0")
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the embeddings have two halves, the real and the imaginary parts."""
+        """Raise UserError unless the embeddings have two halves, the real and the imaginary parts."""
         if encoder.hidden_size % 2:
             raise UserError(
                 f"objective=angle: it needs an even number of dimensions, but the model has {encoder.hidden_size}"
@@ -168,9 +158,6 @@ def cosent_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Ten
         similarities: s, [n].
         scores: y, [n]. Only their order counts. If all are equal, the loss and its gradient are 0.
         temperature: t, above 0.
-
-    Returns:
-        A scalar.
     """
     differences = (similarities[:, None] - similarities) / temperature
     terms = differences.masked_fill(scores[:, None] >= scores, -math.inf).flatten()
@@ -208,9 +195,6 @@ def in_batch_loss(first: Tensor, second: Tensor, positive: Tensor, temperature: 
         first, second: [n, dim].
         positive: [n] bool.
         temperature: t, above 0.
-
-    Returns:
-        A scalar.
     """
     sentences = torch.cat([first, second])
     logits = similarity_matrix(sentences, sentences) / temperature

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.frozen import Frozen
+from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.losses.token_masking import TokenMaskingLoss
@@ -39,10 +39,6 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         layers: the number of layers of T, 1 or more.
         frozen_layers: the number of layers of F, 1 or more.
         frozen_dropout: whether F uses dropout.
-
-    Raises:
-        UserError: if `weight`, `probability` or `head` is invalid; from `attach`, if `layers` or
-            `frozen_layers` is out of range.
     """
 
     name = "sentence_mlm"
@@ -72,15 +68,14 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         available = backbone.config.num_hidden_layers
         for option, value in (("layers", self.layers), ("frozen_layers", self.frozen_layers)):
             if not 1 <= value <= available:
-                raise UserError(
-                    f"auxiliary.{self.name}.{option}={value}: the model has {available} layers; choose 1 to {available}"
-                )
+                hint = f"the model has {available} layers; choose 1 to {available}"
+                raise UserError(f"{self.option}.{option}={value}: {hint}")
         embedding_module(backbone)  # called for its error only
         first = rebuild_backbone(self.name, copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
         self.frozen = Frozen(first.train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()
         copied = copy.deepcopy(backbone)  # the head's decoder is tied to its word embeddings, not to the encoder's
-        self.head = MLMHead(copied, not self.head_is_new, f"auxiliary.{self.name}")
+        self.head = MLMHead(copied, not self.head_is_new, self.option)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""

@@ -17,11 +17,8 @@ class SumOfObjectives(Objective):
     """A weighted sum of objectives on the same rows.
 
     Args:
-        objectives: the objectives by name; each name is a curve, train/objective/NAME.
-        weights: the weight of each objective, by name; 1 for those without one.
-
-    Raises:
-        UserError: if a weight has no objective, is negative, or there is no objective.
+        objectives: the objectives by name, at least one; each name is a curve, train/objective/NAME.
+        weights: the weight of each objective by name, 0 or more; 1 for those without one.
     """
 
     def __init__(self, objectives: Mapping[str, Objective], weights: Mapping[str, float] | None = None) -> None:

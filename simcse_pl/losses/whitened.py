@@ -88,9 +88,6 @@ class WhitenedContrastiveObjective(Objective):
         temperature: divisor of the cosines, above 0.
         groups: the number of groups of dimensions, which divides the size of the vectors.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences.
-
-    Raises:
-        UserError: if a value is out of range.
     """
 
     contrasts = True

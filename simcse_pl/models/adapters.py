@@ -65,11 +65,7 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
 
 
 def load_adapter(backbone: Backbone, source: str) -> None:
-    """Load a saved adapter into its base model. It can be trained further.
-
-    Raises:
-        UserError: weights are missing or do not fit the base model.
-    """
+    """Load a saved adapter into its base model, or raise UserError if it does not fit. It can be trained further."""
     _check_installed(f"the adapter in {source}")
     from peft import PeftConfig
     from peft.utils import load_peft_weights, set_peft_model_state_dict
@@ -100,13 +96,7 @@ def has_adapter(backbone: Backbone) -> bool:
 
 
 def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
-    """Remove from a state dict what belongs to the frozen base model of an adapter.
-
-    Args:
-        backbone: the backbone; nothing is removed if it has no adapter.
-        prefix: how the names of its weights begin in the state dict.
-        state: the state dict, which is changed.
-    """
+    """Remove the weights of an adapter's frozen base model, whose names begin with a prefix, from a state dict."""
     if own := {prefix + name for name in adapter_parameters(backbone)}:
         for name in [name for name in state if name.startswith(prefix) and name not in own]:
             del state[name]

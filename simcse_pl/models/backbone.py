@@ -168,16 +168,10 @@ def rebuild_backbone(
 
 
 def rebuild_with_adapter(name: str, config: PreTrainedConfig, adapter: Any, weights: Mapping[str, Tensor]) -> Backbone:
-    """Return the base model of an adapter, loaded by its name, with the adapter's weights of a state dict.
-
-    Args:
-        name: how messages begin.
-        config: the config of the base model as it was changed.
-        adapter: the adapter's PEFT config.
-        weights: the state dict.
+    """Return the base model that an adapter's config names, as `config` changes it, with the adapter of a state dict.
 
     Raises:
-        UserError: the base model does not exist, or weights are missing or do not fit.
+        UserError: the base model does not exist, or weights are missing or do not fit. Messages begin with `name`.
     """
     with loading(str(adapter.base_model_name_or_path)) as source:
         config.quantization_config = None
@@ -192,12 +186,7 @@ def rebuild_with_adapter(name: str, config: PreTrainedConfig, adapter: Any, weig
 def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:
     """Load a masked language model in float32 with its pretrained head, in evaluation mode.
 
-    Args:
-        name: a name for `resolve`.
-        config: replaces the checkpoint's config.
-
-    Raises:
-        UserError: the checkpoint does not exist or has no such head.
+    `name` is one for `resolve`; `config` replaces the checkpoint's. Raise UserError if there is no such head.
     """
     with loading(name) as source, torch.random.fork_rng(devices=[]):
         model, missing = _load_weights(AutoModelForMaskedLM, source, config or load_config(source))
@@ -230,8 +219,7 @@ def word_embedding_layer(backbone: Backbone) -> nn.Embedding | None:
 def recompute_layers(backbone: Backbone) -> None:
     """Turn on activation checkpointing: backward recomputes each layer with the same random numbers.
 
-    Raises:
-        UserError: the architecture does not support it (MPNet).
+    Raise UserError if the architecture does not support it (MPNet).
     """
     enable = getattr(backbone, "activation_checkpointing_enable", None) or backbone.gradient_checkpointing_enable
     try:

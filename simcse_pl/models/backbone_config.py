@@ -40,14 +40,7 @@ def keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> 
 
 
 def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
-    """Set the dropout rates of a config.
-
-    Args:
-        config: the config to change.
-        hidden: the rate after the embeddings and after each sublayer; None keeps the config's.
-        attention: the rate of the attention probabilities. None takes `hidden`, or keeps the config's if that is
-            None too.
-        name: the model's name in messages.
+    """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
 
     Raises:
         UserError: a rate is out of range, or the architecture has no such dropout.
@@ -81,10 +74,7 @@ def is_decoder(config: PreTrainedConfig) -> bool:
 def set_attention(config: PreTrainedConfig, bidirectional: bool | None, name: str) -> None:
     """Switch the causal mask of a decoder off or on, as LLM2Vec (BehnamGhader et al. 2024) does; None keeps it.
 
-    Saved configs keep the setting, and transformers reads it.
-
-    Raises:
-        UserError: the model is an encoder, which has no causal mask.
+    Saved configs keep the setting, and transformers reads it. Raise UserError for an encoder, which has no such mask.
     """
     if bidirectional is None:
         return

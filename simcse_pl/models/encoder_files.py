@@ -86,11 +86,7 @@ def find_file(source: str, file: str) -> Path | None:
 
 
 def find_weights(source: str, folder: str = "") -> Path:
-    """Return the file of weights in a model folder or hub repository, or in a folder within it.
-
-    Raises:
-        UserError: it does not exist.
-    """
+    """Return the file of weights in a folder of a model folder or hub repository; raise UserError if there is none."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         if path := find_file(source, str(PurePosixPath(folder, name))):
             return path
@@ -98,11 +94,7 @@ def find_weights(source: str, folder: str = "") -> Path:
 
 
 def check_config(path: Path) -> None:
-    """Check a model's config.json before transformers reads it.
-
-    Raises:
-        UserError: the file is not a JSON object, or names attention code in a hub repository.
-    """
+    """Raise UserError if a model's config.json is not a JSON object, or names attention code in a hub repository."""
     config = read_json(path)
     if not isinstance(config, dict):
         raise UserError(f"{path} is damaged: it must be a JSON object")

@@ -45,11 +45,7 @@ class BatchNormHead(nn.Sequential):
                 nn.init.normal_(layer.weight, std=std)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Return the projection of this device's vectors, [..., dim] in and out.
-
-        Raises:
-            UserError: there is one vector only, which has no variance.
-        """
+        """Return the projection of this device's vectors [..., dim]; raise UserError if all devices have one only."""
         rows = vectors.reshape(-1, vectors.shape[-1])
         split = split_batch(len(rows), rows.device)
         gathered = all_gather_with_grad(rows.to(next(self.parameters()).dtype), split)
@@ -77,13 +73,9 @@ def projection_head(backbone: Backbone, head: str) -> nn.Sequential:
 
 
 def pretrained_transform(name: str) -> dict[str, Tensor]:
-    """Return weights for the head `transform`, those before the decoder of a pretrained masked language model.
+    """Return a state dict for the head `transform`: the weights before the decoder of a masked language model.
 
-    Args:
-        name: a name for `resolve`.
-
-    Returns:
-        The state dict; an empty one, with a warning, if the checkpoint has no such weights.
+    It is empty, with a warning, if the checkpoint has no such weights. `name` is one for `resolve`.
     """
     try:
         model = load_masked_language_model(name)

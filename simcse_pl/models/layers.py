@@ -16,12 +16,9 @@ from simcse_pl.utils.errors import UserError
 
 
 def new_layers(backbone: Backbone, number: int) -> Backbone:
-    """Return the first layers of a backbone with random weights, for `run_layers`.
+    """Return the first layers of a backbone with random weights, for `run_layers`; raise UserError if it has fewer.
 
     It is a backbone whose vocabulary has two words only, to save memory.
-
-    Raises:
-        UserError: the backbone has fewer layers.
     """
     config = copy.deepcopy(backbone.config)
     keep_layers(config, number, str(config.name_or_path))
@@ -38,11 +35,7 @@ def run_layers(layers: Backbone, states: Tensor, attention_mask: Tensor) -> Tens
 
 
 def embedding_module(backbone: Backbone) -> nn.Module:
-    """Return the module whose output is the input of the first layer.
-
-    Raises:
-        UserError: the architecture has no such module.
-    """
+    """Return the module whose output is the input of the first layer; raise UserError if there is no such module."""
     config = backbone.config
     same_size = getattr(config, "embedding_size", config.hidden_size) == config.hidden_size
     # The embeddings of ELECTRA and ALBERT can be smaller than the hidden states. ELECTRA maps them to the size of the

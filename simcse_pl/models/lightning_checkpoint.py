@@ -39,14 +39,9 @@ def checkpoint_entry(
 def read_checkpoint(
     path: str | Path, num_layers: int | None = None
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
-    """Read the encoder of a checkpoint. Code in the file is never run.
+    """Read an encoder's backbone, tokenizer and other parts from a `.ckpt` file. Code in the file is never run.
 
-    Args:
-        path: the `.ckpt` file.
-        num_layers: keep only the first layers of the backbone; None keeps all.
-
-    Returns:
-        The backbone, the tokenizer and the other parts of the encoder.
+    `num_layers` keeps only the first layers of the backbone; None keeps all.
 
     Raises:
         UserError: the file does not exist, is damaged or does not contain an encoder, or `num_layers` is out of range.

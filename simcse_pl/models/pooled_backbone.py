@@ -155,11 +155,7 @@ class PooledBackbone(nn.Module):
         return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
     def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
-        """Return the outputs of the embedding layer and of each layer, each [batch, tokens, dim].
-
-        Raises:
-            UserError: the architecture does not return them.
-        """
+        """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or raise UserError."""
         output = self.backbone(**self._of_backbone(inputs), output_hidden_states=True)
         states: tuple[Tensor, ...] = output.get("hidden_states") or ()
         expected = (*inputs["attention_mask"].shape, self.hidden_size)

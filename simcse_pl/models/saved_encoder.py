@@ -71,15 +71,12 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
 
 
 def read_spec(source: str, pooling: str | None = None, pooler: str | None = None) -> EncoderSpec:
-    """Read the parts of an encoder beside its backbone and tokenizer.
+    """Read the parts of an encoder beside its backbone and tokenizer; an empty EncoderSpec for a plain checkpoint.
 
     Args:
         source: a folder or hub repository of this project, sentence-transformers or the official code.
         pooling: if given, only settings of this project are read.
         pooler: if given, the source is read as a checkpoint of the official code.
-
-    Returns:
-        The parts; an empty EncoderSpec for a plain checkpoint.
 
     Raises:
         UserError: a file is damaged or missing, or an unknown pooler.

@@ -51,10 +51,7 @@ _TRANSFORMER_FILES = [
 
 
 def read_sentence_transformers(source: str) -> EncoderSpec | None:
-    """Read an encoder from a folder of sentence-transformers; return None for any other folder.
-
-    Args:
-        source: a folder or a hub repository.
+    """Read an encoder from a folder or hub repository of sentence-transformers; return None for any other.
 
     Raises:
         UserError: a file is damaged or missing, or SentenceEncoder does not support a module or an option.
@@ -187,14 +184,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
     vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
-    Args:
-        spec: the encoder's settings, weights of the head and post-processing, which `check_modules` accepts.
-        templates: the encoder's templates.
-        config: the transformer's config.
-        folder: the folder with the transformer's own files.
-
-    Raises:
-        UserError: the post-processing is not linear.
+    Call `check_modules` first. Raise UserError if the post-processing is not linear.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None

@@ -19,13 +19,9 @@ PACKAGE = "package:"
 
 
 def resolve(name: str) -> str:
-    """Return the folder or hub name of a model.
+    """Return the folder or hub name of a model, given as such or as `package:NAME`.
 
-    Args:
-        name: a folder, a hub name, or `package:NAME` for the folder `model` of a Python package.
-
-    Raises:
-        UserError: the package is not installed or has no such folder.
+    `package:NAME` is the folder `model` of a Python package. Raise UserError if it does not exist.
     """
     if not name.startswith(PACKAGE):
         return name
@@ -39,11 +35,7 @@ def resolve(name: str) -> str:
 
 
 def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
-    """Load a checkpoint's tokenizer, with padding on the right.
-
-    Args:
-        name: a name for `resolve`.
-        subfolder: the tokenizer's folder within the folder or repository.
+    """Load a checkpoint's tokenizer, with padding on the right; `name` is one for `resolve`.
 
     Raises:
         UserError: the tokenizer does not exist, is damaged or has no token for padding.

@@ -12,13 +12,7 @@ TEMPLATE_BIASES = ("none", "train_only", "always", "padded_train_only")
 
 
 def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
-    """Raise UserError unless `bias` is one of `TEMPLATE_BIASES`, and an encoder can compute it.
-
-    Args:
-        bias: the encoder's setting.
-        templates, backbone: the encoder's.
-        ignores_padding: see `length_bucketing.ignores_padding`.
-    """
+    """Raise UserError unless `bias` is one of `TEMPLATE_BIASES`, and an encoder with these parts can compute it."""
     if bias not in TEMPLATE_BIASES:
         raise UserError(f"template_bias={bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
     if bias != "none" and not templates.texts:

@@ -118,14 +118,9 @@ class Templates:
         return special + min(rooms, default=limit - special)
 
     def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
-        """Return the most tokens to read of a sentence, special tokens included.
+        """Return the most tokens to read of a sentence, special tokens included; raise UserError if out of range.
 
-        Args:
-            max_length: the number, or None for the backbone's limit, at most 512.
-            backbone: reads the sentences.
-
-        Raises:
-            UserError: the number is out of range.
+        None takes the backbone's limit, at most 512.
         """
         limit = longest_input(backbone) or self.tokenizer.model_max_length
         longest, shortest = self.longest_sentence(limit), self._leading + self._trailing + 1
@@ -186,8 +181,7 @@ def sorted_batches(
 ) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of sentences of similar length, the longest first within every 128 batches.
 
-    Yields:
-        The indices of the batch's sentences, and their padded tokens in the first template.
+    A batch is the indices of its sentences, and their padded tokens in the first template.
     """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):

@@ -69,10 +69,7 @@ def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Return which tokens of a vocabulary begin a word, [vocabulary] bool.
 
     The tokens show it by the mark of WordPiece (`##`, inside a word), of byte-level BPE (`Ġ`, begins a word) or of
-    SentencePiece (`▁`, begins a word).
-
-    Raises:
-        UserError: the tokens have none of these marks.
+    SentencePiece (`▁`, begins a word). Raise UserError if they have none of these marks.
     """
     ids = tokenizer.get_vocab()
     marks = {mark: sum(token.startswith(mark) for token in ids) for mark in ("##", "Ġ", "▁")}

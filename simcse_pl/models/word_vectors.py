@@ -121,8 +121,7 @@ class WordVectors:
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Raises:
-            UserError: `sentences` is not a list of strings, `batch_size` is below 1, or bf16 is on.
+        Raise UserError if `sentences` is not a list of strings, `batch_size` is below 1, or bf16 is on.
         """
         if bf16:
             raise UserError("bf16=true: word vectors are averaged in float32")

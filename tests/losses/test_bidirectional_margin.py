@@ -1,4 +1,4 @@
-"""The margin loss of soft negatives against its formula, its gradients, and its errors."""
+"""The margin loss of soft negatives against its formula and its gradients."""
 
 import pytest
 import torch
@@ -6,13 +6,9 @@ import torch
 from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.roles import Role
-from tests.properties.test_losses import similarity
+from tests.losses.loops import similarity
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
-
-
-def batch(embeddings, roles):
-    return EmbeddedBatch(embeddings, roles, {})
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.1, 0.3), (-0.2, 0.8), (0.0, 0.0)])
@@ -27,6 +23,6 @@ def test_the_soft_negative_is_less_similar_by_a_difference_between_the_margins(a
         sides.add((difference > -alpha) - (difference < -beta))
     assert sides == ({-1, 0, 1} if alpha < beta else {-1, 1}), "too large, between the margins, or too small"
     loss = BidirectionalMargin(alpha=alpha, beta=beta)
-    assert loss(None, batch(rows, roles)).item() == pytest.approx(expected, rel=1e-12)
+    assert loss(None, EmbeddedBatch(rows, roles, {})).item() == pytest.approx(expected, rel=1e-12)
     few = rows[:4].clone().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: loss(None, batch(x, roles)), few)
+    assert torch.autograd.gradcheck(lambda x: loss(None, EmbeddedBatch(x, roles, {})), few)

@@ -1,4 +1,4 @@
-"""The dimension-wise contrast against a loop in float64, and its errors."""
+"""The dimension-wise contrast against a loop in float64, and with several positives."""
 
 import math
 
@@ -8,28 +8,16 @@ import torch
 from simcse_pl.losses.dimension_contrast import DimensionContrast, dimension_contrast
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.errors import UserError
 from tests.conftest import embedded
+from tests.losses.loops import log_sum_exp, similarity, standardized
 
 
 def loop(first, second, temperature):
-    def standardized(rows):
-        columns = list(zip(*rows, strict=True))
-        means = [math.fsum(column) / len(column) for column in columns]
-        scales = [
-            math.sqrt(math.fsum((x - mean) ** 2 for x in column) / len(column) + 1e-5)
-            for column, mean in zip(columns, means, strict=True)
-        ]
-        return [
-            [(x - mean) / scale for x in column] for column, mean, scale in zip(columns, means, scales, strict=True)
-        ]
-
-    one, other = standardized(first), standardized(second)
+    one, other = (list(map(standardized, zip(*rows, strict=True))) for rows in (first, second))
     losses = []
     for c, column in enumerate(one):
-        row = [math.fsum(x * y for x, y in zip(column, another, strict=True)) / len(column) for another in other]
-        logits = [value / temperature for value in row]
-        losses.append(math.log(math.fsum(map(math.exp, logits))) - logits[c])
+        logits = [similarity(column, another, "dot") / len(column) / temperature for another in other]
+        losses.append(log_sum_exp(logits) - logits[c])
     return math.fsum(losses) / len(losses)
 
 
@@ -55,8 +43,3 @@ def test_it_is_the_mean_over_the_positives():
     x = torch.randn(5, 4, 3, dtype=torch.float64)
     expected = sum(loop(x[:, 1].tolist(), x[:, view].tolist(), 5.0) for view in (0, 3)) / 2
     assert DimensionContrast()(None, EmbeddedBatch(x, roles, {})).item() == pytest.approx(expected, rel=1e-9)
-
-
-def test_rows_without_a_positive_are_an_error():
-    with pytest.raises(UserError, match="^auxiliary.dimension_contrast needs a positive: name one in data.roles, or"):
-        DimensionContrast().check_rows((Role.ANCHOR, Role.NEGATIVE), None)

@@ -4,11 +4,9 @@ import torch
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.roles import Role
-from tests.conftest import embedded
 
 
 @pytest.fixture
@@ -58,29 +56,24 @@ def test_without_positives_only_hard_negatives_are_duplicates():
     assert duplicate_negatives(hashes, hashes, positives=0).tolist() == [[False, False], [True, True]]
 
 
-def test_the_objective_masks_duplicates_if_asked_to(hashes_of):
-    """Rows 0 and 2 are the same sentence, so row 1 is the only negative of each."""
-    embeddings = torch.randn(3, 2, 6, requires_grad=True)
-    inputs = ViewCollator(hashes_of.tokenizer, 32)([("a b", "a b"), ("c", "c"), ("a b", "a b")])
-    batch = embedded(embeddings, inputs)
-    masked = ContrastiveObjective(mask_duplicates=True)(batch)
-    anchors, positives = embeddings.unbind(dim=1)
-    of_row_1 = contrastive_loss(anchors[1:2], positives, label_offset=1)
-    others = [contrastive_loss(anchors[i : i + 1], positives[[i, 1]]) for i in (0, 2)]
-    torch.testing.assert_close(masked, (others[0] + others[1] + of_row_1) / 3)
-    assert ContrastiveObjective()(batch) == contrastive_loss(anchors, positives) != masked
-
-
-def test_the_objective_masks_duplicates_of_all_positives(hashes_of):
-    """Rows 0 and 1 share a sentence, so row 2 has the only negatives of both."""
-    roles = (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)
-    embeddings = torch.randn(3, 3, 6, dtype=torch.float64)
-    inputs = ViewCollator(hashes_of.tokenizer, 32)([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")])
-    masked = ContrastiveObjective(mask_duplicates=True)(EmbeddedBatch(embeddings, roles, inputs))
+@pytest.mark.parametrize(
+    ("rows", "different"),
+    [
+        ([("a b", "a b"), ("c", "c"), ("a b", "a b")], [[1], [0, 2], [1]]),
+        ([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")], [[2], [2], [0, 1]]),  # a shared positive
+    ],
+)
+def test_the_objective_masks_duplicates_if_asked_to(rows, different, hashes_of):
+    """Only the rows that share no sentence with a row are its negatives."""
+    roles = (Role.ANCHOR, *[Role.POSITIVE] * (len(rows[0]) - 1))
+    embeddings = torch.randn(3, len(roles), 6, dtype=torch.float64)
+    batch = EmbeddedBatch(embeddings, roles, ViewCollator(hashes_of.tokenizer, 32)(rows))
     losses = []
-    for row, negatives in ((0, [2]), (1, [2]), (2, [0, 1])):
-        for positive in (1, 2):
+    for row, negatives in enumerate(different):
+        for positive in range(1, len(roles)):
             keys = torch.cat([embeddings[row, positive][None], embeddings[negatives, 1:].flatten(0, 1)])
             logits = torch.cosine_similarity(embeddings[row, :1], keys) / 0.05
             losses.append(logits.logsumexp(dim=0) - logits[0])
+    masked = ContrastiveObjective(mask_duplicates=True)(batch)
     torch.testing.assert_close(masked, torch.stack(losses).mean())
+    assert ContrastiveObjective()(batch) != masked

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.debiased import DebiasedObjective
+from simcse_pl.losses.distillation import EmbeddingDistillation
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.postprocessing.whitening import Whitening
@@ -30,3 +32,12 @@ def test_an_encoder_with_a_post_processing_is_an_error(make_model, tmp_path):
     encoder.save_pretrained(tmp_path / "saved")
     with pytest.raises(UserError, match="saved: this encoder has a post-processing: choose the encoder that"):
         FrozenEncoder(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(("loss", "option"), [(DebiasedObjective, "guide"), (EmbeddingDistillation, "teacher")])
+def test_it_must_have_the_trained_encoders_vocabulary(loss, option, make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("roberta"), pooling="cls").save_pretrained(tmp_path)
+    objective = loss(tmp_path)
+    assert not list(objective.parameters()) and not objective.state_dict()
+    with pytest.raises(UserError, match=f"^objective.{option}: its vocabulary must be that of the trained encoder$"):
+        objective.attach(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls"))

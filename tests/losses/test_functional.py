@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from simcse_pl.losses.functional import contrastive_loss, near_negatives, siamese_softmax_loss, similarity_matrix
-from tests.properties.test_losses import similarity
+from tests.losses.loops import similarity
 
 ROWS, TEMPERATURE = 6, 0.5
 
@@ -20,44 +20,20 @@ def draw(negatives):
     return (anchors, positives, hard, queue), keys + [(None, key) for key in queue.tolist()]
 
 
-@pytest.mark.parametrize("kind", ["cosine", "dot"])
-@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@pytest.mark.parametrize("beta", [0.0, 1.5])
+@pytest.mark.parametrize(("alpha", "kind"), [(1.0, "cosine"), (0.5, "cosine"), (0.0, "cosine"), (0.5, "dot")])
 @pytest.mark.parametrize(("negatives", "masked"), [(0, 0), (2, 0), (2, ROWS * 3), (2, ROWS * 4)])
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_the_loss_equals_a_loop_over_all_keys(decoupled, negatives, masked, alpha, kind):
+def test_the_loss_equals_a_loop_over_all_keys(decoupled, negatives, masked, alpha, kind, beta):
+    """Hardness weights the terms of negatives by their powers."""
     tensors, keys = draw(negatives)
+    own, further = torch.rand(ROWS, dtype=torch.float64) - 0.5, torch.rand(ROWS, 3, dtype=torch.float64) - 0.5
     negative_mask = torch.rand(ROWS, masked) > 0.5  # keys beyond the mask stay
     negative_mask[:, :ROWS].fill_diagonal_(False)
     losses = []
     for i, anchor in enumerate(tensors[0].tolist()):
-        exponentials = [math.exp(similarity(anchor, key, kind) / TEMPERATURE) for _, key in keys]
-        weights = [alpha if row == i and j >= ROWS else 1.0 for j, (row, _) in enumerate(keys)]
-        weights[i] = 0.0 if decoupled else 1.0
-        kept = [j for j in range(len(keys)) if j >= masked or not negative_mask[i, j]]
-        losses.append(math.log(math.fsum(weights[j] * exponentials[j] for j in kept)) - math.log(exponentials[i]))
-    options = {"temperature": TEMPERATURE, "hard_negative_weight": alpha, "similarity": kind, "decoupled": decoupled}
-    loss = contrastive_loss(*tensors, **options, negative_mask=negative_mask)
-    assert loss.item() == pytest.approx(math.fsum(losses) / ROWS)
-    halves = [
-        contrastive_loss(tensors[0][i : i + 3], *tensors[1:], **options, label_offset=i, negative_mask=own)
-        for i, own in zip((0, 3), negative_mask.split(3), strict=True)
-    ]  # as on two devices
-    torch.testing.assert_close(torch.stack(halves).mean(), loss)
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
-@pytest.mark.parametrize("masked", [0, ROWS * 3])
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_hardness_weights_the_terms_of_negatives_by_their_powers(decoupled, masked, alpha, beta):
-    tensors, keys = draw(2)
-    own, further = torch.rand(ROWS, dtype=torch.float64) - 0.5, torch.rand(ROWS, 3, dtype=torch.float64) - 0.5
-    negative_mask = torch.rand(ROWS, masked) > 0.5
-    negative_mask[:, :ROWS].fill_diagonal_(False)
-    losses = []
-    for i, anchor in enumerate(tensors[0].tolist()):
         terms = [
-            (alpha if row == i and j >= ROWS else 1.0) * math.exp(similarity(anchor, key) / TEMPERATURE)
+            (alpha if row == i and j >= ROWS else 1.0) * math.exp(similarity(anchor, key, kind) / TEMPERATURE)
             for j, (row, key) in enumerate(keys)
             if j != i and (j >= masked or not negative_mask[i, j])
         ]
@@ -67,9 +43,16 @@ def test_hardness_weights_the_terms_of_negatives_by_their_powers(decoupled, mask
         total = math.fsum(term * power / mean for term, power in zip(terms, powers, strict=True))
         positive = math.exp(own[i].item() / TEMPERATURE)
         losses.append(math.log(total + positive * (not decoupled)) - math.log(positive))
-    options = {"temperature": TEMPERATURE, "hard_negative_weight": alpha, "decoupled": decoupled, "hardness": beta}
+    options = {"temperature": TEMPERATURE, "hard_negative_weight": alpha, "similarity": kind, "decoupled": decoupled}
+    options["hardness"] = beta
     loss = contrastive_loss(*tensors, own, further, **options, negative_mask=negative_mask)
     assert loss.item() == pytest.approx(math.fsum(losses) / ROWS)
+    halves = []
+    for start in (0, 3):  # as on two devices
+        anchors, mask, *similarities = (x[start : start + 3] for x in (tensors[0], negative_mask, own, further))
+        given = {**options, "label_offset": start, "negative_mask": mask}
+        halves.append(contrastive_loss(anchors, *tensors[1:], *similarities, **given))
+    torch.testing.assert_close(torch.stack(halves).mean(), loss)
     given = [tensor.requires_grad_() for tensor in (*tensors, own, further)]
     assert torch.autograd.gradcheck(lambda *x: contrastive_loss(*x, **options, negative_mask=negative_mask), given)
 

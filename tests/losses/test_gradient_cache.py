@@ -15,17 +15,6 @@ from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
 from tests.conftest import SENTENCES, embedded
 
 
-@pytest.fixture
-def encoder(make_model):
-    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").train()
-
-
-@pytest.fixture
-def batch(encoder):
-    rows = list(itertools.pairwise(SENTENCES))
-    return ViewCollator(encoder.tokenizer, 32)(rows)
-
-
 def gradients(encoder, embed, seed=5):
     encoder.zero_grad()
     torch.manual_seed(seed)
@@ -36,7 +25,10 @@ def gradients(encoder, embed, seed=5):
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("embed", [embed_views, embed_with_shared_dropout_mask])
-def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(encoder, batch, embed, size):
+def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(embed, size, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").train()
+    batch = ViewCollator(encoder.tokenizer, 32)(list(itertools.pairwise(SENTENCES)))
+
     def stored():
         columns = zip(*(x.split(size) for x in batch.values()), strict=True)
         return torch.cat([embed(encoder, dict(zip(batch, chunk, strict=True))) for chunk in columns])

@@ -1,5 +1,6 @@
 """The loss of an inner layer against the vectors of an encoder that is cut to that layer."""
 
+import itertools
 import math
 
 import pytest
@@ -12,6 +13,7 @@ from simcse_pl.models.roles import default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
+from tests.losses.loops import contrast, softmax
 
 
 def module_of(encoder, **options):
@@ -27,24 +29,11 @@ def batch_of(encoder, rows=4):
 
 def by_loops(last, inner):
     """Return the objective of the inner vectors plus the divergence, from lists of numbers."""
-
-    def cosine(a, b):
-        return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
-
-    def softmax(vector):
-        powers = [math.exp(x / 0.5) for x in vector]
-        return [power / sum(powers) for power in powers]
-
-    losses = []
-    for row, (anchor, _) in enumerate(inner):
-        scores = [math.exp(cosine(anchor, positive) / 0.3) for _, positive in inner]
-        losses.append(math.log(sum(scores)) - math.log(scores[row]))
-    divergences = [
-        sum(p * math.log(p / q) for p, q in zip(softmax(whole), softmax(cut), strict=True))
-        for whole_row, cut_row in zip(last, inner, strict=True)
-        for whole, cut in zip(whole_row, cut_row, strict=True)
-    ]
-    return sum(losses) / len(losses) + 0.7 * 0.5 * sum(divergences) / len(divergences)
+    divergences = []
+    for whole, cut in zip(itertools.chain(*last), itertools.chain(*inner), strict=True):
+        both = (softmax([x / 0.5 for x in vector]) for vector in (whole, cut))
+        divergences.append(sum(p * math.log(p / q) for p, q in zip(*both, strict=True)))
+    return contrast(*zip(*inner, strict=True), 0.3) + 0.7 * 0.5 * sum(divergences) / len(divergences)
 
 
 @pytest.mark.parametrize(("pooling", "head"), [("cls", "mlp"), ("mean", "none"), ("first_last", "none")])

@@ -12,9 +12,8 @@ from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MaskedLangu
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, embedded
+from tests.losses.networks import PAIRS
 from tests.tiny_models import ARCHITECTURES
-
-PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 
 
 @pytest.fixture
@@ -70,11 +69,6 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
         attached(encoder)
     loss = attached(encoder, head="new")(encoder, views(encoder))
     assert 0 < loss.item() < 20 and loss.requires_grad
-
-
-def test_an_unknown_head_is_an_error():
-    with pytest.raises(UserError, match="^auxiliary.mlm.head=old: choose one of pretrained, new$"):
-        MaskedLanguageModeling(head="old")
 
 
 def test_as_the_objective_it_is_the_loss_of_the_anchors(encoder):

@@ -22,10 +22,10 @@ def shared(head, backbone):
     return {id(w) for w in head.parameters()} & {id(w) for w in backbone.parameters()}
 
 
-@pytest.mark.parametrize("settings", [{}, {"tie_word_embeddings": False}], ids=["tied", "untied"])
 @pytest.mark.parametrize("architecture", ALL)
-def test_scores_are_those_of_the_whole_model(architecture, settings, make_masked_language_model):
-    folder = make_masked_language_model(architecture, **settings)
+def test_scores_of_untied_weights_are_those_of_the_whole_model(architecture, make_masked_language_model):
+    """tests/losses/test_mlm.py has the loss of tied ones."""
+    folder = make_masked_language_model(architecture, tie_word_embeddings=False)
     backbone = load_backbone(str(folder)).eval()
     head = MLMHead(backbone).eval()
     whole = AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -71,11 +71,6 @@ def test_a_pretrained_head_leaves_the_random_state_and_a_new_one_is_drawn_from_i
     assert not torch.equal(dense[0], loaded.model.cls.predictions.transform.dense.weight)
 
 
-def assert_no_head(backbone, message):
-    with pytest.raises(UserError, match=message):
-        MLMHead(backbone)
-
-
 def test_a_saved_encoder_has_no_head(make_masked_language_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_masked_language_model("bert"), pooling="cls")
     MLMHead(encoder.backbone)
@@ -89,18 +84,19 @@ def test_a_checkpoint_with_an_incomplete_head_is_an_error(make_masked_language_m
     weights = load_file(tmp_path / "model" / "model.safetensors")
     del weights["cls.predictions.transform.LayerNorm.bias"]
     save_file(weights, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
-    assert_no_head(backbone, "^.*; auxiliary.mlm.head=new initializes a new one$")
+    with pytest.raises(UserError, match="^.*; auxiliary.mlm.head=new initializes a new one$"):
+        MLMHead(backbone)
 
 
 def test_an_architecture_without_a_masked_language_model_is_an_error():
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     backbone = Wav2Vec2Model(Wav2Vec2Config(**small, conv_dim=[16], conv_stride=[5], conv_kernel=[10]))
-    assert_no_head(backbone, "^auxiliary.mlm: transformers has no masked language model for wav2vec2$")
+    with pytest.raises(UserError, match="^auxiliary.mlm: transformers has no masked language model for wav2vec2$"):
+        MLMHead(backbone)
 
 
 def test_a_head_is_in_training_mode_and_loading_runs_no_code_of_the_checkpoint(make_masked_language_model, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(make_masked_language_model("bert"), folder)
+    folder = shutil.copytree(make_masked_language_model("bert"), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForMaskedLM": "code.Model"}
     (folder / "config.json").write_text(json.dumps(config))

@@ -47,15 +47,6 @@ def test_the_queue_keeps_the_newest_anchors_without_dropout(encoder):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [({"size": 0}, "queue.size=0"), ({"momentum": 1.0}, "queue.momentum=1.0"), ({"momentum": -1}, "queue.momentum=-1")],
-)
-def test_values_out_of_range_are_errors(options, message):
-    with pytest.raises(UserError, match=message):
-        MomentumQueue(**options)
-
-
-@pytest.mark.parametrize(
     "option", [{"template_bias": "train_only"}, {"template_bias": "padded_train_only"}, {"head": "transform"}]
 )
 def test_vectors_of_training_that_the_copy_would_not_compute_are_an_error(option, make_model):

@@ -12,25 +12,14 @@ from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation, li
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
+from tests.losses.loops import similarity, softmax
 
 LABELS = torch.tensor([1, 2, 3])  # the rows are a part of a larger batch
 
 
-def softmax(values):
-    total = sum(math.exp(value) for value in values)
-    return [math.exp(value) / total for value in values]
-
-
 def cosines(first, second):
-    def length(row):
-        return math.sqrt(sum(x * x for x in row))
-
-    return [
-        [sum(x * y for x, y in zip(a, b, strict=True)) / length(a) / length(b) for b in second.tolist()]
-        for a in first.tolist()
-    ]
+    return [[similarity(a, b) for b in second.tolist()] for a in first.tolist()]
 
 
 def list_net_in_loops(scores, teacher_scores, labels):
@@ -103,20 +92,14 @@ def teachers(make_model, tmp_path):
     return [str(tmp_path / "0"), str(tmp_path / "1")]
 
 
-def batch_of(encoder, roles=None):
-    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
-    embeddings = torch.randn(5, 2, 7, dtype=torch.float64)
-    return EmbeddedBatch(embeddings, roles or (Role.ANCHOR, Role.POSITIVE), inputs)
-
-
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("loss", "loops"), [("list_net", list_net_in_loops), ("list_mle", list_mle_in_loops)])
 def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops, count):
-    term = RankingDistillation(
-        teachers[:count], loss=loss, alpha=0.25, temperature=0.2, teacher_temperature=0.1
-    ).double()
+    options = {"loss": loss, "alpha": 0.25, "temperature": 0.2, "teacher_temperature": 0.1}
+    term = RankingDistillation(teachers[:count], **options).double()
     term.attach(encoder)
-    batch = batch_of(encoder, (Role.POSITIVE, Role.ANCHOR))
+    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
+    batch = EmbeddedBatch(torch.randn(5, 2, 7, dtype=torch.float64), (Role.POSITIVE, Role.ANCHOR), inputs)
     teacher_scores = [[0.0] * 5 for _ in range(5)]
     for share, name in zip([1.0] if count == 1 else [0.25, 0.75], teachers, strict=False):
         teacher = SentenceEncoder.from_pretrained(name).double()
@@ -130,39 +113,10 @@ def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops,
 
 def test_teachers_are_neither_trained_nor_saved_and_get_chunks(encoder, teachers):
     term = RankingDistillation(teachers)
-    module = SimCSEModule(
-        encoder, ContrastiveObjective(), adamw(), auxiliary=[term, RankingConsistency()], chunk_size=3
-    )
+    terms = [term, RankingConsistency()]
+    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=terms, chunk_size=3)
     assert [own.chunk_size for own in (term, *term.teachers)] == [3, 3, 3]
     assert not [name for name in module.state_dict() if name.startswith("auxiliary")]
     loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
     loss.backward()
     assert curves["ranking_distillation"] > 0 and curves["ranking_consistency"] >= 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": "list_min"}, "^auxiliary.ranking_distillation.loss=list_min: choose one of list_net, list_mle$"),
-        ({"teachers": []}, "^auxiliary.ranking_distillation.teachers: give one or two, not 0$"),
-        ({"teachers": ["a"] * 3}, "^auxiliary.ranking_distillation.teachers: give one or two, not 3$"),
-        ({"alpha": 1.5}, "^auxiliary.ranking_distillation.alpha=1.5: it must be 0 to 1$"),
-        ({"alpha": float("nan")}, "^auxiliary.ranking_distillation.alpha=nan: it must be 0 to 1$"),
-        ({"teachers": ["/no/model"]}, "^model /no/model|^cannot load model /no/model"),
-    ],
-)
-def test_values_out_of_range_are_errors(options, message):
-    with pytest.raises(UserError, match=message):
-        RankingDistillation(**{"teachers": ["a"]} | options)
-
-
-@pytest.mark.parametrize(
-    ("roles", "message"),
-    [
-        ((Role.ANCHOR, Role.NEGATIVE), "^auxiliary.ranking_consistency needs a positive: name one in data.roles"),
-        ((Role.ANCHOR, Role.ANCHOR, Role.POSITIVE), "a row needs one anchor, not 2$"),
-    ],
-)
-def test_rows_without_one_anchor_and_a_positive_are_errors(roles, message):
-    with pytest.raises(UserError, match=message):
-        RankingConsistency().check_rows(roles, None)

@@ -107,16 +107,3 @@ def test_a_model_without_word_embeddings_is_an_error():
 
     with pytest.raises(UserError, match="^auxiliary: Pixels has no matrix of word embeddings"):
         word_embeddings(SimpleNamespace(backbone=Pixels()))
-
-
-@pytest.mark.parametrize(
-    ("term", "settings", "message"),
-    [
-        (SpectrumControl, {"decay": "linear"}, "decay=linear: choose one of polynomial, exponential"),
-        (SpectrumControl, {"exponent": -0.1}, "^auxiliary.spectrum_control.exponent=-0.1: it must be 0 or more"),
-        (SpectrumControl, {"rate": float("nan")}, "^auxiliary.spectrum_control.rate=nan"),
-    ],
-)
-def test_values_out_of_range_are_errors(term, settings, message):
-    with pytest.raises(UserError, match=message):
-        term(**settings)

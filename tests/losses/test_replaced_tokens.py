@@ -13,13 +13,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
+from tests.losses.networks import load, states_after, tokens_and_vectors
 from tests.tiny_models import ARCHITECTURES
-
-PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
-
-
-def load(folder, **options):
-    return SentenceEncoder.from_pretrained(folder, pooling="cls", dropout=0.0, attention_dropout=0.0, **options)
 
 
 @pytest.fixture
@@ -38,23 +33,17 @@ def attached(encoder, **options):
     return term
 
 
-def batch_of(encoder, rows=PAIRS):
-    inputs = ViewCollator(encoder.tokenizer, 32)(rows)
-    embeddings = torch.randn(*inputs["input_ids"].shape[:2], encoder.dim, dtype=encoder.backbone.dtype)
-    return embedded(embeddings.requires_grad_(), inputs)
+def batch_of(encoder):
+    inputs, embeddings = tokens_and_vectors(encoder)
+    return embedded(embeddings, inputs)
 
 
 def loss_of_parts(discriminator, classifier, edited, ids, mask, sentences):
     """Compute the loss one token at a time, in passes of one sequence through the parts of a BertModel."""
     losses = []
     for new, old, own, sentence in zip(edited, ids, mask, sentences, strict=True):
-        states = discriminator.embeddings(input_ids=new[None])[0]
-        states = torch.stack([sentence, *states[1:]])[None]
-        hidden = states.new_zeros(len(own)).masked_fill(own == 0, -1e9)[None, None, None, :].expand(1, 1, len(own), -1)
-        for layer in discriminator.encoder.layer:
-            output = layer(states, attention_mask=hidden)
-            states = output if isinstance(output, torch.Tensor) else output[0]
-        for before, after, state in zip(old.tolist(), new.tolist(), states[0], strict=True):
+        states = states_after(discriminator, sentence, discriminator.embeddings(input_ids=new[None])[0], own)
+        for before, after, state in zip(old.tolist(), new.tolist(), states, strict=True):
             logits = classifier.weight @ state + classifier.bias
             losses.append(-(logits - logits.logsumexp(dim=0))[int(before != after)])  # padding counts, as equal
     return torch.stack(losses).mean()
@@ -100,17 +89,6 @@ def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_m
     assert all(parameter.grad is None for parameter in encoder.parameters())
 
 
-def test_the_generators_predictions_replace_all_tokens_but_the_first_and_padding(encoder, folder, monkeypatch):
-    term, batch, seen = attached(encoder, generator=folder), batch_of(encoder), {}
-    monkeypatch.setattr(term, "edit", lambda ids, *_: torch.full_like(ids, 50))
-    term.discriminator.register_forward_pre_hook(lambda _, args, given: seen.update(given), with_kwargs=True)
-    term(encoder, batch)
-    ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
-    assert torch.equal(seen["input_ids"][:, 0], ids[:, 0])
-    assert (seen["input_ids"][:, 1:][mask[:, 1:] == 1] == 50).all()
-    assert torch.equal(seen["input_ids"][mask == 0], ids[mask == 0]) and (mask == 0).any()
-
-
 def test_without_a_generator_random_tokens_replace_the_chosen_ones(encoder):
     ids = torch.full((2000, 100), 50)
     edited = attached(encoder, probability=0.3).edit(ids, torch.ones_like(ids))
@@ -149,12 +127,8 @@ def test_a_step_with_the_batch_norm_head_and_half_precision_is_finite(folder):
     assert all(p.grad is None or p.grad.isfinite().all() for p in module.parameters())
 
 
-def test_mistakes_are_one_line(encoder, make_masked_language_model, tmp_path):
-    option = "^auxiliary.replaced_token_detection"
+def test_a_generator_with_another_vocabulary_is_an_error(encoder, make_masked_language_model):
     other = make_masked_language_model("roberta")
-    for generator, message in (
-        (other, f"{option}.generator={other}: its vocabulary must be that of the trained encoder$"),
-        (tmp_path / "no", f"{option}.generator={tmp_path}/no: "),
-    ):
-        with pytest.raises(UserError, match=message):
-            attached(encoder, generator=generator)
+    option = f"auxiliary.replaced_token_detection.generator={other}"
+    with pytest.raises(UserError, match=f"^{option}: its vocabulary must be that of the trained encoder$"):
+        attached(encoder, generator=other)

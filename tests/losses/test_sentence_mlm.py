@@ -14,18 +14,13 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
+from tests.losses.networks import load, states_after, tokens_and_vectors
 from tests.tiny_models import ARCHITECTURES
-
-PAIRS = list(zip(SENTENCES[::2], SENTENCES[1::2], strict=True))
 
 
 @pytest.fixture
 def folder(make_masked_language_model):
     return make_masked_language_model("bert")
-
-
-def load(folder, **options):
-    return SentenceEncoder.from_pretrained(folder, pooling="cls", dropout=0.0, attention_dropout=0.0, **options)
 
 
 def attached(encoder, **options):
@@ -34,10 +29,9 @@ def attached(encoder, **options):
     return term
 
 
-def batch_of(encoder, rows=PAIRS):
-    inputs = ViewCollator(encoder.tokenizer, 32)(rows)
-    pooled = torch.randn(*inputs["input_ids"].shape[:2], encoder.dim, dtype=encoder.backbone.dtype)
-    return embedded(torch.zeros_like(pooled), inputs, pooled=pooled.requires_grad_())
+def batch_of(encoder):
+    inputs, pooled = tokens_and_vectors(encoder)
+    return embedded(torch.zeros_like(pooled), inputs, pooled=pooled)
 
 
 def loss_of_parts(term, whole, masked, labels, mask, sentences):
@@ -46,12 +40,7 @@ def loss_of_parts(term, whole, masked, labels, mask, sentences):
     for ids, wanted, own, sentence in zip(masked, labels, mask, sentences, strict=True):
         with torch.no_grad():  # layers 1 and 2 of the checkpoint
             tokens = whole(ids[None], attention_mask=own[None], output_hidden_states=True).hidden_states[2][0]
-        states = torch.stack([sentence, *tokens[1:]])[None]
-        hidden = states.new_zeros(len(own)).masked_fill(own == 0, -1e9)[None, None, None, :].expand(1, 1, len(own), -1)
-        for layer in term.head_layers.encoder.layer:
-            output = layer(states, attention_mask=hidden)
-            states = output if isinstance(output, torch.Tensor) else output[0]
-        scores = whole.cls(states)[0]
+        scores = whole.cls(states_after(term.head_layers, sentence, tokens, own))
         for right, score in zip(wanted.tolist(), scores, strict=True):
             if right != NOT_CHOSEN:
                 losses.append(score.logsumexp(dim=0) - score[right])
@@ -102,10 +91,7 @@ def test_the_frozen_layers_are_neither_trained_nor_saved(folder, frozen_dropout)
     frozen = term.frozen.network
     assert (len(frozen.encoder.layer), len(term.head_layers.encoder.layer)) == (2, 1)
     assert frozen.training == frozen_dropout and term.head_layers.training
-    assert {name.split(".")[0] for name in term.state_dict()} == {
-        "head",
-        "head_layers",
-    }
+    assert {name.split(".")[0] for name in term.state_dict()} == {"head", "head_layers"}
     module.prepare()
     with torch.autocast("cpu", torch.bfloat16):
         loss, curves = module.loss(ViewCollator(encoder.tokenizer, 16)([(s,) for s in SENTENCES]))
@@ -122,12 +108,3 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     with pytest.raises(UserError, match="has no masked-language-model head .*auxiliary.sentence_mlm.head=new"):
         attached(encoder)
     assert 0 < attached(encoder, head="new")(encoder, batch_of(encoder)).item() < 20
-
-
-def test_mistakes_are_one_line(folder):
-    for options, message in (
-        ({"head": "old"}, "^auxiliary.sentence_mlm.head=old: choose one of pretrained, new$"),
-        ({"layers": 4}, "^auxiliary.sentence_mlm.layers=4: the model has 3 layers; choose 1 to 3$"),
-    ):
-        with pytest.raises(UserError, match=message):
-            attached(load(folder), **options)

@@ -112,7 +112,6 @@ def test_the_longest_input_runs_and_one_more_token_does_not(architecture, make_m
     [
         ({"num_layers": 4}, "^num_layers=4: .* has 3 layers; choose 1 to 3"),
         ({"num_layers": 0}, "^num_layers=0"),
-        ({"dropout": 1.0}, "^dropout=1.0: it must be at least 0 and below 1"),
         ({"attention_dropout": -0.1}, "^attention_dropout=-0.1"),
     ],
 )
@@ -133,7 +132,6 @@ def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("no config", "cannot load the model in"),
         ("no weights", "cannot load the model in"),
         ("cut weights", "cannot load the model in"),
         ("missing weights", "lack encoder.layer.1.output.dense.weight"),
@@ -144,9 +142,7 @@ def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
 def test_damaged_folders_are_one_line(damage, message, make_model, tmp_path):
     folder = shutil.copytree(make_model("bert"), tmp_path / "model")
     config, weights = folder / "config.json", folder / "model.safetensors"
-    if damage == "no config":
-        config.unlink()
-    elif damage == "no weights":
+    if damage == "no weights":
         weights.unlink()
     elif damage == "cut weights":
         weights.write_bytes(weights.read_bytes()[:1000])

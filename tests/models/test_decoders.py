@@ -62,9 +62,7 @@ def test_without_the_causal_mask_every_token_sees_all_others(architecture, make_
     torch.testing.assert_close(again.encode(TEXTS), causal, atol=1e-5, rtol=0)
 
 
-def test_only_decoders_have_a_causal_mask_to_switch_off(make_model, tmp_path):
-    with pytest.raises(UserError, match=r"^bidirectional=True: .* \(bert\) is an encoder: set it to null$"):
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", bidirectional=True)
+def test_a_causal_mask_that_cannot_be_switched_off_is_an_error(make_model, tmp_path):
     config = AutoConfig.for_model(
         "gpt_neo", vocab_size=400, hidden_size=32, num_layers=1, num_heads=2, attention_types=[[["global"], 1]]
     )
@@ -89,19 +87,9 @@ def test_echo_pools_over_the_second_occurrence(pooling, make_model):
         torch.testing.assert_close(vector, expected, atol=1e-5, rtol=0)
 
 
-def test_a_sentence_twice_leaves_half_of_the_place(make_model):
-    """The model has 64 positions."""
-    template = "Say: {sentence} Again: {sentence}"
-    encoder = SentenceEncoder.from_pretrained(make_model("llama"), pooling="span", template=template)
-    [ids] = encoder.templates.tokens_of(["word " * 100], encoder.max_length)
-    assert 63 <= encoder.templates.batch([ids])["input_ids"].shape[1] <= 64
-
-
 def test_dropout_has_other_names_in_decoders(make_model):
     config = SentenceEncoder.from_pretrained(make_model("gpt2"), pooling="mean", dropout=0.3).backbone.config
     assert (config.resid_pdrop, config.embd_pdrop, config.attn_pdrop) == (0.3, 0.3, 0.3)
-    with pytest.raises(UserError, match=r"^dropout=0.3: .* \(llama\) has no such dropout; it has attention_dropout$"):
-        SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", dropout=0.3)
     llama = SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", attention_dropout=0.3).train()
     inputs = llama.templates.batch(llama.templates.tokens_of([FIRST], 20))
     assert not torch.equal(llama(inputs), llama(inputs))

@@ -1,26 +1,19 @@
 """The projection head with batch normalization: its formula, precision, and saved encoders."""
 
-import math
-
 import pytest
 import torch
 
 from simcse_pl.models.heads import BatchNormHead
 from simcse_pl.utils.errors import UserError
+from tests.losses.loops import similarity, standardized
 
 
 def normalized(rows):
-    """Return rows (a list of lists) with mean 0 and variance 1 in each dimension, as batch normalization has them."""
-    columns = []
-    for column in zip(*rows, strict=True):
-        mean = sum(column) / len(column)
-        variance = sum((x - mean) ** 2 for x in column) / len(column)
-        columns.append([(x - mean) / math.sqrt(variance + 1e-5) for x in column])
-    return [list(row) for row in zip(*columns, strict=True)]
+    return list(zip(*map(standardized, zip(*rows, strict=True)), strict=True))
 
 
 def product(rows, weight):
-    return [[sum(x * w for x, w in zip(row, own, strict=True)) for own in weight.tolist()] for row in rows]
+    return [[similarity(row, own, "dot") for own in weight.tolist()] for row in rows]
 
 
 def test_it_is_linear_norm_relu_linear_norm_over_all_rows_and_views():

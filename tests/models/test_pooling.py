@@ -21,7 +21,6 @@ def test_named_poolings_equal_layers_by_number():
     [
         ("average", "pooling=average: choose one of cls, mean, .* span, mask, mask_2, layers like layers_1_2, or your"),
         *((name, f"pooling={name}: choose one of") for name in ("mask_0", "mask_01", "masks", "torch.", "a..b", "a.1")),
-        ("mask", "^pooling=mask: the tokenizer has no mask token; choose another pooling$"),
         ("torch.no_such_function", "^pooling=torch.no_such_function: cannot import it: module 'torch' has no attrib"),
         ("math.pi", "^pooling=math.pi: it is not a function$"),
         *((f"layers{end}", f"pooling=layers{end}: choose") for end in ("", "_a", "_-1", "_01", "_1.5", "_\u0661")),

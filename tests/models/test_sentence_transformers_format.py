@@ -3,6 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
@@ -18,18 +20,13 @@ TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 SOME = torch.randn(200, 32, generator=torch.Generator().manual_seed(0)) @ torch.diag(torch.linspace(0.5, 2, 32)) + 1
 
 
-@pytest.fixture(scope="module")
-def modules():
-    """The library's modules; it takes seconds to import."""
-    from sentence_transformers.sentence_transformer import modules
-
-    return modules
-
-
 def library(*arguments, **options):
-    from sentence_transformers import SentenceTransformer
-
     return SentenceTransformer(*arguments, device="cpu", **options)
+
+
+def transformer(folder):
+    """Return the library's module of a transformer, with at most 20 tokens."""
+    return modules.Transformer(str(folder), max_seq_length=20)
 
 
 def vectors_of(model):
@@ -42,7 +39,7 @@ def assert_read_as(folder, reference, *settings):
     torch.testing.assert_close(encoder.encode(TEXTS), vectors_of(reference), atol=1e-5, rtol=0)
 
 
-def test_the_packaged_encoder_has_the_librarys_vectors(modules):
+def test_the_packaged_encoder_has_the_librarys_vectors():
     assert_read_as(MINILM, library(resolve(MINILM)), "mean", "none", 256, True)
 
 
@@ -57,9 +54,9 @@ def test_the_packaged_encoder_has_the_librarys_vectors(modules):
     ],
 )
 def test_folders_written_by_the_library_have_its_vectors(
-    architecture, pooling, dense, normalize, safe, modules, make_model, tmp_path
+    architecture, pooling, dense, normalize, safe, make_model, tmp_path
 ):
-    parts = [modules.Transformer(str(make_model(architecture)), max_seq_length=20), modules.Pooling(32, pooling)]
+    parts = [transformer(make_model(architecture)), modules.Pooling(32, pooling)]
     parts += [modules.Dense(32, 32)] * dense + [modules.Normalize()] * normalize
     reference = library(modules=parts)
     reference.save(str(tmp_path), safe_serialization=safe)
@@ -100,19 +97,13 @@ def test_truncated_vectors_are_the_librarys(normalize, whitened, make_model, tmp
     torch.testing.assert_close(vectors_of(library(str(tmp_path))), encoder.encode(TEXTS), atol=1e-5, rtol=1e-5)
 
 
-def test_a_truncation_of_the_library_is_read(modules, make_model, tmp_path):
-    parts = [modules.Transformer(str(make_model("bert")), max_seq_length=20), modules.Pooling(32, "mean")]
-    reference = library(modules=parts, truncate_dim=7)
-    reference.save(str(tmp_path))
-    assert_read_as(tmp_path, reference, "mean", "none", 20, False, None, "none", False, 7)
-
-
-def test_a_prompt_of_the_library_is_read_as_a_template(modules, make_model, tmp_path):
-    parts = [modules.Transformer(str(make_model("bert")), max_seq_length=20), modules.Pooling(32, "mean")]
-    reference = library(modules=parts, prompts={"query": "A man: ", "passage": "dogs "}, default_prompt_name="query")
+def test_a_truncation_and_a_prompt_of_the_library_are_read(make_model, tmp_path):
+    prompts = {"prompts": {"query": "A man: ", "passage": "dogs "}, "default_prompt_name": "query"}
+    parts = [transformer(make_model("bert")), modules.Pooling(32, "mean")]
+    reference = library(modules=parts, truncate_dim=7, **prompts)
     reference.save(str(tmp_path))
     added = len(reference.tokenizer.tokenize("A man:"))
-    assert_read_as(tmp_path, reference, "mean", "none", 20 - added, False, "A man: {sentence}")
+    assert_read_as(tmp_path, reference, "mean", "none", 20 - added, False, "A man: {sentence}", "none", False, 7)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +148,7 @@ def test_the_library_applies_the_head_that_is_kept(head, normalize, make_model, 
 @pytest.mark.parametrize(
     ("architecture", "pooling"),
     [
-        *((name, "first_last") for name in ARCHITECTURES),
+        *((name, "layers_0_2_3") for name in ARCHITECTURES),
         *(("bert", name) for name in [*POOLINGS, "layers_3"] if name != "span"),
     ],
 )

@@ -169,15 +169,8 @@ def test_the_bias_is_half_precision_in_autocast(load):
 
 
 def test_fingerprints_differ_if_the_vectors_do(load):
-    plain, train_only, always, period = (
-        fingerprint(load(**options))
-        for options in (
-            {"template_bias": "none"},
-            {"template_bias": "train_only"},
-            {},
-            {"template_bias": "none", "final_period": True},
-        )
-    )
+    plain, train_only, always = (fingerprint(load(template_bias=bias)) for bias in ("none", "train_only", "always"))
+    period = fingerprint(load(template_bias="none", final_period=True))
     assert plain == train_only and len({plain, always, period}) == 3
 
 
@@ -194,9 +187,7 @@ def test_other_poolings_read_the_template_alone(pooling, load):
 
 def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
     monkeypatch.setattr("simcse_pl.models.pooled_backbone.ignores_padding", lambda *_: False)
-    with pytest.raises(
-        UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out; "
-    ):
+    with pytest.raises(UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out"):
         load()
 
 

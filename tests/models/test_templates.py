@@ -146,19 +146,11 @@ def test_equal_sentences_in_different_templates_are_duplicates(make_model):
     assert hashes[0, 0] == hashes[0, 1] and len(hashes.unique()) == 3
 
 
-def test_evaluators_get_the_vectors_of_encode(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mask", template=[PROMPT, OTHER])
-    sentences = EvaluationSentences(TEXTS, encoder.tokenizer, encoder.templates)
-    with torch.no_grad():
-        vectors = torch.cat([encoder(batch) for batch in sentences.loader()])
-    torch.testing.assert_close(sentences.encode(vectors)(TEXTS), encoder.encode(TEXTS), atol=1e-5, rtol=0)
-
-
-def test_a_final_period_is_appended_outside_of_training(make_model):
+def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training(make_model):
     """PromptBERT's evaluation appends it unless the sentence ends in one of four characters."""
     texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. "]
     same = {"dogs run.", "run?", 'a "dog"', "the dogs'", ""}
-    options = {"pooling": "mask", "template": PROMPT}
+    options = {"pooling": "mask", "template": [PROMPT, OTHER]}
     plain = SentenceEncoder.from_pretrained(make_model("bert"), **options)
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options, final_period=True)
     expected = [text if text in same else f"{text}." for text in texts]
@@ -196,11 +188,12 @@ def test_folders_and_checkpoints_restore_a_template(template, bias, make_model, 
     assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
 
 
-def test_a_template_shortens_the_length_that_is_left(make_model):
+@pytest.mark.parametrize("template", [PROMPT, "Say: {sentence} Again: {sentence}"])
+def test_a_template_shortens_the_length_that_is_left(template, make_model):
     """The model has 64 positions."""
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", template=PROMPT)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", template=template)
     [ids] = encoder.templates.tokens_of(["a " * 100], encoder.max_length)
-    assert encoder.templates.batch([ids])["input_ids"].shape == (1, 64)
+    assert 65 - template.count("{") <= encoder.templates.batch([ids])["input_ids"].shape[1] <= 64
 
 
 def test_a_saved_length_is_shortened_for_a_new_template(make_model, tmp_path):
@@ -233,23 +226,9 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"template": "no sentence"},
-            "^template='no sentence': a template is a text that has {sentence}$",
-        ),
-        (
-            {"pooling": "mask", "template": "so {sentence}"},
-            r"^pooling=mask: it needs 1 \[MASK\] in every template, but template=so {s",
-        ),
-        (
-            {"pooling": "mask_2", "template": [OTHER, PROMPT]},
-            r"^pooling=mask_2: it needs 2 \[MASK\] in every template, but template=\[\'A y",
-        ),
+        ({"pooling": "mask_2", "template": [OTHER, PROMPT]}, r"^pooling=mask_2: .* but template=\[\'A y"),
         ({"template": "{sentence} " + "word " * 70}, "^template: it leaves no place for a sentence in 64 tokens"),
-        (
-            {"pooling": "my_poolings.too_wide"},
-            r"^pooling=my_poolings.too_wide: it must return a tensor \[1, 32\], not \[1, ",
-        ),
+        ({"pooling": "my_poolings.too_wide"}, r"^pooling=my_poolings.too_wide: .* tensor \[1, 32\], not \[1, "),
     ],
 )
 def test_invalid_templates_and_poolings_are_one_line(options, message, make_model, own_package):
@@ -257,18 +236,9 @@ def test_invalid_templates_and_poolings_are_one_line(options, message, make_mode
         SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
 
 
-def test_a_template_with_a_mask_needs_the_tokenizers_mask_token(make_model):
-    tokenizer = load_tokenizer(str(make_model("bert")))
-    tokenizer.mask_token = None
-    with pytest.raises(UserError, match=r"^template='The hall .*: the tokenizer has no mask token; remove \[MASK\]$"):
-        Templates(tokenizer, PROMPT)
-
-
 def test_span_needs_to_know_the_sentence(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "span")
-    with pytest.raises(
-        UserError, match="^pooling=span: the inputs have no sentence_mask; make them with encoder.templ"
-    ):
+    with pytest.raises(UserError, match="^pooling=span: the inputs have no sentence_mask; make them with encoder.t"):
         encoder(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt"))
 
 

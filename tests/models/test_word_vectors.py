@@ -71,13 +71,11 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
 
 
 @pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
-@pytest.mark.parametrize("form", ["glove", "word2vec", "a space at the end", "windows"])
+@pytest.mark.parametrize("form", ["glove", "a space at the end", "windows"])
 @pytest.mark.parametrize("at_a_time", [4, 4096])
 def test_all_forms_of_files_are_read(name, form, at_a_time, write, monkeypatch):
     monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", at_a_time)
     content = [line + " " * (form == "a space at the end") for line in lines()]
-    if form == "word2vec":
-        content = [f"{len(WORDS)} 3", *content]
     vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"), progress=True)
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
@@ -129,7 +127,6 @@ def test_counts_with_capitals_tabs_and_repeated_words(write):
         (["3 3", "dog 1 2 3", "cat 1 2 3"], "2 words, and its first line says 3: is it cut short?"),
         (["2 3", "dog 1 2", "cat 1 2"], "line 2: it must be `word v1 v2 ...`"),
         (["9 3"], "line 2: it must be `word v1 v2 ...`"),
-        (["dog"], "line 1: it must be `word v1 v2 ...`"),
         (["A sentence of text.", "And one more."], "line 1: it must be a word and 3"),
         (["dog 1", "cat"], "line 2: it must be a word and 1 "),
     ],
@@ -146,9 +143,7 @@ def test_damaged_files_are_one_line(damaged, message, at_a_time, write, monkeypa
     ("name", "content", "message"),
     [
         ("", None, "is a folder: give a file"),
-        ("nowhere.txt", None, "no file .*nowhere.txt"),
         ("latin.txt", "dog 1 2\ncaf\xe9 3 4\n".encode("latin-1"), "latin.txt, line 2: not UTF-8"),
-        ("cut.txt.gz", gzip.compress(b"dog 1 2\n", mtime=0)[:-12], "cut.txt.gz cannot be read"),
     ],
 )
 def test_unreadable_files_are_one_line(name, content, message, tmp_path):

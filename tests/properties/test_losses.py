@@ -10,6 +10,7 @@ from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
 from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
 from simcse_pl.losses.regularizers import cosine_regularization
 from tests.conftest import embedded
+from tests.losses.loops import log_sum_exp, similarity
 from tests.properties.strategies import shapes
 
 TEMPERATURES = st.sampled_from([0.001, 0.01, 0.05, 0.3, 1.0, 20.0])
@@ -23,28 +24,15 @@ def drawn(seed, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def similarity(a, b, kind="cosine"):
-    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
-    lengths = 1.0 if kind == "dot" else math.hypot(*a) * math.hypot(*b)
-    return dot / lengths if lengths else 0.0
-
-
-def log_sum_exp(weighted):
-    """Return log sum w exp(x) over pairs (w, x), without overflow."""
-    largest = max(x for weight, x in weighted if weight)
-    return largest + math.log(math.fsum(weight * math.exp(x - largest) for weight, x in weighted if weight))
-
-
 def equation(embeddings, queue, temperature, alpha, kind):
     """Return equations 1, 4, 5 and 8 of the paper, with ESimCSE's queue."""
     rows, losses = embeddings.tolist(), []
-    for i, (anchor, *_) in enumerate(rows):
-        summed = [(1.0, similarity(anchor, negative, kind) / temperature) for negative in queue.tolist()]
-        for j, (_, positive, *negatives) in enumerate(rows):
-            summed.append((1.0, similarity(anchor, positive, kind) / temperature))
-            weight = alpha if i == j else 1.0
-            summed += [(weight, similarity(anchor, negative, kind) / temperature) for negative in negatives]
-        losses.append(log_sum_exp(summed) - similarity(anchor, rows[i][1], kind) / temperature)
+    keys = [(key, row, view) for row, (_, *views) in enumerate(rows) for view, key in enumerate(views)]
+    keys += [(key, None, 0) for key in queue.tolist()]
+    for i, (anchor, positive, *_) in enumerate(rows):
+        scores = [similarity(anchor, key, kind) / temperature for key, _, _ in keys]
+        weights = [alpha if row == i and view else 1.0 for _, row, view in keys]
+        losses.append(log_sum_exp(scores, weights) - similarity(anchor, positive, kind) / temperature)
     return math.fsum(losses) / len(losses)
 
 
@@ -102,7 +90,7 @@ def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equ
     for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
         features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
         scores = [similarity(row, features, "dot") for row in weights.tolist()]
-        losses.append(log_sum_exp([(1.0, score) for score in scores]) - scores[label])
+        losses.append(log_sum_exp(scores) - scores[label])
     first.requires_grad_()
     loss = siamese_softmax_loss(first, second, labels, weights)
     loss.backward()
