@@ -27,6 +27,10 @@ def parser_of(*sentences):
     return SimpleNamespace(pipe=pipe)
 
 
+def negations(view, *sentences):
+    return view([ViewInput(sentence, (), None, ()) for sentence in sentences])
+
+
 @pytest.mark.parametrize(
     ("sentence", "negation"),
     [
@@ -42,7 +46,7 @@ def parser_of(*sentences):
     ],
 )
 def test_without_a_parser_not_is_removed_or_follows_an_auxiliary(sentence, negation):
-    assert Negation().negations([sentence]) == [negation]
+    assert negations(Negation(), sentence) == [negation]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_without_a_parser_not_is_removed_or_follows_an_auxiliary(sentence, negat
 def test_with_a_parser_the_root_decides_if_no_auxiliary_is_before_it(tokens, negation):
     view = Negation()
     view.parser = parser_of(tokens)
-    assert view.negations([" ".join(token.text for token in parsed(tokens))]) == [negation]
+    assert negations(view, " ".join(token.text for token in parsed(tokens))) == [negation]
 
 
 def test_a_sentence_without_punctuation_at_its_end_is_not_parsed():
@@ -73,8 +77,13 @@ def test_a_sentence_without_punctuation_at_its_end_is_not_parsed():
     view = Negation()
     view.parser = parser_of("He/nsubj is/ROOT/VBZ/be here/advmod ./punct")
     sentences = ["A title", "He is here .", "He is here", "He is here .", ""]
-    inputs = [ViewInput(sentence, (), None, ()) for sentence in sentences]
-    assert view(inputs) == ["Not A title", "He is not here .", "Not He is here", "He is not here .", "Not "]
+    assert negations(view, *sentences) == [
+        "Not A title",
+        "He is not here .",
+        "Not He is here",
+        "He is not here .",
+        "Not ",
+    ]
     assert view.role == "other"
 
 
