@@ -110,12 +110,6 @@ def test_labels_are_numbered_in_alphabetical_order(given_rows):
     assert few.batch([(0, 0)])["labels"] == batch["labels"][few.chosen[0]]
 
 
-def test_scores_are_floats_in_the_order_of_the_rows(given_rows):
-    rows = given_rows(ROWS[:3], TOKENS[:3], names=["0.1", "-3", "1e-7"], score_column=1)
-    scores = rows.batch([(0, i) for i in range(3)])["labels"]
-    assert scores.equal(torch.tensor([0.1, -3.0, 1e-7])) and rows.classes == {}
-
-
 @pytest.mark.parametrize("limit", [2, 4, 10])
 def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(given_rows, limit):
     def drawn(seed):
