@@ -27,12 +27,6 @@ from tests.conftest import ROOT, SENTENCES
 
 
 @pytest.fixture
-def encoder(make_model):
-    """Arguments that select a small encoder."""
-    return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
-
-
-@pytest.fixture
 def expected(make_model):
     """The unit vectors of SENTENCES."""
     return F.normalize(load_encoder(str(make_model("bert")), "mean").encode(SENTENCES), dim=1)
@@ -49,10 +43,9 @@ def read_vectors(path):
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 @pytest.mark.parametrize("chunk_size", [2, 4096])
 def test_encode_writes_vectors_in_each_format(
-    name, chunk_size, command, encoder, expected, sentences, tmp_path, monkeypatch
+    name, chunk_size, set_chunk_size, command, encoder, expected, sentences, tmp_path
 ):
-    for module in ("encode", "common"):  # encode imports the name from common
-        monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", chunk_size)
+    set_chunk_size(chunk_size)
     (tmp_path / name).write_text("old content")
     done = command("encode", *encoder, sentences, "--out", tmp_path / name)
     torch.testing.assert_close(read_vectors(tmp_path / name), expected, atol=1e-5, rtol=0)
@@ -62,10 +55,9 @@ def test_encode_writes_vectors_in_each_format(
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 @pytest.mark.parametrize(("precision", "theirs"), [("int8", "int8"), ("uint8", "uint8"), ("binary", "ubinary")])
 def test_encode_writes_quantized_vectors_in_each_format(
-    name, precision, theirs, command, encoder, sentences, tmp_path, monkeypatch
+    name, precision, theirs, command, encoder, sentences, tmp_path, set_chunk_size
 ):
-    for module in ("encode", "common"):  # encode imports the name from common
-        monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", 5)
+    set_chunk_size(5)
     out, ranges = tmp_path / name, tmp_path / f"{name}.ranges.npy"
     simcse = SimCSE(encoder[0], pooling="mean", device="cpu")
     first, last = (simcse.encode(chunk, return_numpy=True) for chunk in (SENTENCES[:5], SENTENCES[5:]))
