@@ -116,15 +116,6 @@ def test_recall_of_few_sentences_and_of_fewer_dimensions(encode):
     assert recall(cut, exact) == pytest.approx(np.mean(shares)) and np.mean(shares) < 0.95
 
 
-def damage(folder, change, **settings):
-    """Change the tensors and the settings of a saved index."""
-    tensors = load_file(folder / VECTORS_FILE)
-    change(tensors)
-    save_file(tensors, folder / VECTORS_FILE)
-    path = folder / SETTINGS_FILE
-    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
@@ -139,7 +130,11 @@ def damage(folder, change, **settings):
 )
 def test_damaged_folders_raise_one_line(change, settings, message, encode, tmp_path):
     SentenceIndex.build(encode, names(range(20))).quantized(UINT8).save(tmp_path)
-    damage(tmp_path, change, **settings)
+    tensors = load_file(tmp_path / VECTORS_FILE)
+    change(tensors)
+    save_file(tensors, tmp_path / VECTORS_FILE)
+    saved = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(saved | settings))
     with pytest.raises(UserError, match=f"{tmp_path} is damaged, build the index again: .*{message}"):
         SentenceIndex.load(tmp_path, encode)
 
