@@ -99,11 +99,10 @@ def _check_precision(arguments: argparse.Namespace) -> None:
 
 def _calibrated(arguments: argparse.Namespace, encode: EncodeToArray) -> Quantizer | None:
     """Return the quantizer of --precision; None if its ranges are those of the first chunk."""
-    if arguments.precision in RANGED and not arguments.calibration:
-        return None
-    file = arguments.calibration
-    sentences = iterate_sentences(file, arguments.column) if file else ()
-    chunks = chunks_with_progress(sentences, "sentences of --calibration encoded") if file else ()
+    if not arguments.calibration:
+        return None if arguments.precision in RANGED else Quantizer(arguments.precision)
+    sentences = iterate_sentences(arguments.calibration, arguments.column)
+    chunks = chunks_with_progress(sentences, "sentences of --calibration encoded")
     return Quantizer.calibrated(arguments.precision, map(encode, chunks))
 
 

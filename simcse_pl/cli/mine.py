@@ -1,6 +1,7 @@
 """Add hard negatives to pairs: for each anchor, similar sentences that are not its positives."""
 
 import argparse
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +15,6 @@ from simcse_pl.inference.mining import NEAREST, RANDOM, MiningCounts, MiningOpti
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import show
-
-_OPTIONS = ("negatives", "skip_top", "margin", "relative_margin", "max_similarity", "min_similarity", "choice", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
     if arguments.corpus_column is not None and not arguments.corpus:
         raise UserError("--corpus-column needs --corpus FILE")
-    options = MiningOptions(**{name: getattr(arguments, name) for name in _OPTIONS})
+    options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     header = None if arguments.header is None else arguments.header == "true"
     pairs = [(row[0], row[1]) for row in read_rows(arguments.pairs, arguments.columns, header=header)]
     corpus = read_sentences(arguments.corpus, arguments.corpus_column) if arguments.corpus else None

@@ -45,9 +45,12 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
             case Result() as result:
                 results.append(result.model_copy(update={"label": label}) if label else result)
             case TrainingTrajectory() as run:
-                runs.append(dataclasses.replace(run, label=label) if label else run)
-                if run.points.empty:
-                    scores += table_without_path(Path(folder), runs[-1].label, len(scores) + 1)
+                run = dataclasses.replace(run, label=label) if label else run
+                runs.append(run)
+                if run.points.empty and (own := read_job(Path(folder), run.label).run):  # no figure shows its path
+                    table = run_table(own.model_dump())
+                    name, title = f"run_{len(scores) + 1}", f"{run.label}: {table.title}"
+                    scores.append(dataclasses.replace(table, name=name, title=title))
     tables = encoder_tables(results, aggregation) + scores
     figures = encoder_figures(results, runs, aggregation)
     groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
@@ -63,21 +66,6 @@ def write_report(folders: list[str], labels: list[str] | None, output: str, aggr
         show(table.printed())
     for file in files:
         print(file)
-
-
-def table_without_path(folder: Path, label: str, number: int) -> list[Table]:
-    """Return the table of scores of a run without alignment and uniformity, which no figure shows as a path.
-
-    Args:
-        folder: the run's folder.
-        label: the name of the run.
-        number: the number of the table, for the name of its files.
-    """
-    run = read_job(folder, label).run
-    if run is None:
-        return []
-    table = run_table(run.model_dump())
-    return [dataclasses.replace(table, name=f"run_{number}", title=f"{label}: {table.title}")]
 
 
 def write_page(folders: list[str], labels: list[str] | None, output: str, sentences: str | None) -> None:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import random
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -235,9 +235,11 @@ class TrainingSet:
         seed = f"{self._seed}-{0 if view.once else epoch}-{place}"
         if number and not view.shared_random:
             seed += f"-{number}"
-        following = tuple(self._following(place, view.num_following))
+        after = range(place + 1, min(place + 1 + view.num_following, len(self.rows)))
+        following = itertools.takewhile(lambda other: self._names[other] == self._names[place], after)
+        sentence, *others = (self.rows[own][0] for own in (place, *following))
         how = self._special, self._longest, self._mask
-        return ViewInput(self.rows[place][0], following, random.Random(seed), tokens, *how)
+        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, *how)
 
     def _checked(self, view: View, made: Sentence) -> Sentence:
         """Return a view; raise UserError if it has too many tokens. Text is truncated later, token ids are not."""
@@ -245,13 +247,6 @@ class TrainingSet:
             long = f"{type(view).__name__} made a view of {len(made)} tokens"
             raise UserError(f"data.views: {long}, but this model reads {self._longest}: lower data.max_length")
         return made
-
-    def _following(self, place: int, most: int) -> Iterator[str]:
-        """Yield the next sentences of the row's document."""
-        for after in range(place + 1, min(place + 1 + most, len(self.rows))):
-            if self._names[after] != self._names[place]:
-                return
-            yield self.rows[after][0]
 
 
 def _followed(documents: Sequence[str]) -> Sequence[int]:

@@ -15,6 +15,7 @@ from simcse_pl.utils.tensors import unit_vectors
 NEAREST, RANDOM = "nearest", "random"
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
 _SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh decimal
+_RANGES = {"margin": (0, 2), "relative_margin": (0, 1), "max_similarity": (-1, 1), "min_similarity": (-1, 1)}
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,10 @@ class MiningOptions:
             raise UserError(f"negatives={self.negatives}: it must be at least 1")
         if self.skip_top < 0:
             raise UserError(f"skip_top={self.skip_top}: it must be 0 or more")
-        if self.margin is not None and not 0 <= self.margin <= 2:
-            raise UserError(f"margin={self.margin}: it must be 0 to 2")
-        if self.relative_margin is not None and not 0 <= self.relative_margin <= 1:
-            raise UserError(f"relative_margin={self.relative_margin}: it must be 0 to 1")
-        for name in ("max_similarity", "min_similarity"):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not -1 <= value <= 1:
-                raise UserError(f"{name}={value}: it must be -1 to 1")
+            if value is not None and not least <= value <= most:
+                raise UserError(f"{name}={value}: it must be {least} to {most}")
         if self.choice not in (NEAREST, RANDOM):
             raise UserError(f"choice={self.choice}: choose {NEAREST} or {RANDOM}")
 

@@ -34,8 +34,6 @@ CASES = [pytest.param(name, command, line, id=command) for name in NAMES for com
 OF_SENTENCES = {"version": 1, "shard_size": 4096, "sentences": 8, "column": None, "no_normalize": False, "bf16": False}
 MANIFESTS = {  # of folders with shards
     "damaged": '{"version": 1',
-    "of_another_file": json.dumps(OF_SENTENCES | {"sentences": 9}),
-    "of_another_option": json.dumps(OF_SENTENCES | {"no_normalize": True}),
     "of_another_encoder": json.dumps(OF_SENTENCES | {"pooling": "cls"}),
     "lost": None,
 }

@@ -1,5 +1,6 @@
-"""Run a command in the test's process, and the fixtures of the reports."""
+"""Run a command in the test's process, its arguments, and the fixtures of the reports."""
 
+import importlib
 import sys
 
 import pytest
@@ -28,3 +29,20 @@ def command(monkeypatch, capsys):
         return printed
 
     return run
+
+
+@pytest.fixture
+def encoder(make_model):
+    """Arguments that select a small encoder."""
+    return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
+
+
+@pytest.fixture
+def set_chunk_size(monkeypatch):
+    """Set the number of sentences that `simcse encode` encodes at once, and writes to a shard."""
+
+    def set_(size):
+        for module in ("encode", "common"):  # encode imports the name from common
+            monkeypatch.setattr(importlib.import_module(f"simcse_pl.cli.{module}"), "CHUNK_SIZE", size)
+
+    return set_

@@ -27,12 +27,6 @@ from tests.conftest import ROOT, SENTENCES
 
 
 @pytest.fixture
-def encoder(make_model):
-    """Arguments that select a small encoder."""
-    return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
-
-
-@pytest.fixture
 def expected(make_model):
     """The unit vectors of SENTENCES."""
     return F.normalize(load_encoder(str(make_model("bert")), "mean").encode(SENTENCES), dim=1)
@@ -46,13 +40,17 @@ def read_vectors(path):
     return torch.tensor(np.stack(rows["vector"])).float()
 
 
+def printed(done):
+    """Return the rows of JSON that a command printed."""
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 @pytest.mark.parametrize("chunk_size", [2, 4096])
 def test_encode_writes_vectors_in_each_format(
-    name, chunk_size, command, encoder, expected, sentences, tmp_path, monkeypatch
+    name, chunk_size, set_chunk_size, command, encoder, expected, sentences, tmp_path
 ):
-    for module in ("encode", "common"):  # encode imports the name from common
-        monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", chunk_size)
+    set_chunk_size(chunk_size)
     (tmp_path / name).write_text("old content")
     done = command("encode", *encoder, sentences, "--out", tmp_path / name)
     torch.testing.assert_close(read_vectors(tmp_path / name), expected, atol=1e-5, rtol=0)
@@ -62,10 +60,9 @@ def test_encode_writes_vectors_in_each_format(
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl"])
 @pytest.mark.parametrize(("precision", "theirs"), [("int8", "int8"), ("uint8", "uint8"), ("binary", "ubinary")])
 def test_encode_writes_quantized_vectors_in_each_format(
-    name, precision, theirs, command, encoder, sentences, tmp_path, monkeypatch
+    name, precision, theirs, command, encoder, sentences, tmp_path, set_chunk_size
 ):
-    for module in ("encode", "common"):  # encode imports the name from common
-        monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", 5)
+    set_chunk_size(5)
     out, ranges = tmp_path / name, tmp_path / f"{name}.ranges.npy"
     simcse = SimCSE(encoder[0], pooling="mean", device="cpu")
     first, last = (simcse.encode(chunk, return_numpy=True) for chunk in (SENTENCES[:5], SENTENCES[5:]))
@@ -92,16 +89,14 @@ def test_encode_writes_quantized_vectors_in_each_format(
 
 
 def test_encode_writes_binary_vectors_to_standard_output(command, encoder, expected, sentences):
-    rows = [
-        json.loads(line) for line in command("encode", *encoder, sentences, "--precision", "binary").out.splitlines()
-    ]
+    rows = printed(command("encode", *encoder, sentences, "--precision", "binary"))
     assert [row["vector"] for row in rows] == np.packbits(expected.numpy() > 0, axis=1).tolist()
 
 
 def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, expected, tmp_path, monkeypatch):
     (tmp_path / "in.txt").write_text("\n\n".join(SENTENCES))  # blank lines are ignored
     monkeypatch.setattr("sys.stdin", (tmp_path / "in.txt").open(encoding="utf-8"))
-    rows = [json.loads(line) for line in command("encode", *encoder).out.splitlines()]
+    rows = printed(command("encode", *encoder))
     assert [row["sentence"] for row in rows] == SENTENCES
     torch.testing.assert_close(torch.tensor([row["vector"] for row in rows]), expected, atol=1e-5, rtol=0)
 
@@ -127,8 +122,8 @@ def test_similarity_of_two_sentences_and_of_pairs(command, encoder, expected, tm
     cosine = (expected[0] @ expected[1]).item()
     assert float(command("similarity", *encoder, *SENTENCES[:2]).out) == pytest.approx(cosine, abs=1e-4)
     (tmp_path / "pairs.tsv").write_text(f"score\ta\tb\n3\t{SENTENCES[0]}\t{SENTENCES[1]}\n4\tx\tx\n")
-    out = command("similarity", *encoder, "--pairs", tmp_path / "pairs.tsv", "--columns", "a", "2").out
-    first, second = (json.loads(line) for line in out.splitlines())
+    given = ["--pairs", tmp_path / "pairs.tsv", "--columns", "a", "2"]
+    first, second = printed(command("similarity", *encoder, *given))
     assert (first["first"], first["second"]) == tuple(SENTENCES[:2])
     assert first["similarity"] == pytest.approx(cosine, abs=1e-5)
     assert second == {"first": "x", "second": "x", "similarity": pytest.approx(1, abs=1e-5)}
@@ -143,14 +138,13 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     assert done.err == f"error: {folder} contains an index: use --add to add to it, or give another directory\n"
     done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
     assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
-    found = command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1").out
-    rows = [json.loads(line) for line in found.splitlines()]
+    rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
     assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
     assert all(row["similarity"] == pytest.approx(1, abs=1e-3) for row in rows)
 
 
 @pytest.mark.parametrize(("precision", "memory"), [("int8", 32), ("uint8", 32), ("binary", 4)])
-def test_a_quantized_index_is_built_added_to_and_searched(precision, memory, command, encoder, sentences, tmp_path):
+def test_a_quantized_index_is_built_and_searched(precision, memory, command, encoder, sentences, tmp_path):
     folder = tmp_path / "index"
     out = command("index", *encoder, sentences, folder, "--precision", precision, "--rescore", "2").out
     index, simcse = json.loads((folder / "index.json").read_text()), SimCSE(encoder[0], pooling="mean", device="cpu")
@@ -159,27 +153,19 @@ def test_a_quantized_index_is_built_added_to_and_searched(precision, memory, com
     share = recall(simcse.index.quantized(precision, 2), simcse.index)
     assert out.startswith(f"{len(SENTENCES)} sentences indexed in {folder}\n")
     assert re.search(r"float32\W+128\W+1\.0000", out) and re.search(rf"{precision}\W+{memory}\W+{share:.4f}", out)
-    (tmp_path / "more.txt").write_text("something else\n")
-    done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
-    assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
-    rows = [
-        json.loads(line)
-        for line in command("search", *encoder, folder, "something else", "--top-k", "3").out.splitlines()
-    ]
+    rows = printed(command("search", *encoder, folder, "something else", "--top-k", "3"))
     simcse.load_index(folder)
     near = simcse.search("something else", top_k=3, threshold=None)
     assert [(row["sentence"], row["similarity"]) for row in rows] == [(one, round(value, 4)) for one, value in near]
-    assert near[0].similarity < 1  # of the dequantized vector
-    assert precision == "binary" or near[0].sentence == "something else"  # random vectors hardly differ in their signs
 
 
 def test_search_reads_corpus_and_queries_from_files(command, encoder, sentences, tmp_path):
     (tmp_path / "queries.txt").write_text(f"{SENTENCES[1]}\nunheard of\n")
     search = ["search", *encoder, sentences, "--queries-from", tmp_path / "queries.txt", "--top-k", "2"]
-    rows = [json.loads(line) for line in command(*search).out.splitlines()]
+    rows = printed(command(*search))
     assert [row["query"] for row in rows] == [SENTENCES[1]] * 2 + ["unheard of"] * 2
     assert rows[0]["sentence"] == SENTENCES[1]
-    above = [json.loads(line) for line in command(*search, "--threshold", "0.99").out.splitlines()]
+    above = printed(command(*search, "--threshold", "0.99"))
     assert above == [row for row in rows if row["similarity"] >= 0.99] != rows
 
 
@@ -194,14 +180,14 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     found = list(itertools.pairwise(SENTENCES))
     (tmp_path / "pairs.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in found))
     given = ["--negatives", "2", "--skip-top", "1", "--margin", "0.001", "--header", "false"]
-    printed = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
+    shown = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
     rows, counts = mine(model.encode, found, MiningOptions(negatives=2, skip_top=1, margin=0.001))
     assert 0 < len(rows) < len(found)
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
-    assert f"{len(rows)} rows in {out}; {counts.too_few} of {len(found)} pairs had too few negatives" in printed
-    assert re.search(rf"--margin\W+{counts.left_out['margin'] / len(found):.1f}\b", printed)
+    assert f"{len(rows)} rows in {out}; {counts.too_few} of {len(found)} pairs had too few negatives" in shown
+    assert re.search(rf"--margin\W+{counts.left_out['margin'] / len(found):.1f}\b", shown)
     mean, lowest, highest = (f"{of(counts.negatives):.4f}" for of in (fmean, min, max))
-    assert re.search(rf"negatives\W+{mean}\W+{lowest}\W+{highest}\b", printed)
+    assert re.search(rf"negatives\W+{mean}\W+{lowest}\W+{highest}\b", shown)
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, make_model, tmp_path):

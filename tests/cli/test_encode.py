@@ -1,7 +1,6 @@
 """`simcse encode` of a file in shards: the vectors are those of one process without an interruption."""
 
 import filecmp
-import importlib
 import os
 import random
 import signal
@@ -21,16 +20,9 @@ from tests.conftest import ROOT, SENTENCES, environment
 
 
 @pytest.fixture
-def encoder(make_model):
-    """Arguments that select a small encoder."""
-    return [make_model("bert"), "--pooling", "mean"]
-
-
-@pytest.fixture
-def encode(command, encoder, sentences, monkeypatch, tmp_path):
+def encode(command, encoder, sentences, monkeypatch, set_chunk_size, tmp_path):
     """Encode SENTENCES in shards of three sentences, and return the output and what was encoded."""
-    for module in ("encode", "common"):  # encode imports the name from common
-        monkeypatch.setattr(f"simcse_pl.cli.{module}.CHUNK_SIZE", 3)
+    set_chunk_size(3)
     original = SimCSE.encode
 
     def run(*options, out="v.npy", status=0, model=encoder[0]):
@@ -49,12 +41,11 @@ def encode(command, encoder, sentences, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def streamed(command, encoder, monkeypatch, tmp_path):
+def streamed(command, encoder, monkeypatch, set_chunk_size, tmp_path):
     """Return the bytes of a file that is written from standard input, without shards."""
 
     def run(name, *options, chunk_size=3):
-        importlib.import_module("simcse_pl.cli.encode")  # it imports the name that is patched next
-        monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", chunk_size)
+        set_chunk_size(chunk_size)
         (tmp_path / "stdin.txt").write_text("\n".join(SENTENCES))
         with (tmp_path / "stdin.txt").open() as file, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", file)

@@ -51,8 +51,6 @@ def test_classes_of_ones_own_are_options(make_model):
     targets = {"module": "Module", "optimizer": "Optimizer", "scheduler": "Schedule", "evaluators.sts": "Evaluator"}
     given = [f"{part}._target_={__name__}.{name}" for part, name in targets.items()]
     config = composed(*given, "~scheduler.num_warmup_steps", "+optimizer.nesterov=true", *tiny(make_model("bert")))
-    with pytest.raises(UserError, match="^optimizer: Nesterov momentum requires"):
-        build_module(config, instantiate(config.model))
     config.optimizer = dict(config.optimizer) | {"momentum": 0.9}
     check_types(config)
     module = build_module(config, instantiate(config.model))
@@ -69,7 +67,6 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(make_model):
     check_types(config)
     assert build_module(config, encoder).margin == 0.25
     for options, message in (
-        ({"_target_": PLAIN, "margn": 1}, r"no option module.margn; did you mean margin\? .*"),
         ({"_target_": PLAIN, "width": 1}, rf"no option module.width of {PLAIN} \(--help lists all\)"),
         (
             {"_target_": "torch.nn.Linear"},

@@ -14,9 +14,9 @@ from tests.conftest import SENTENCES, serving
 
 
 @pytest.fixture
-def error_of(command, make_model, sentences):
+def error_of(command, encoder, sentences):
     """Run the command with a tiny encoder and sentences, and return its error."""
-    places = {"ENCODER": [make_model("bert"), "--pooling", "mean", "--device", "cpu"], "FILE": [sentences]}
+    places = {"ENCODER": encoder, "FILE": [sentences]}
 
     def run(*arguments):
         parts = (part for argument in arguments for part in places.get(argument, [argument]))

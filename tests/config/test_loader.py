@@ -26,8 +26,6 @@ def composed(monkeypatch):
 def test_suggestions_come_from_the_selected_groups(composed):
     with pytest.raises(UserError, match=r"no option dim; did you mean postprocess.dim\?"):
         composed("evaluate", "postprocess=whitening", "dim=3")
-    with pytest.raises(UserError, match=r"no option queue_size; did you mean queue.size\?"):
-        composed("train", "queue=momentum", "queue_size=3")
 
 
 def test_options_can_be_added_below_the_top(composed):

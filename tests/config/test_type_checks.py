@@ -55,18 +55,6 @@ def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
     check_types(part(taker, **values))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"encoders": "three"}, "encoders=three: it must be 'one' or 'two'"),
-        ({"tasks": "sts", "split": "train"}, "split=train: it must be 'dev' or 'test'"),
-    ],
-)
-def test_an_option_that_no_class_takes_has_a_type_too(values, message):
-    with pytest.raises(UserError, match=f"^{message}$"):
-        check_types(OmegaConf.create(values))
-
-
 SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
 
 
@@ -87,7 +75,6 @@ SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
             {"objective": {"_target_": "simcse_pl.losses.negatives.GaussianNegatives", "temprature": 1}},
             r"no option objective.temprature; did you mean temperature\? \(--help lists all\)",
         ),
-        ({"seeds": SEEDS | {"sed": 3}}, r"no option seeds.sed; did you mean seed\? \(--help lists all\)"),
     ],
 )
 def test_a_message_names_the_option_as_the_user_writes_it(config, message):

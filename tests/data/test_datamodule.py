@@ -68,16 +68,6 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
 
 
-def test_validation_has_each_sentence_once(make_data):
-    data = make_data()
-    for split, loader, own in ((VALIDATION, data.val_dataloader(), "dev"), (TEST, data.test_dataloader(), "test")):
-        sentences = data.sentences[split].sentences
-        assert sorted(sentences) == sorted({*load_sample(own).sentences})
-        embedded = [ids for batch in loader for ids in batch["input_ids"].tolist()]
-        expected = data.tokenizer(sentences, truncation=True)["input_ids"]
-        assert [[x for x in ids if x != data.tokenizer.pad_token_id] for ids in embedded] == expected
-
-
 @pytest.mark.parametrize("view", [None, Dropout()])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(make_data, view, columns):
@@ -129,17 +119,6 @@ def test_each_row_has_its_label_in_the_batch(make_read, caplog, workers):
         for row, label in zip(batch["input_ids"], batch["labels"].tolist(), strict=True):
             seen[sentences(data, row)[0]] = list(data.sets[""].classes)[label]
     assert {sentence.replace(" ", ""): label for sentence, label in seen.items()} == LABELS
-
-
-def test_positives_are_next_sentences_of_the_document(make_read, caplog):
-    with caplog.at_level(logging.INFO):
-        data = make_read(
-            "d.txt", "a man .\nsnow .\nflour .\n\nbutter .\n\nthe hall .\ntime .\n", views=OneOfNextSentences(1)
-        )
-    assert "train: 3 of 6 sentences are left out, because no sentence follows them" in caplog.text
-    assert "train: 3 rows of 1 from" in caplog.text
-    (batch,) = batches(data)
-    assert sorted(batch) == [("a man .", "snow ."), ("snow .", "flour ."), ("the hall .", "time .")]
 
 
 class Recorder(pl.LightningModule):

@@ -32,7 +32,5 @@ def test_more_devices_than_sentences_are_an_error(make_model, monkeypatch):
     tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
     sentences = EvaluationSentences(["a", "b", "a"], tokenizer)
     monkeypatch.setattr(evaluation_sentences, "world_size", lambda: 3)
-    for number in range(3):
-        monkeypatch.setattr(evaluation_sentences, "rank", lambda number=number: number)
-        with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
-            sentences.loader()
+    with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
+        sentences.loader()

@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
 from simcse_pl.data.views.sentences import OneOfNextSentences
 from simcse_pl.data.views.view import TokenView, View
@@ -96,24 +95,12 @@ def test_a_view_with_too_many_tokens_is_an_error(given_rows, tokenizer):
         rows.batch([(0, 1)])
 
 
-def test_labels_are_numbered_in_alphabetical_order(given_rows):
-    labels = ["neutral", "entailment", "contradiction", "entailment"]
-    pairs = [(f"premise {i}", f"hypothesis {i}") for i in range(4)]
-    tokens = [(np.array([2, i, 3]), np.array([2, 10 + i, 3])) for i in range(4)]
-    rows = given_rows(pairs, tokens, names=labels, label_column=2)
-    assert list(rows.classes.items()) == [("contradiction", 0), ("entailment", 1), ("neutral", 2)]
-    batch = rows.batch([(0, i) for i in range(4)])
-    assert batch["labels"].tolist() == [2, 1, 0, 1] and batch["labels"].dtype == torch.int64
-    assert batch["input_ids"].tolist() == [[ids.tolist() for ids in row] for row in tokens]
-    few = given_rows(pairs, tokens, names=labels, label_column=2, limit=1)
-    assert few.classes == rows.classes  # the same numbers with any draw
-    assert few.batch([(0, 0)])["labels"] == batch["labels"][few.chosen[0]]
-
-
-def test_scores_are_floats_in_the_order_of_the_rows(given_rows):
-    rows = given_rows(ROWS[:3], TOKENS[:3], names=["0.1", "-3", "1e-7"], score_column=1)
-    scores = rows.batch([(0, i) for i in range(3)])["labels"]
-    assert scores.equal(torch.tensor([0.1, -3.0, 1e-7])) and rows.classes == {}
+def test_labels_have_the_same_numbers_with_any_limit(given_rows):
+    """tests/data/test_datamodule.py has the numbers."""
+    named = {"names": ["neutral", "entailment", "contradiction", "entailment"], "label_column": 1}
+    whole, few = (given_rows(ROWS[:4], TOKENS[:4], limit=limit, **named) for limit in (None, 1))
+    assert few.classes == whole.classes
+    assert few.batch([(0, 0)])["labels"] == whole.batch([(0, few.chosen[0])])["labels"]
 
 
 @pytest.mark.parametrize("limit", [2, 4, 10])

@@ -122,28 +122,16 @@ def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
     assert len(own.chosen) == 5
 
 
-SCORES = [["1"]] * 6
-
-
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (3, {"roles": ["anchor", "positve", "other"]}, "^data.roles=positve: choose one of .*; did you mean positive?"),
         (1, {"views": {"a": Crop(role="anchor")}}, "^views.a.role=anchor: .*: choose positive, negative or other$"),
         (2, {"roles": ["anchor", "anchor"]}, r"^data.roles=\[anchor,anchor\]: a row needs one anchor"),
-        (2, {"score_column": 2, "columns": [0, 2]}, "^data.score_column=2 is also in data.columns"),
-        (1, {"batch_size": 0}, "^data.batch_size=0: it must be at least 1$"),
-        (
-            1,
-            {"views": {"n": OneOfNextSentences(), "c": Crop()}, "score_column": 1},
-            "^data.score_column=1: a view",
-        ),
     ],
 )
-def test_options_that_do_not_fit_are_one_line(read, columns, options, message):
-    scored = options.get("score_column") == 2
+def test_roles_that_do_not_fit_are_one_line(read, columns, options, message):
     with pytest.raises(UserError, match=message):
-        read(columns, SCORES if scored else None, **options)
+        read(columns, **options)
 
 
 def test_a_batch_of_one_row_may_have_a_negative_made_by_a_view(read):

@@ -1,7 +1,5 @@
 """Stored values against sentence-transformers, dequantized ones and candidates against loops and exact arithmetic."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 from sentence_transformers.util.quantization import quantize_embeddings
@@ -23,14 +21,6 @@ def vectors_of(generator, n, dim=DIM):
     vectors = generator.normal(size=(n, dim)) * np.exp(generator.normal(size=dim)) + generator.normal(size=dim)
     vectors[:, 2] = 0.25
     return vectors.astype(np.float32)
-
-
-@pytest.fixture(params=[True, False], ids=["faiss", "numpy"])
-def faiss(request, monkeypatch):
-    if not request.param:
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    return request.param
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -76,8 +66,10 @@ def test_binary_stands_for_the_signs_and_float32_for_itself(generator):
     assert Quantizer().quantize(vectors) is vectors is Quantizer().dequantize(vectors)
 
 
-def test_candidates_of_binary_have_the_smallest_hamming_distances(faiss, generator):
+@pytest.mark.parametrize("faiss", [True, False])
+def test_candidates_of_binary_have_the_smallest_hamming_distances(faiss, generator, without_faiss):
     """With 8 dimensions and 600 vectors, most distances are equal: the first positions are the candidates."""
+    faiss or without_faiss()
     for dim, n, count in ((8, 600, 40), (96, 600, 600), (40, 7, 3)):
         quantizer, queries = Quantizer(BINARY), vectors_of(generator, 20, dim)
         vectors = vectors_of(generator, n, dim)
@@ -122,11 +114,9 @@ def test_invalid_arguments_raise_errors(generator):
         (lambda: Quantizer("float16"), "precision=float16: choose one of float32, int8, uint8, binary"),
         (lambda: Quantizer(INT8), "precision=int8 needs the ranges"),
         (lambda: Quantizer.calibrated(INT8, []), "at least 2 sentences, not 0"),
-        (lambda: Quantizer.calibrated(UINT8, [vectors[:1]]), "at least 2 sentences, not 1"),
         (lambda: Quantizer.calibrated(UINT8, [vectors, broken]), "not finite"),
         (lambda: calibrated.quantize(broken), "not finite"),
         (lambda: Quantizer(BINARY).quantize(broken), "not finite"),
-        (lambda: Quantizer(BINARY).quantize(vectors[:, :20]), "8 dimensions into a byte, but there are 20"),
         (lambda: stored_width("ubinary", 8), "precision=ubinary: choose one of"),
     ):
         with pytest.raises(UserError, match=message):

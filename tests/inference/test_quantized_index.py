@@ -1,8 +1,6 @@
 """Quantized indexes against brute force in numpy, with and without FAISS, saved, loaded and added to."""
 
-import importlib.util
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -11,41 +9,12 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.quantization import BINARY, INT8, RANGED, UINT8
+from simcse_pl.inference.quantization import BINARY, INT8, PRECISIONS, RANGED, UINT8
 from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex, recall
 from simcse_pl.utils.errors import UserError
+from tests.inference.conftest import DIM, Table, names
 
-DIM = 32
 QUANTIZED = (INT8, UINT8, BINARY)
-
-
-class Table:
-    """An `encode` that looks up vectors by sentence."""
-
-    def __init__(self, vectors):
-        self.vectors = {f"s {i}": vector for i, vector in enumerate(vectors)}
-
-    def __call__(self, sentences):
-        return torch.stack([self.vectors[sentence] for sentence in sentences])
-
-
-@pytest.fixture
-def encode():
-    """Sentences `s 0` to `s 599`, with vectors whose dimensions have different ranges and whose lengths differ."""
-    return Table((torch.randn(600, DIM) * torch.rand(DIM) + 0.1 * torch.randn(DIM)) * torch.rand(600, 1) * 9)
-
-
-@pytest.fixture
-def without_faiss(monkeypatch):
-    def hide():
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        monkeypatch.setitem(sys.modules, "faiss", None)
-
-    return hide
-
-
-def names(numbers):
-    return [f"s {i}" for i in numbers]
 
 
 def unit(encode, sentences):
@@ -147,27 +116,10 @@ def test_recall_of_few_sentences_and_of_fewer_dimensions(encode):
     assert recall(cut, exact) == pytest.approx(np.mean(shares)) and np.mean(shares) < 0.95
 
 
-def test_rescoring_finds_more(encode):
-    exact = SentenceIndex.build(encode, names(range(600)))
-    first, more, all_ = (recall(exact.quantized(BINARY, rescore), exact) for rescore in (1, 4, 60))
-    assert first < more <= all_
-
-
-def damage(folder, change, **settings):
-    """Change the tensors and the settings of a saved index."""
-    tensors = load_file(folder / VECTORS_FILE)
-    change(tensors)
-    save_file(tensors, folder / VECTORS_FILE)
-    path = folder / SETTINGS_FILE
-    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
         (lambda tensors: tensors.pop("vectors"), {}, "vectors"),
-        (lambda tensors: tensors.pop("ranges"), {}, "precision=uint8 needs the ranges"),
-        (lambda tensors: tensors.update(vectors=tensors["vectors"].char()), {}, "must hold 20 finite vectors in uint8"),
         (lambda tensors: tensors.update(vectors=tensors["vectors"][:9].clone()), {}, "must hold 20 finite vectors"),
         (lambda tensors: tensors.update(ranges=tensors["ranges"][:, :9].clone()), {}, "must hold 20 finite vectors"),
         (lambda tensors: tensors["ranges"].fill_(torch.nan), {}, "must hold 20 finite vectors"),
@@ -178,23 +130,33 @@ def damage(folder, change, **settings):
 )
 def test_damaged_folders_raise_one_line(change, settings, message, encode, tmp_path):
     SentenceIndex.build(encode, names(range(20))).quantized(UINT8).save(tmp_path)
-    damage(tmp_path, change, **settings)
+    tensors = load_file(tmp_path / VECTORS_FILE)
+    change(tensors)
+    save_file(tensors, tmp_path / VECTORS_FILE)
+    saved = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(saved | settings))
     with pytest.raises(UserError, match=f"{tmp_path} is damaged, build the index again: .*{message}"):
         SentenceIndex.load(tmp_path, encode)
 
 
-@pytest.mark.parametrize("precision", QUANTIZED)
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_an_index_rejects_another_encoder_but_not_rounding(precision, encode, tmp_path):
     SentenceIndex.build(encode, names(range(20))).quantized(precision).save(tmp_path)
     own = dict(encode.vectors)
     encode.vectors = {name: vector.bfloat16().float() for name, vector in own.items()}
-    SentenceIndex.load(tmp_path, encode)
-    for differs in ("s 0", "s 10"):
+    index = SentenceIndex.load(tmp_path, encode)
+    for differs in ("s 0", "s 10"):  # the longest: `max_length` may be another
         encode.vectors = own | {differs: torch.randn(DIM)}
         with pytest.raises(UserError, match=f"another encoder or with other settings: the vector of '{differs}'"):
             SentenceIndex.load(tmp_path, encode)
-    with pytest.raises(UserError, match=f"{DIM} dimensions, but the encoder returns 8"):
-        SentenceIndex.load(tmp_path, Table(torch.randn(600, 8)))
+    index.encode = narrow = Table(torch.randn(600, 8))
+    for call in (
+        lambda: SentenceIndex.load(tmp_path, narrow),
+        lambda: index.search(["s 20"]),
+        lambda: index.add(["s 20"]),
+    ):
+        with pytest.raises(UserError, match=f"{DIM} dimensions, but the encoder returns 8"):
+            call()
 
 
 def test_an_index_without_a_precision_is_in_float32(encode, tmp_path):
@@ -205,13 +167,3 @@ def test_an_index_without_a_precision_is_in_float32(encode, tmp_path):
     saved = json.loads(path.read_text())
     path.write_text(json.dumps({name: saved[name] for name in ("encoder", "sentences")}))
     assert SentenceIndex.load(tmp_path, encode).search(["s 30"], 5) == index.search(["s 30"], 5)
-
-
-def test_invalid_arguments_raise_errors(encode):
-    index = SentenceIndex.build(encode, names(range(9)))
-    with pytest.raises(UserError, match="rescore=0: it must be at least 1"):
-        index.quantized(INT8, 0).search(["s 1"])
-    with pytest.raises(UserError, match="at least 2 sentences, not 1"):
-        SentenceIndex.build(encode, ["s 1"]).quantized(INT8)
-    with pytest.raises(UserError, match="precision=half: choose one of"):
-        index.quantized("half")

@@ -3,37 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
+from simcse_pl.inference.sentence_index import SETTINGS_FILE, SentenceIndex
 from simcse_pl.utils.errors import UserError
+from tests.inference.conftest import DIM, Table, names
 
-DIM = 16
 ALL_CELLS = (7, 7)
-
-
-class Table:
-    """An `encode` that looks up vectors by sentence, and records the sentences."""
-
-    def __init__(self, vectors):
-        self.vectors = {f"s {i}": vector for i, vector in enumerate(vectors)}
-        self.encoded = []
-
-    def __call__(self, sentences):
-        assert isinstance(sentences, list)
-        self.encoded += sentences
-        return torch.stack([self.vectors[sentence] for sentence in sentences])
-
-
-@pytest.fixture
-def encode():
-    """Sentences `s 0` to `s 499`, with vectors of different lengths."""
-    return Table(torch.randn(500, DIM) * torch.rand(500, 1) * 9)
-
-
-def names(numbers):
-    return [f"s {i}" for i in numbers]
 
 
 def sentences_of(found):
@@ -118,44 +94,20 @@ def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "message"),
+    ("settings", "message"),
     [
-        (SETTINGS_FILE, None, "holds no index: index.json is missing"),
-        (SETTINGS_FILE, b'{"encoder":', "not valid JSON"),
-        (SETTINGS_FILE, b'{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
-        (SETTINGS_FILE, b'{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
-        (VECTORS_FILE, b"x" * 30, "damaged"),
-        (VECTORS_FILE, (DIM,), "is damaged, build the index again: "),
+        (None, "holds no index: index.json is missing"),
+        ('{"encoder":', "not valid JSON"),
+        ('{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
+        ('{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
     ],
 )
-def test_damaged_folders_raise_one_line(file, content, message, encode, tmp_path):
+def test_damaged_settings_raise_one_line(settings, message, encode, tmp_path):
     SentenceIndex.build(encode, ["s 0", "s 1"]).save(tmp_path)
-    path = tmp_path / file
-    path.unlink()
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content:
-        save_file({"vectors": torch.ones(content)}, path)
+    path = tmp_path / SETTINGS_FILE
+    path.unlink() if settings is None else path.write_text(settings)
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
         SentenceIndex.load(tmp_path, encode)
-
-
-def test_an_index_rejects_another_encoder(encode, tmp_path):
-    index = SentenceIndex.build(encode, names(range(11)))
-    index.save(tmp_path)
-    width = "16 dimensions, but the encoder returns 8"
-    with pytest.raises(UserError, match=width):
-        SentenceIndex.load(tmp_path, Table(torch.randn(500, 8)))
-    for differs in ("s 0", "s 10"):  # the longest: `max_length` may be another
-        own = encode.vectors[differs]
-        encode.vectors[differs] = torch.randn(DIM)
-        with pytest.raises(UserError, match=f"another encoder or with other settings: the vector of '{differs}'"):
-            SentenceIndex.load(tmp_path, encode)
-        encode.vectors[differs] = own
-    index.encode = Table(torch.randn(500, 8))
-    for call in (index.search, index.add):
-        with pytest.raises(UserError, match=width):
-            call(["s 20"])
 
 
 def test_invalid_arguments_raise_errors(encode):
@@ -165,6 +117,7 @@ def test_invalid_arguments_raise_errors(encode):
         (lambda: SentenceIndex.build(encode, []), "there are no sentences to index"),
         (lambda: SentenceIndex.build(encode, names(range(9))), "the vector of 's 7' is not finite"),
         (lambda: index.search(["s 1"], 0), "top_k=0: it must be at least 1"),
+        (lambda: index.quantized("int8", 0).search(["s 1"]), "rescore=0: it must be at least 1"),
         (lambda: index.search(["s 0"], 2, float("nan")), "threshold=nan: it must be between -1 and 1"),
     ):
         with pytest.raises(UserError, match=message):

@@ -123,9 +123,8 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
             other.load_index(tmp_path / "index")
 
 
-@pytest.mark.parametrize("precision", ["int8", "uint8", "binary"])
-def test_a_quantized_index_is_built_saved_and_searched(precision, fresh, tmp_path):
-    fresh.build_index(CORPUS, precision=precision, rescore=len(CORPUS))
+def test_a_quantized_index_is_built_saved_and_searched(fresh, tmp_path):
+    fresh.build_index(CORPUS, precision="int8", rescore=len(CORPUS))
     found = fresh.search(CORPUS[3], top_k=4, threshold=None)
     vectors = torch.from_numpy(fresh.index.quantizer.dequantize(fresh.index.vectors.numpy()))
     cosines = dict(zip(fresh.index.sentences, fresh.similarity(CORPUS[3], vectors), strict=True))
@@ -134,7 +133,7 @@ def test_a_quantized_index_is_built_saved_and_searched(precision, fresh, tmp_pat
     fresh.save_index(tmp_path)
     fresh.load_index(tmp_path)
     assert fresh.search(CORPUS[3], top_k=4, threshold=None) == found
-    assert (fresh.index.quantizer.precision, fresh.index.rescore) == (precision, len(CORPUS))
+    assert (fresh.index.quantizer.precision, fresh.index.rescore) == ("int8", len(CORPUS))
 
 
 @pytest.mark.parametrize(

@@ -41,16 +41,14 @@ class Kind:
     """A kind of training rows.
 
     Args:
-        columns: names of the columns.
+        columns: names of the columns; `label` is the label of the pair.
         labels: labels of the pairs of premise and hypothesis that make a row.
         hard_negatives: for each of these labels, a random hypothesis of the premise is added to the row.
-        labelled: whether the label of the pair is added to the row.
     """
 
     columns: tuple[str, ...]
     labels: tuple[str, ...]
     hard_negatives: tuple[str, ...] = ()
-    labelled: bool = False
 
 
 _PAIR = ("anchor", "positive")
@@ -60,7 +58,7 @@ KINDS = {
     "neutral": Kind(_PAIR, ("neutral",)),
     "contradiction": Kind(_PAIR, ("contradiction",)),
     "all": Kind(_PAIR, LABELS),
-    "labelled": Kind(("premise", "hypothesis", "label"), LABELS, labelled=True),
+    "labelled": Kind(("premise", "hypothesis", "label"), LABELS),
     "two_hard_negatives": Kind((*_PAIR, "contradiction", "neutral"), ("entailment",), ("contradiction", "neutral")),
 }
 
@@ -123,7 +121,7 @@ def _make_rows(
         ]
         if all(candidates):
             negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
-            yield (premise, hypothesis, *negatives, *([label] if kind.labelled else []))
+            yield (premise, hypothesis, *negatives, *([label] if "label" in kind.columns else []))
         stats[USED if all(candidates) else NO_NEGATIVE] += 1
 
 

@@ -1,6 +1,5 @@
 """Negation by rules, with and without a parser."""
 
-import builtins
 import sys
 from types import SimpleNamespace
 
@@ -27,6 +26,10 @@ def parser_of(*sentences):
     return SimpleNamespace(pipe=pipe)
 
 
+def negations(view, *sentences):
+    return view([ViewInput(sentence, (), None, ()) for sentence in sentences])
+
+
 @pytest.mark.parametrize(
     ("sentence", "negation"),
     [
@@ -42,7 +45,7 @@ def parser_of(*sentences):
     ],
 )
 def test_without_a_parser_not_is_removed_or_follows_an_auxiliary(sentence, negation):
-    assert Negation().negations([sentence]) == [negation]
+    assert negations(Negation(), sentence) == [negation]
 
 
 @pytest.mark.parametrize(
@@ -65,31 +68,22 @@ def test_without_a_parser_not_is_removed_or_follows_an_auxiliary(sentence, negat
 def test_with_a_parser_the_root_decides_if_no_auxiliary_is_before_it(tokens, negation):
     view = Negation()
     view.parser = parser_of(tokens)
-    assert view.negations([" ".join(token.text for token in parsed(tokens))]) == [negation]
+    assert negations(view, " ".join(token.text for token in parsed(tokens))) == [negation]
 
 
 def test_a_sentence_without_punctuation_at_its_end_is_not_parsed():
     """The released code looks it up with a full stop that its file of negations does not have."""
     view = Negation()
     view.parser = parser_of("He/nsubj is/ROOT/VBZ/be here/advmod ./punct")
-    sentences = ["A title", "He is here .", "He is here", "He is here .", ""]
-    inputs = [ViewInput(sentence, (), None, ()) for sentence in sentences]
-    assert view(inputs) == ["Not A title", "He is not here .", "Not He is here", "He is not here .", "Not "]
+    found = negations(view, "A title", "He is here .", "He is here", "He is here .", "")
+    assert found == ["Not A title", "He is not here .", "Not He is here", "He is not here .", "Not "]
     assert view.role == "other"
 
 
 def test_a_missing_library_or_model_is_an_error(monkeypatch):
-    original = builtins.__import__
-
-    def without_spacy(name, *rest):
-        if name == "spacy":
-            raise ImportError(name)
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_spacy)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(UserError, match="^spacy_model=small: spaCy is not installed: pip install spacy; or set it to"):
         Negation("small")
-    monkeypatch.setattr(builtins, "__import__", original)
     loaded = []
 
     def load(name, exclude):

@@ -35,12 +35,6 @@ def test_a_span_of_the_rates_length_is_masked_at_any_place(rate, inner, length, 
     assert starts == {place: pytest.approx(expected, abs=6 * expected**0.5) for place in places}
 
 
-def test_the_tokens_of_the_sentence_stay_as_they_are():
-    tokens = np.arange(9)
-    SpanMasking(0.5)([ViewInput("", (), random.Random(0), tokens, mask=MASK)])
-    assert tokens.tolist() == list(range(9))
-
-
 def test_the_larger_span_of_a_row_contains_the_smaller_one(given_rows, tokenizer):
     tokens, mask = [(np.arange(1000, 1002 + n),) for n in range(30)], tokenizer.mask_token_id
     views = [Dropout(), SpanMasking(0.4), SpanMasking(0.2), SpanMasking(1.0)]

@@ -69,12 +69,6 @@ def test_the_fraction_of_words_is_rounded_but_is_at_least_one(words, count):
     assert len(set(letters)) == min(words - 1, 26) and all(n > mean / 3 for n in letters.values())
 
 
-def test_switching_twice_gives_the_sentence():
-    switch = SwitchCase(1.0)
-    assert positives(switch, "The story Continues", 1) == ["the Story continues"]
-    assert positives(switch, "the Story continues", 1) == ["The story Continues"]
-
-
 @pytest.mark.parametrize("view", [Crop(0.3), WordDeletion(0.3), DeleteOneWord(), WordRepetition(), SwitchCase(0.3)])
 def test_a_positive_depends_on_the_given_generator_only(view):
     before = random.getstate()
