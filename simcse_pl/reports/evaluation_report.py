@@ -57,13 +57,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
 def encoder_figures(
     results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:
-    """Return every figure that has content, by name.
-
-    Args:
-        results: results of any number of encoders with different labels.
-        runs: training runs whose paths are drawn.
-        aggregation: how the subsets of STS12 to STS16 are combined in averages.
-    """
+    """Return every figure that has content, by name: of encoders with different labels, and of training runs."""
     figures = {
         "alignment_uniformity": encoder_plane(results, aggregation),
         "training_paths": run_plane(runs),

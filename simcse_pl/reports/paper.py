@@ -80,11 +80,6 @@ def ablation(table: str) -> Ablation | None:
     return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
 
 
-def ablation_names() -> list[str]:
-    """Return the names of all ablations."""
-    return list(published()["ablation_tables"])
-
-
 @functools.cache
 def published() -> Mapping[str, Any]:
     """Return the content of paper.yaml."""
