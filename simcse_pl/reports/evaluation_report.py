@@ -22,11 +22,7 @@ from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Return every table that has content.
-
-    Args:
-        results: results of any number of encoders.
-        aggregation: how the subsets of STS12 to STS16 are combined.
+    """Return every table that has content; `aggregation` is that of the subsets of STS12 to STS16.
 
     Raises:
         UserError: two results have the same label, or one names a row that the paper does not have.

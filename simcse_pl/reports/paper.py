@@ -111,10 +111,7 @@ def named_row(table: str, row: str) -> PaperRow:
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
     """Return the paper's row to compare a result with: the one that the user named, or the one that matches.
 
-    Args:
-        result: results of an encoder.
-        protocol: `sts` or `transfer`.
-        aggregation: how STS subsets are combined; None for transfer.
+    `aggregation` is None for transfer.
 
     Raises:
         UserError: the result names a row that does not exist.

@@ -49,9 +49,8 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
         lstrip_blocks=True,
     )
     data = _data(runs, groups)
-    return environment.get_template(
-        "page.html"
-    ).render(
+    template = environment.get_template("page.html")
+    return template.render(
         title=", ".join([own.title for own in groups] + [run.label for run in runs if run.sweep is None]),
         runs=runs,
         runs_table=runs_table(runs),
