@@ -58,13 +58,9 @@ def data(encoder):
     return ready_data(encoder, STSB, view_loader(encoder))
 
 
-def encoded(encoder):
-    return [encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second")]
-
-
 def spearman(encoder):
     """Return scipy's correlation; rounding may change the places of a few pairs in ours."""
-    first, second = encoded(encoder)
+    first, second = (encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second"))
     return spearmanr(F.cosine_similarity(first.double(), second.double()), [pair.score for pair in PAIRS]).statistic
 
 
