@@ -51,7 +51,7 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
     data = _data(runs, groups)
     template = environment.get_template("page.html")
     return template.render(
-        title=", ".join([own.title for own in groups] + [run.label for run in runs if run.sweep is None]),
+        title=", ".join([own.title for own in groups] + [run.job.name for run in runs if run.sweep is None]),
         runs=runs,
         runs_table=runs_table(runs),
         common=options_in_common(runs),
@@ -72,7 +72,7 @@ def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:
     return {
         "runs": [
             {
-                "label": run.label,
+                "label": run.job.name,
                 "sweep": run.sweep,
                 "dev": run.dev,
                 "monitor": run.monitor,

@@ -44,21 +44,9 @@ class Run:
     curves: Mapping[str, Curves]
 
     @property
-    def label(self) -> str:
-        """The name on the page."""
-        return self.job.name
-
-    @property
     def monitor(self) -> str:
         """The curve that chooses the checkpoint."""
         return f"val/{self.job.run.monitor if self.job.run else SPEARMAN}"
-
-    @property
-    def state(self) -> str:
-        """Whether the run has finished."""
-        if self.job.run is None:
-            return "failed or unfinished"
-        return "pruned by the search" if self.job.run.trial and self.job.run.trial.pruned else "finished"
 
     @property
     def dev(self) -> float | None:
@@ -111,7 +99,7 @@ def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
 def runs_table(runs: Sequence[Run]) -> Table:
     """Return a table with one row per run: the options in which runs differ, and scores."""
     jobs = [run.job for run in runs]
-    frame = pd.DataFrame({"run": [run.label for run in runs]})
+    frame = pd.DataFrame({"run": [job.name for job in jobs]})
     for name in differing(jobs):
         frame[name] = [job.value(name) for job in jobs]
     scores = [
@@ -119,8 +107,10 @@ def runs_table(runs: Sequence[Run]) -> Table:
         for run in (job.run for job in jobs)
     ]
     frame[[*_SCORES]] = pd.DataFrame(scores, columns=_SCORES, dtype=float)
-    if any(run.state != "finished" for run in runs):
-        frame["state"] = [run.state for run in runs]
+    ended = {job.name: "pruned by the search" if job.pruned else "finished" for job in jobs if job.run}
+    states = [ended.get(job.name, "failed or unfinished") for job in jobs]
+    if any(state != "finished" for state in states):
+        frame["state"] = states
     finished = [job.run for job in jobs if job.run]
     for name in ("test", "alignment", "uniformity"):
         if finished and not any(run.test if name == "test" else name in run.best for run in finished):

@@ -149,7 +149,7 @@ def _gaps(groups: SeedGroups) -> list[str]:
         "failed or unfinished": [label(job) for job in sweep.jobs if not job.run],
         "no score on dev": [label(job) for job in sweep.jobs if job.run and pd.isna(job.run.scores["dev"])],
         "not started": sweep.missing,
-        "pruned by the search": [job.name for job in sweep.jobs if job.run and job.run.trial and job.run.trial.pruned],
+        "pruned by the search": [job.name for job in sweep.jobs if job.pruned],
     }
     return notes + [f"{what}: {'; '.join(jobs)}" for what, jobs in found.items() if jobs]
 

@@ -12,7 +12,7 @@ def test_jobs_and_single_runs_have_their_curves_and_sweep(write_sweep, job, writ
     write_curves(first / "1")
     alone = write_curves(tmp_path / "alone")
     runs, sweeps = read_runs({"a": first, "mine": alone, "b": second})
-    assert [(run.label, run.sweep, list(run.curves)) for run in runs] == [
+    assert [(run.job.name, run.sweep, list(run.curves)) for run in runs] == [
         ("a/0", 0, []),
         ("a/1", 0, ["speed", "train", "val"]),
         ("b/0", 1, []),
