@@ -1,6 +1,7 @@
 """Fixtures: tiny models, files, commands in processes of their own, configs, a browser, and where real data is."""
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -27,8 +28,6 @@ for _sample in Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
 os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables until they are synced
 
-from functools import partial
-
 import pytest
 import torch
 import transformers
@@ -54,12 +53,12 @@ SENTENCES = [
 
 def adamw(lr=5e-5, **options):
     """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
-    return partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
+    return functools.partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
 
 
 def linear(num_warmup_steps=0):
     """Return what makes the schedule of conf/scheduler/linear.yaml."""
-    return partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
+    return functools.partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
 
 
 def quiet_trainer(**options):
@@ -97,14 +96,12 @@ def embedded(embeddings, inputs=None, **further):
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a folder with a model of an architecture, random weights and a trained tokenizer."""
-    made: dict[str, Path] = {}
 
+    @functools.cache
     def make(architecture: str, **settings: object) -> Path:
-        key = f"{architecture}-{sorted(settings.items())}"
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp(architecture)
-            save_model(made[key], architecture, SENTENCES, **settings)
-        return made[key]
+        folder = tmp_path_factory.mktemp(architecture)
+        save_model(folder, architecture, SENTENCES, **settings)
+        return folder
 
     return make
 
@@ -112,14 +109,12 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def make_masked_language_model(make_model, tmp_path_factory):
     """Make the folder of a masked language model in which no two weights are equal."""
-    made = {}
 
+    @functools.cache
     def make(architecture, **settings):
-        key = f"{architecture}-{sorted(settings.items())}"
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp(f"{architecture}-mlm")
-            save_masked_language_model(made[key], make_model(architecture, **settings))
-        return made[key]
+        folder = tmp_path_factory.mktemp(f"{architecture}-mlm")
+        save_masked_language_model(folder, make_model(architecture, **settings))
+        return folder
 
     return make
 

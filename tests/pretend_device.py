@@ -12,11 +12,13 @@ nothing about speed, NCCL or autocast.
 
 import traceback
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from pytorch_lightning.accelerators import Accelerator
+from pytorch_lightning.accelerators import CPUAccelerator
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,54 +30,19 @@ _OF_VALUES = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "_un
 _BETWEEN_DEVICES = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
 
 
-class _Backend:
-    """What torch asks of a device's module."""
-
-    @staticmethod
-    def is_available() -> bool:
-        return True
-
-    is_initialized = is_available
-
-    @staticmethod
-    def _is_in_bad_fork() -> bool:
-        return False
-
-    @staticmethod
-    def current_device() -> int:
-        return 0
-
-    @staticmethod
-    def device_count() -> int:
-        return 1
-
-    @staticmethod
-    def manual_seed_all(seed: int) -> None:
-        """Random numbers are the CPU's."""
-
-    @staticmethod
-    def get_amp_supported_dtype() -> list[torch.dtype]:
-        return [torch.bfloat16, torch.float16]
-
-    @staticmethod
-    def get_rng_state(device: Any = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    @staticmethod
-    def set_rng_state(state: torch.Tensor, device: Any = None) -> None:
-        torch.set_rng_state(state)
-
-    class device:  # noqa: N801 - torch's name
-        """The context that makes a device the current one."""
-
-        def __init__(self, index: int) -> None: ...
-
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None: ...
-
-
-_setup_privateuseone_for_python_backend(_NAME, backend_module=_Backend())
+_BACKEND = SimpleNamespace(  # what torch asks of a device's module; random numbers are the CPU's
+    is_available=lambda: True,
+    is_initialized=lambda: True,
+    _is_in_bad_fork=lambda: False,
+    current_device=lambda: 0,
+    device_count=lambda: 1,
+    manual_seed_all=lambda seed: None,
+    get_amp_supported_dtype=lambda: [torch.bfloat16, torch.float16],
+    get_rng_state=lambda device=None: torch.get_rng_state(),
+    set_rng_state=lambda state, device=None: torch.set_rng_state(state),
+    device=nullcontext,
+)
+_setup_privateuseone_for_python_backend(_NAME, backend_module=_BACKEND)
 DEVICE = torch.device(f"{_NAME}:0")
 
 
@@ -234,35 +201,11 @@ def _asked_by() -> str:
     return " < ".join(dict.fromkeys([*lines[:1], *list(own)[:1]]))
 
 
-class _Accelerator(Accelerator):
+class _Accelerator(CPUAccelerator):
     """One pretend device for Lightning."""
 
-    def setup_device(self, device: torch.device) -> None: ...
-
-    def teardown(self) -> None: ...
-
-    def get_device_stats(self, device: Any) -> dict[str, Any]:
-        return {}
-
-    @staticmethod
-    def parse_devices(devices: Any) -> Any:
-        return [0]
-
-    @staticmethod
-    def get_parallel_devices(devices: Any) -> Any:
-        return [DEVICE]
-
-    @staticmethod
-    def auto_device_count() -> int:
-        return 1
-
-    @staticmethod
-    def is_available() -> bool:
-        return True
-
-    @staticmethod
-    def name() -> str:
-        return _NAME
+    def setup_device(self, device: torch.device) -> None:
+        """Lightning's would reject a device that is not the CPU."""
 
 
 class PretendStrategy(SingleDeviceStrategy):

@@ -2,15 +2,13 @@
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from omegaconf import OmegaConf
 
 from simcse_pl.models.adapters import adapter_parameters
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
 from tests.test_config import composed
-from tests.test_methods import StopAfter, StoppedError, build, fit
+from tests.test_methods import assert_resumed_to_the_bit, build, fit, gradients, gradients_on_two_ranks
 from tests.tiny_models import DECODERS
 
 PROMPT_EOL = '\'This sentence : "{sentence}" means in one word:"\''
@@ -48,36 +46,11 @@ def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(architecture, ada
     backbone = module.encoder.backbone
     changed = {name for name, weight in backbone.named_parameters() if not weight.equal(start[name])}
     assert changed == adapter_parameters(backbone) if adapter else len(changed) > 0.8 * len(start)
-    with pytest.raises(StoppedError):
-        fit(config, StopAfter(2, tmp_path / "last.ckpt"))
-    torch.manual_seed(99)
-    resumed, resumed_state = fit(config, checkpoint=tmp_path / "last.ckpt")
-    torch.testing.assert_close(resumed.state_dict(), module.state_dict(), atol=0, rtol=0)
-    torch.testing.assert_close(resumed_state, state, atol=0, rtol=0)
+    assert_resumed_to_the_bit(config, module, state, tmp_path)
     encoder = module.encoder.eval()
     encoder.save_pretrained(tmp_path / "encoder")
     loaded = SentenceEncoder.from_pretrained(tmp_path / "encoder")
     torch.testing.assert_close(loaded.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6, rtol=0)
-
-
-def gradients(config, first, last):
-    """Return the gradients of the loss of some rows of a batch."""
-    module, data = build(config)
-    data.setup()
-    module.prepare(data.row_kinds)
-    module.double()  # but norms are computed in float32
-    (rows,) = data.sets.values()
-    loss, _ = module.loss(rows.batch([(0, row) for row in range(first, last)]))
-    loss.backward()
-    return {name: x.grad for name, x in module.named_parameters() if x.requires_grad}
-
-
-def on_rank(number, store, configs, results):
-    """Compute the gradients of 5 or 3 rows of each batch on one of two ranks."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-    torch.set_num_threads(1)
-    results[number] = {kind: gradients(own, *((0, 5), (5, 8))[number]) for kind, own in configs.items()}
-    dist.destroy_process_group()
 
 
 def test_two_ranks_have_the_gradients_of_one_device(make_model, triplets, tmp_path):
@@ -86,12 +59,9 @@ def test_two_ranks_have_the_gradients_of_one_device(make_model, triplets, tmp_pa
         kind: config_of(*kind, make_model(kind[0]), triplets, *without_dropout.get(kind[1], []), *zero(kind[0]))
         for kind in KINDS
     }
-    expected = {kind: gradients(own, 0, 8) for kind, own in configs.items()}
-    with mp.Manager() as manager:
-        results = manager.dict()
-        mp.spawn(on_rank, args=(tmp_path / "store", configs, results), nprocs=2)
-        ranks = dict(results)
-    for kind, one_device in expected.items():
+    ranks = gradients_on_two_ranks(configs, tmp_path, torch.float64)  # but norms are computed in float32
+    for kind, own in configs.items():
+        one_device = gradients(own, 0, 8, torch.float64)
         means = {name: (ranks[0][kind][name] + ranks[1][kind][name]) / 2 for name in one_device}
         torch.testing.assert_close(
             means, one_device, atol=1e-6, rtol=1e-4, msg=lambda text, kind=kind: f"{kind}: {text}"

@@ -46,9 +46,9 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
         before = _search(rebuild_encoder_before_training(best.job), sentences, queries)
         after = _search(SentenceEncoder.from_pretrained(best.job.folder / "encoder"), sentences, queries)
     except UserError as error:
-        return Neighbourhood(corpus, len(sentences), best.label, [], str(error))
+        return Neighbourhood(corpus, len(sentences), best.job.name, [], str(error))
     found = [Query(*one) for one in zip(queries, before, after, strict=True)]
-    return Neighbourhood(corpus, len(sentences), best.label, found)
+    return Neighbourhood(corpus, len(sentences), best.job.name, found)
 
 
 def rebuild_encoder_before_training(job: Job) -> SentenceEncoder:

@@ -199,8 +199,6 @@ def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[
 
     Args:
         encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.EncodeOnce).
-        suite: see load_suite.
-        dims: the numbers of dimensions.
 
     Returns:
         The results by the number of dimensions, as text.

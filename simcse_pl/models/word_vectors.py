@@ -149,7 +149,7 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     check_is_file(path)
-    for number, line in enumerate(read_lines(path, packed=path.suffix.lower() == ".gz"), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Unreadable):
             raise UserError(f"{path}, line {number}: {line.problem}")
         yield number, line.rstrip(" ")

@@ -22,11 +22,7 @@ from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Return every table that has content.
-
-    Args:
-        results: results of any number of encoders.
-        aggregation: how the subsets of STS12 to STS16 are combined.
+    """Return every table that has content; `aggregation` is that of the subsets of STS12 to STS16.
 
     Raises:
         UserError: two results have the same label, or one names a row that the paper does not have.
@@ -57,13 +53,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
 def encoder_figures(
     results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:
-    """Return every figure that has content, by name.
-
-    Args:
-        results: results of any number of encoders with different labels.
-        runs: training runs whose paths are drawn.
-        aggregation: how the subsets of STS12 to STS16 are combined in averages.
-    """
+    """Return every figure that has content, by name: of encoders with different labels, and of training runs."""
     figures = {
         "alignment_uniformity": encoder_plane(results, aggregation),
         "training_paths": run_plane(runs),

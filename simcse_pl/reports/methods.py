@@ -53,13 +53,7 @@ def setting_of(choices: Mapping[str, str | None]) -> str:
 
 
 def published_score(method: str, setting: str, model: str | None) -> PublishedScore | None:
-    """Return the published score to show beside a run; None if there is none.
-
-    Args:
-        method: a choice of conf/method.
-        setting: the run's setting.
-        model: the run's choice of conf/model.
-    """
+    """Return the published score to show beside a run with these choices of conf/; None if there is none."""
     scores = published_scores().get(method, ())
     return next((one for one in scores if (one.setting, one.model) == (setting, published_model(model))), None)
 

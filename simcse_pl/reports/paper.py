@@ -80,11 +80,6 @@ def ablation(table: str) -> Ablation | None:
     return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
 
 
-def ablation_names() -> list[str]:
-    """Return the names of all ablations."""
-    return list(published()["ablation_tables"])
-
-
 @functools.cache
 def published() -> Mapping[str, Any]:
     """Return the content of paper.yaml."""
@@ -116,10 +111,7 @@ def named_row(table: str, row: str) -> PaperRow:
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
     """Return the paper's row to compare a result with: the one that the user named, or the one that matches.
 
-    Args:
-        result: results of an encoder.
-        protocol: `sts` or `transfer`.
-        aggregation: how STS subsets are combined; None for transfer.
+    `aggregation` is None for transfer.
 
     Raises:
         UserError: the result names a row that does not exist.

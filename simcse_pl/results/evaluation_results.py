@@ -46,8 +46,6 @@ class StsScores(Shape):
     """Scores of one STS task.
 
     Args:
-        task, split: name and split of the task.
-        pairs: number of pairs.
         all: over the pairs of all subsets together, as in the paper.
         mean: mean over the subsets.
         wmean: mean over the subsets, weighted by their number of pairs.
@@ -69,7 +67,6 @@ class TransferScores(Shape):
     """Scores of one transfer task.
 
     Args:
-        task: name of the task.
         protocol: how the scores were measured.
         rows: number of scored examples.
         accuracy: accuracy on them, in [0, 1].
@@ -204,28 +201,14 @@ class Result(SuiteResults):
 
 
 def as_result(report: Any, source: str | Path) -> Result:
-    """Validate the content of a results.json of evaluate.py.
-
-    Args:
-        report: the content.
-        source: its origin, for error messages.
-
-    Raises:
-        UserError: a required value is missing, or a value has the wrong type.
-    """
+    """Validate the content of a results.json of evaluate.py as `validated` does."""
     if isinstance(report, dict) and "best_step" in report:
         raise UserError(f"{source} belongs to a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
 
 
 def validated(shape: type[Content], report: Any, source: str | Path, script: str) -> Content:
-    """Validate the content of a results.json.
-
-    Args:
-        shape: the expected model.
-        report: the content.
-        source: its origin, for error messages.
-        script: the script that writes such files, for error messages.
+    """Validate the content of a results.json from a source, which a script writes.
 
     Raises:
         UserError: a required value is missing, or a value has the wrong type; the message names the first.

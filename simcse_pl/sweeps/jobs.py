@@ -13,11 +13,7 @@ from simcse_pl.utils.errors import SweepError, reraise_as
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
-    """Return the results of a job that has finished, or None.
-
-    Args:
-        folder: folder of the job.
-        overrides: options of the job.
+    """Return the results of the job with these options if it has finished, or None.
 
     Raises:
         SweepError: the folder holds the results of a job with other options.
@@ -47,12 +43,7 @@ def best_score(results: Mapping[str, Any]) -> float:
 
 
 def job_arguments(hydra: Any, folder: Path) -> list[str]:
-    """Return the command line that runs one job of a sweep in its folder.
-
-    Args:
-        hydra: Hydra's config of the job.
-        folder: folder of the job.
-    """
+    """Return the command line that runs one job of a sweep, with its part of Hydra's config, in its folder."""
     flags = ["--config-name", hydra.job.config_name]
     for source in hydra.runtime.config_sources:
         if flag := {"main": "--config-path", "command-line": "--config-dir"}.get(source.provider):
@@ -67,12 +58,7 @@ def job_arguments(hydra: Any, folder: Path) -> list[str]:
 
 
 def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
-    """Return the part of results.json that describes a run: choices of groups, options, seed, and row of the sweep.
-
-    Args:
-        config: config of the run.
-        hydra: Hydra's config of the run.
-    """
+    """Return the part of results.json that describes a run: choices of groups, options, seed, and row of the sweep."""
     sweep = config.get("sweep") or {}
     place = {name: sweep.get(name) for name in ("table", "column", "row")}
     choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}

@@ -16,10 +16,6 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
     """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
 
     Most decoders have no dropout that is on by default.
-
-    Args:
-        encoder: the encoder to train.
-        sets: the training sets.
     """
     encoder.train()
     for own in sets:

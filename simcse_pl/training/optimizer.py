@@ -59,14 +59,8 @@ def learning_rate(optimizer: MakeOptimizer) -> float | None:
 def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradient_scaler: bool = False) -> Optimizer:
     """Return the optimizer of parameters or groups of them.
 
-    Args:
-        optimizer: makes it.
-        parameters: see `parameter_groups`.
-        gradient_scaler: whether gradients are scaled. A scaler cannot clip for a fused optimizer.
-
-    Returns:
-        The optimizer. Adam and AdamW are fused (one kernel for all parameters) unless the config sets `fused`,
-        `foreach` or `differentiable`, which exclude each other.
+    Adam and AdamW are fused (one kernel for all parameters) unless the config sets `fused`, `foreach` or
+    `differentiable`, which exclude each other. A gradient scaler cannot clip for a fused optimizer.
     """
     target = getattr(optimizer, "func", optimizer)
     adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
@@ -110,9 +104,7 @@ def parameter_groups(
     """
     if layer_decay is None and not no_weight_decay:
         return list(module.parameters())
-    if layer_decay is not None:
-        _check_layers(encoders)
-    depth = _depths(encoders)
+    depth = {number: below for own in encoders for number, below in _depths(own, layer_decay is not None).items()}
     groups: dict[tuple[int, bool], list[Parameter]] = {}
     for name, parameter in module.named_parameters():
         decays = not any(part.lower() in name.lower() for part in no_weight_decay)
@@ -124,26 +116,21 @@ def parameter_groups(
     return settings
 
 
-def _check_layers(encoders: Sequence[SentenceEncoder]) -> None:
-    for config, names in ((own.backbone.config, dict(own.backbone.named_parameters())) for own in encoders):
-        found = {int(layer[1]) for name in names if (layer := _LAYER.search(f".{name}"))}
-        if found != set(range(config.num_hidden_layers)):
-            why = f"the parameter names of {config.model_type} do not show its layers"
-            raise UserError(f"module.layer_decay: {why}: set it to null")
-
-
-def _depths(encoders: Sequence[SentenceEncoder]) -> dict[int, int]:
+def _depths(encoder: SentenceEncoder, check: bool) -> dict[int, int]:
     """Return the number of layers at and above each parameter of a backbone, by id; the last layer has 1."""
-    found = {}
-    for encoder in encoders:
-        layers = encoder.backbone.config.num_hidden_layers
-        words = {id(parameter) for parameter in encoder.backbone.get_input_embeddings().parameters()}
-        for name, parameter in encoder.backbone.named_parameters():
-            if layer := _LAYER.search(f".{name}"):
-                found[id(parameter)] = layers - int(layer[1])
-            elif id(parameter) in words or "embed" in name:
-                found[id(parameter)] = layers + 1
-    return found
+    backbone = encoder.backbone
+    layers = backbone.config.num_hidden_layers
+    words = {id(parameter) for parameter in backbone.get_input_embeddings().parameters()}
+    of_layers, of_words = {}, {}
+    for name, parameter in backbone.named_parameters():
+        if layer := _LAYER.search(f".{name}"):
+            of_layers[id(parameter)] = layers - int(layer[1])
+        elif id(parameter) in words or "embed" in name:
+            of_words[id(parameter)] = layers + 1
+    if check and {*of_layers.values()} != {*range(1, layers + 1)}:
+        why = f"the parameter names of {backbone.config.model_type} do not show its layers"
+        raise UserError(f"module.layer_decay: {why}: set it to null")
+    return of_layers | of_words
 
 
 def _settings(make: Callable[..., Any] | None) -> Mapping[str, Any]:

@@ -23,7 +23,6 @@ def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto"
     Args:
         precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
             With bf16-mixed, weights, normalization, the loss and the optimizer stay in float32.
-        accelerator: one of Lightning's.
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
     """
     every = options.get("val_check_interval", 1)

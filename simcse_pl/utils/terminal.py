@@ -16,7 +16,6 @@ def text_table(
     """Return a table of text.
 
     Args:
-        title: the title.
         columns: the cells of each column by its heading.
         numeric: the headings of the columns of numbers. They are on the right, and only their headings wrap.
         notes: footnotes.

@@ -29,12 +29,12 @@ def check_is_file(path: Path) -> None:
         raise UserError(f"no file {path}")
 
 
-def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
-    r"""Yield the lines of a file, gzipped if `packed`, without their ends. The path `-` is standard input.
+def read_lines(path: Path) -> Iterator[str | Unreadable]:
+    r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
 
     Only \n and \r\n end a line; U+0085 and U+2028 are text. A file that cannot be read raises UserError.
     """
-    with reraise_as(f"{path} cannot be read"), _open(path, packed) as file:
+    with reraise_as(f"{path} cannot be read"), _open(path) as file:
         for number, raw in enumerate(file):
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             try:
@@ -43,7 +43,7 @@ def read_lines(path: Path, packed: bool = False) -> Iterator[str | Unreadable]:
                 yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
 
 
-def _open(path: Path, packed: bool) -> AbstractContextManager[Iterable[bytes]]:
+def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:
     if str(path) == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
-    return gzip.open(path) if packed else open(path, "rb")
+    return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")

@@ -178,11 +178,8 @@ def test_bad_files_are_errors_in_one_line(case, write):
         kind(write(*rows))
 
 
-def test_a_name_with_a_slash_is_an_error():
+def test_a_name_with_a_slash_and_a_k_below_1_are_errors():
     with pytest.raises(UserError, match="^data.test: the name 'a/b' has a slash"):
         ScoredPairs(test={"a/b": "a.tsv"})
-
-
-def test_a_k_below_1_is_an_error():
     with pytest.raises(UserError, match=r"^evaluators.retrieval.top_k=\[0\]: give numbers of 1 or more$"):
         Retrieval(top_k=[0])

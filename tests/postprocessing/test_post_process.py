@@ -1,5 +1,7 @@
 """Claims of every post-processing: types, shapes, order of calls and errors."""
 
+import math
+
 import pytest
 import torch
 
@@ -14,6 +16,19 @@ MAKE = {
     "flow": lambda: Flow(epochs=1, hidden=8, seed=3),
 }
 every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        (Whitening, "dim", 0),
+        (RemoveComponents, "count", 0),
+        *((Flow, option, value) for option, value in (("hidden", 0), ("epochs", -1), ("lr", 0.0), ("lr", math.nan))),
+    ],
+)
+def test_options_out_of_range_are_errors(kind, option, value):
+    with pytest.raises(UserError, match=f"postprocess.{option}={value}: it must be"):
+        kind(**{option: value})
 
 
 @every_kind

@@ -21,11 +21,6 @@ def test_top_components_are_removed_one_by_one(count, center):
     np.testing.assert_allclose(removed, expected, atol=1e-5)
 
 
-def test_a_count_below_1_is_an_error():
-    with pytest.raises(UserError, match="postprocess.count=0: it must be at least 1"):
-        RemoveComponents(0)
-
-
 @pytest.mark.parametrize(
     ("x", "count", "center", "directions"),
     [

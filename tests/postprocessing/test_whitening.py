@@ -44,8 +44,3 @@ def test_two_rows_are_enough_and_equal_ones_are_not():
     torch.testing.assert_close(Whitening().fit(x).transform(x).abs(), torch.full((2, 1), 0.5**0.5))
     with pytest.raises(UserError, match="the 2 embeddings are all the same"):
         Whitening().fit(x[:1].expand(2, 3))
-
-
-def test_a_dim_below_1_is_an_error():
-    with pytest.raises(UserError, match="postprocess.dim=0: it must be at least 1"):
-        Whitening(0)

@@ -69,9 +69,3 @@ def test_a_run_without_a_setting_is_supervised():
     """The default data are labelled, and scored pairs are, too."""
     assert setting_of({"setting": "unsupervised"}) == "unsupervised"
     assert setting_of({"setting": None}) == setting_of({}) == "supervised"
-
-
-def test_a_score_that_is_not_certain_says_why():
-    assert "computed" in published_score("simcse_pp", "unsupervised", "bert").doubt
-    assert "withdrawn" in published_score("rankcse", "unsupervised", "roberta").doubt
-    assert published_score("esimcse", "unsupervised", "bert").doubt is None

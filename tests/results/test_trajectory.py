@@ -20,13 +20,6 @@ def test_a_run_is_one_row_per_finite_validation_with_optimizer_steps(write_run):
     assert run.points["score"].tolist() == pytest.approx([0.7, 0.71, 0.72, 0.73])
 
 
-def test_a_run_without_spearman_has_a_path(tmp_path):
-    (tmp_path / "metrics.csv").write_text("step,val/alignment,val/uniformity\n0,0.3,-1.5\n4,0.2,-1.6\n")
-    run = read(tmp_path)
-    assert run.points["step"].tolist() == [0, 4]
-    assert run.points["score"].isna().all()
-
-
 def test_the_score_is_the_metric_that_chose_the_checkpoint(tmp_path):
     columns = "step,val/alignment,val/uniformity,val/spearman,val/de/spearman"
     (tmp_path / "metrics.csv").write_text(f"{columns}\n0,0.3,-1.5,0.5,0.6\n")

@@ -1,6 +1,5 @@
 """Training and evaluation on a pretend accelerator: no mix of devices, and few synchronizations."""
 
-from functools import partial
 from unittest.mock import ANY
 
 import numpy as np
@@ -107,76 +106,56 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
 
 
-def with_labels(encoder, labels):
-    rows = [(text, text.upper()) for text in SENTENCES]
-    return ViewCollator(encoder.tokenizer, 16)(rows) | {"labels": labels}
+def batch_of(encoder, views=1, **more):
+    """Return a batch of 5 rows, with labels or roles if given."""
+    rows = [tuple(SENTENCES[i : i + views]) for i in range(5)]
+    return ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows) | more
 
 
-def labelled(encoder):
-    return with_labels(encoder, torch.arange(len(SENTENCES)) % 3)
-
-
-def views_of(count, encoder):
-    rows = [tuple(SENTENCES[i : i + count]) for i in range(6)]
-    return ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
-
-
-def positives(encoder):
-    return views_of(3, encoder) | {"roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
-
-
-def scored(encoder):
-    return with_labels(encoder, torch.arange(len(SENTENCES)) / 8) | {"dataset": "scored"}
-
-
-def others(encoder):
-    rows = [tuple(SENTENCES[i : i + 4]) for i in range(5)]
-    roles = (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)
-    return ViewCollator(encoder.tokenizer, 16)(rows) | {"roles": roles}
-
-
+TRIPLES = {"views": 3}
+POSITIVES = {"views": 3, "roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
+OTHERS = {"views": 4, "roles": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)}
+LABELLED = {"views": 2, "labels": torch.arange(5) % 3}
+SCORED = {"views": 2, "labels": torch.arange(5) / 8, "dataset": "scored"}
 MASKED = ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)
 VARIANTS = {
     "simcse": {},
-    "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": partial(views_of, 3)},
+    "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": TRIPLES},
     "masked": {"objective": MASKED},
     "guide": {"guide": True},
-    "several positives": {"batch": positives},
+    "several positives": {"batch": POSITIVES},
     "dot": {"objective": ContrastiveObjective(similarity="dot")},
-    "hardness": {
-        "objective": ContrastiveObjective(hardness=1.0, hard_negative_weight=2.0),
-        "batch": partial(views_of, 3),
-    },
+    "hardness": {"objective": ContrastiveObjective(hardness=1.0, hard_negative_weight=2.0), "batch": TRIPLES},
     "symmetric": {"objective": ContrastiveObjective(symmetric=True, mask_duplicates=True)},
     "noise": {"objective": GaussianNegatives(8), "queue": lambda: MomentumQueue(size=5)},
-    "mixtures": {"objective": MixedNegatives(), "batch": partial(views_of, 3)},
+    "mixtures": {"objective": MixedNegatives(), "batch": TRIPLES},
     "without dropout": {"objective": NegativesWithoutDropout(), "auxiliary": lambda: [DimensionContrast()]},
-    "margins": {"objective": AngularMarginObjective(), "auxiliary": lambda: [TripletMargin()], "batch": others},
+    "margins": {"objective": AngularMarginObjective(), "auxiliary": lambda: [TripletMargin()], "batch": OTHERS},
     "dcl": {"objective": DecoupledContrastiveObjective()},
-    "sbert": {"objective": SoftmaxObjective(3), "batch": labelled, "waits": ANY},  # checks the range of labels
-    "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": scored, "waits": ANY},  # and of scores
-    "cosent": {"objective": CoSENTObjective(), "batch": scored},
-    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": scored},
+    "sbert": {"objective": SoftmaxObjective(3), "batch": LABELLED, "waits": ANY},  # checks the range of labels
+    "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": SCORED, "waits": ANY},  # and of scores
+    "cosent": {"objective": CoSENTObjective(), "batch": SCORED},
+    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": SCORED},
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
     "last_token": {"pooling": "last_token"},
     "weighted_mean": {"pooling": "weighted_mean"},
     "mask": {"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"},
-    "span": {"pooling": "span", "template": ["A {sentence}", "the {sentence} !"], "batch": partial(views_of, 3)},
-    "templates": {"template": ["A {sentence}", "the {sentence} !"], "objective": MASKED, "batch": partial(views_of, 3)},
+    "span": {"pooling": "span", "template": ["A {sentence}", "the {sentence} !"], "batch": TRIPLES},
+    "templates": {"template": ["A {sentence}", "the {sentence} !"], "objective": MASKED, "batch": TRIPLES},
     "template bias": {  # selects the distinct templates
         "pooling": "mask",
         "template": ["{sentence} [MASK]", "a {sentence} [MASK]"],
         "template_bias": "train_only",
         "waits": 1,
     },
-    "contrasted positives": {"objective": ContrastedPositivesObjective(), "batch": partial(views_of, 3)},
+    "contrasted positives": {"objective": ContrastedPositivesObjective(), "batch": TRIPLES},
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "batch norm head": {"head": "batch_norm_train_only"},
-    "whitened": {"objective": WhitenedContrastiveObjective(groups=8, mask_duplicates=True), "batch": positives},
+    "whitened": {"objective": WhitenedContrastiveObjective(groups=8, mask_duplicates=True), "batch": POSITIVES},
     "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
     "sentence mlm": {"auxiliary": lambda: [SentenceMaskedLanguageModeling(head="new", frozen_layers=1)], "waits": ANY},
     "ranking": {"teacher": True},
@@ -197,7 +176,7 @@ DRAWN_ON_DEVICE = ("mlm", "sentence mlm", "replaced tokens", "whitened")
 def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_path):
     """Without dropout the loss equals the CPU's. Only variants that say so synchronize."""
     options = dict(VARIANTS[variant])
-    batch, waits = options.pop("batch", partial(views_of, 1)), options.pop("waits", 0)
+    batch, waits = options.pop("batch", {}), options.pop("waits", 0)
     defaults = {"pooling": "cls", "head": "none", "template": None, "template_bias": "none"}
     given = {name: options.pop(name, own) for name, own in defaults.items()}
     folder, two = make_model(options.pop("architecture", "bert")), options.pop("two", False)
@@ -216,7 +195,7 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
     positive = encoder() if two else None
     module = SimCSEModule(encoder(), objective, adamw(), positive_encoder=positive, **made, **options)
-    views = batch(module.encoder)
+    views = batch_of(module.encoder, **batch)
 
     def step(batch):
         torch.manual_seed(0)

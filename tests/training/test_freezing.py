@@ -12,15 +12,11 @@ from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.tiny_models import ARCHITECTURES
 
 
-def encoder_of(folder):
-    return SentenceEncoder.from_pretrained(folder, pooling="mean")
-
-
 @pytest.mark.parametrize(
     ("architecture", "layers"), [("bert", 0), ("bert", 2), *((architecture, 1) for architecture in ARCHITECTURES)]
 )
 def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, make_model):
-    encoder = encoder_of(make_model(architecture)).train()
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean").train()
     backbone = encoder.backbone
     stacks = [getattr(part, "layers", None) or getattr(part, "layer", None) for part in backbone.modules()]
     (stack,) = (stack for stack in stacks if stack is not None and len(stack) == 3)

@@ -58,50 +58,39 @@ def data(encoder):
     return ready_data(encoder, STSB, view_loader(encoder))
 
 
-def encoded(encoder):
-    return [encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second")]
-
-
 def spearman(encoder):
     """Return scipy's correlation; rounding may change the places of a few pairs in ours."""
-    first, second = encoded(encoder)
+    first, second = (encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second"))
     return spearmanr(F.cosine_similarity(first.double(), second.double()), [pair.score for pair in PAIRS]).statistic
 
 
-@pytest.mark.parametrize("two", [False, True])
-def test_views_are_embedded_in_one_pass_and_by_a_second_encoder(encoder, make_model, two):
-    """A second encoder takes all views but the first, and is not validated."""
-    other = SentenceEncoder.from_pretrained(make_model("bert", num_hidden_layers=2), pooling="cls", head="mlp")
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), positive_encoder=other if two else None)
-    batch = ViewCollator(encoder.tokenizer, 16)([("a b", "c d e", "f"), ("g", "h i", "j k l")])
-    calls = []
-    encoder.backbone.register_forward_hook(lambda *_: calls.append(1))
-    together = module.eval().embed(batch).embeddings
-    assert calls == [1]
-    for view, own in enumerate([encoder, other, other] if two else [encoder] * 3):
-        alone = own({name: tensor[:, view] for name, tensor in batch.items()})
-        torch.testing.assert_close(together[:, view], alone, atol=1e-6, rtol=0)
-    (logged,) = trainer().validate(module, data(encoder), verbose=False)
-    assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
-
-
-@pytest.mark.parametrize("options", [{}, {"chunk_size": 3}, {"two": True}, {"shared_dropout_mask": True}])
+@pytest.mark.parametrize(
+    ("options", "passes"), [({}, 1), ({"chunk_size": 3}, 3), ({"two": True}, 1), ({"shared_dropout_mask": True}, 3)]
+)
 @pytest.mark.parametrize("head", ["none", "mlp_train_only"])
-def test_pooled_vectors_are_those_before_the_head(make_model, options, head):
+def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_head(make_model, options, passes, head):
+    """A second encoder takes all views but the first, and is not validated."""
+    kinds = ("mean", make_model("bert")), ("cls", make_model("bert", num_hidden_layers=2))
     first, second = (
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head=head, dropout=0.0) for _ in range(2)
+        SentenceEncoder.from_pretrained(folder, pooling=pooling, head=head, dropout=0.0) for pooling, folder in kinds
     )
-    how = {"positive_encoder": second} if options.get("two") else options
+    first.tokens_per_pass = math.inf
+    how = {"positive_encoder": second} if "two" in options else options
     module = SimCSEModule(first, ContrastiveObjective(), adamw(), **how)
-    batch = ViewCollator(first.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES])
+    batch = ViewCollator(first.tokenizer, 16)([(text, text.upper(), text[::-1]) for text in SENTENCES])
+    calls = []
+    first.backbone.register_forward_hook(lambda *_: calls.append(1))
     found = module.train().embed(batch)
-    assert (found.pooled is found.embeddings) == (head == "none")
-    for view, own in enumerate([first, second if options.get("two") else first]):
+    assert len(calls) == passes and (found.pooled is found.embeddings) == (head == "none")
+    for view, own in enumerate([first, *[second if "two" in options else first] * 2]):
         inputs = {name: tensor[:, view] for name, tensor in batch.items()}
         torch.testing.assert_close(found.embeddings[:, view], own(inputs), atol=1e-6, rtol=0)
         own.eval()  # without the head
         torch.testing.assert_close(found.pooled[:, view], own(inputs), atol=1e-6, rtol=0)
         own.train()
+    if "two" in options:
+        (logged,) = trainer().validate(module, data(first), verbose=False)
+        assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
 
 
 def test_chunks_of_a_backbone_with_batch_statistics_are_an_error(encoder):

@@ -1,7 +1,6 @@
 """The gradients of several ranks against one process with the whole batch."""
 
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
@@ -69,33 +69,11 @@ def _gradients(folder, case, precision, first, end):
     options = PROMPTED if "prompts" in case else {"pooling": "mean"}
     head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
     encoder = SentenceEncoder.from_pretrained(folder, head=head, dropout=0.0, attention_dropout=0.0, **options)
-    objective = OBJECTIVES.get(case.split()[0], partial(ContrastiveObjective, hard_negative_weight=0.7))()
-    if "distilled" in case or "triplets" in case:
-        objective = (EmbeddingDistillation if "distilled" in case else MarginMSE)(folder, "cls")
-        torch.nn.init.normal_(objective.teacher.network.backbone.embeddings.word_embeddings.weight)
-    if case == "debiased":
-        objective = DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8)
-        torch.nn.init.normal_(objective.guide.network.backbone.embeddings.word_embeddings.weight)
+    words = case.split()
+    make = OBJECTIVES.get(words[0], lambda folder: ContrastiveObjective(hard_negative_weight=0.7))
+    objective = make(folder)
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
-    terms = [MaskedLanguageModeling(weight=0.5, head="new")] if "mlm" in case else []
-    if "idea" in case:
-        terms = [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)]
-        torch.nn.init.normal_(terms[0].teacher.network.backbone.embeddings.word_embeddings.weight)
-    if case == "dimensions":
-        terms = [DimensionContrast(0.5), InnerLayer(ContrastiveObjective(), 0.5)]
-    if case == "margins":
-        terms = [TripletMargin(0.5, margin=0.1)]
-    if case == "soft":
-        terms = [BidirectionalMargin(0.5)]
-    if "peer" in case:
-        terms = [PeerNetwork(0.5)]
-    if "networks" in case:
-        terms = [ReplacedTokenDetection(0.5), SentenceMaskedLanguageModeling(0.5, head="new", frozen_layers=2)]
-    if "ranking" in case:
-        teachers = RankingDistillation([folder, folder], pooling="mean", loss=f"list_{case.split()[1]}")
-        for teacher in teachers.teachers:
-            torch.nn.init.normal_(teacher.network.backbone.embeddings.word_embeddings.weight)
-        terms = [teachers, RankingConsistency(0.5)]
+    terms = [term for word in words if word in TERMS for term in TERMS[word](folder)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
@@ -106,28 +84,25 @@ def _gradients(folder, case, precision, first, end):
         chunk_size=2 if "chunks" in case else None,
         objectives={"other": SoftmaxObjective(), "own": CosineMSEObjective()} if case == "dataset" else None,
     )
+    for part in module.modules():
+        if isinstance(part, FrozenEncoder):
+            torch.nn.init.normal_(part.network.backbone.embeddings.word_embeddings.weight)
     if precision is torch.float64:
         module.double()
-    batch = _batch(views=3 if "hard" in case or "idea" in case else 2)
+    roles = ROLES.get(words[0])
+    batch = _batch(len(roles) if roles else 3 if "hard" in case or "idea" in case else 2)
     if case in ("hard duplicates", "symmetric hard"):  # duplicates on other ranks
         for tensor in batch.values():
             tensor[6, :2], tensor[1, 2] = tensor[0, :2], tensor[5, 1]
-    if roles := ROLES.get(case.split()[0]):
-        batch = _batch(len(roles))
-    if case == "labels":
-        batch["labels"] = torch.tensor([0, 2, 1, 0, 1, 2, 2])
-    if "idea" in case:
-        batch["labels"] = torch.linspace(0, 5, ROWS)
-    if case in ("scores", "dataset", "order", "angle"):
-        batch["labels"] = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
+    labels = LABELS.get(words[0])
+    if labels:
+        scores = torch.tensor([0.5, 1.0, 0.0, -0.25, 0.1, 0.7, 1.0])
+        batch["labels"] = scores if labels == "scores" else torch.tensor([0, 2, 1, 0, 1, 2, 2])
     if "prompts" in case:
         rows = [(sentence,) * 3 for sentence in SENTENCES[:ROWS]]
         batch = ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows)
-    roles = roles or default_roles(batch["input_ids"].shape[1])
-    module.prepare({"own": RowKind(roles, LABELS.get(case.split()[0]))})
-    share = {name: x[first:end] for name, x in batch.items()}
-    if case.split()[0] in ROLES:
-        share["roles"] = roles
+    module.prepare({"own": RowKind(roles or default_roles(batch["input_ids"].shape[1]), labels)})
+    share = {name: x[first:end] for name, x in batch.items()} | ({"roles": roles} if roles else {})
     if case == "dataset":
         share["dataset"] = "own"
     if queue:
@@ -154,21 +129,39 @@ def _one_rank(number, ranks, store, folder, results):
     dist.destroy_process_group()
 
 
-OBJECTIVES = {
-    "matryoshka": lambda: MatryoshkaObjective(ContrastiveObjective(), [32, 7]),
-    "labels": SoftmaxObjective,
-    "contrasted": ContrastedPositivesObjective,
-    "scores": CosineMSEObjective,
-    "idea": ScoreRegression,
-    "noise": GaussianNegatives,
-    "mixtures": MixedNegatives,
-    "plain": NegativesWithoutDropout,
-    "margins": AngularMarginObjective,
-    "pretraining": partial(MaskedLanguageModelingObjective, head="new"),
-    "order": CoSENTObjective,
-    "angle": partial(AngleObjective, in_batch_weight=2.0, cosine_weight=0.5),
-    "symmetric": partial(ContrastiveObjective, symmetric=True, hardness=0.5),
-    "whitened": partial(WhitenedContrastiveObjective, groups=16),
+OBJECTIVES = {  # by the first word of a case; made for the folder of a model
+    "matryoshka": lambda folder: MatryoshkaObjective(ContrastiveObjective(), [32, 7]),
+    "labels": lambda folder: SoftmaxObjective(),
+    "contrasted": lambda folder: ContrastedPositivesObjective(),
+    "scores": lambda folder: CosineMSEObjective(),
+    "idea": lambda folder: ScoreRegression(),
+    "noise": lambda folder: GaussianNegatives(),
+    "mixtures": lambda folder: MixedNegatives(),
+    "plain": lambda folder: NegativesWithoutDropout(),
+    "margins": lambda folder: AngularMarginObjective(),
+    "pretraining": lambda folder: MaskedLanguageModelingObjective(head="new"),
+    "order": lambda folder: CoSENTObjective(),
+    "angle": lambda folder: AngleObjective(in_batch_weight=2.0, cosine_weight=0.5),
+    "symmetric": lambda folder: ContrastiveObjective(symmetric=True, hardness=0.5),
+    "whitened": lambda folder: WhitenedContrastiveObjective(groups=16),
+    "distilled": lambda folder: EmbeddingDistillation(folder, "cls"),
+    "triplets": lambda folder: MarginMSE(folder, "cls"),
+    "debiased": lambda folder: DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8),
+}
+TERMS = {  # by any word
+    "mlm": lambda folder: [MaskedLanguageModeling(weight=0.5, head="new")],
+    "idea": lambda folder: [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)],
+    "dimensions": lambda folder: [DimensionContrast(0.5), InnerLayer(ContrastiveObjective(), 0.5)],
+    "margins": lambda folder: [TripletMargin(0.5, margin=0.1)],
+    "soft": lambda folder: [BidirectionalMargin(0.5)],
+    "peer": lambda folder: [PeerNetwork(0.5)],
+    "networks": lambda folder: [
+        ReplacedTokenDetection(0.5),
+        SentenceMaskedLanguageModeling(0.5, head="new", frozen_layers=2),
+    ],
+    "ranking": lambda folder: [RankingConsistency(0.5)],
+    "net": lambda folder: [RankingDistillation([folder, folder], pooling="mean", loss="list_net")],
+    "mle": lambda folder: [RankingDistillation([folder, folder], pooling="mean", loss="list_mle")],
 }
 LABELS = {
     "labels": "classes",
@@ -182,20 +175,8 @@ ROLES = {
     "whitened": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE),
 }
 METHODS = (
-    *(
-        "matryoshka hard chunks",
-        "distilled chunks",
-        "triplets hard",
-        "noise",
-        "mixtures",
-        "mixtures hard",
-        "plain chunks",
-        "pretraining chunks",
-        "dimensions",
-        "margins",
-        "order",
-        "angle",
-    ),
+    *("matryoshka hard chunks", "distilled chunks", "triplets hard", "noise", "mixtures", "mixtures hard"),
+    *("plain chunks", "pretraining chunks", "dimensions", "margins", "order", "angle"),
     *("symmetric hard", "soft", "peer chunks", "contrasted hard", "contrasted prompts chunks"),
     *("networks batch_norm chunks", "ranking net chunks", "ranking mle"),
     *("batch_norm hard", "whitened", "whitened batch_norm chunks", "debiased"),

@@ -86,7 +86,7 @@ def file_format(path: Path) -> str:
 
 def lines_of(path: Path) -> Iterator[tuple[str, str | Unreadable]]:
     """Yield the place and the text of each line of a file, gzipped or not."""
-    for number, line in enumerate(read_lines(path, path.suffix.lower() == ".gz"), 1):
+    for number, line in enumerate(read_lines(path), 1):
         yield f"line {number}", line
 
 

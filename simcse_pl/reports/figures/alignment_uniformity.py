@@ -42,10 +42,6 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
     The average is over the STS tasks that all encoders with STS scores have in common. Encoders
     without STS scores are hollow points.
 
-    Args:
-        results: results of any number of encoders.
-        aggregation: how the subsets of STS12 to STS16 are combined.
-
     Returns:
         The figure; None if no result has alignment and uniformity.
     """

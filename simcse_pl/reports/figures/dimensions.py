@@ -18,10 +18,6 @@ from simcse_pl.results.metrics import Aggregation
 def dimension_curves(results: Sequence[Result], aggregation: Aggregation = "all") -> Figure | None:
     """Draw the STS score of each encoder (Spearman x 100) against the number of dimensions.
 
-    Args:
-        results: results of any number of encoders.
-        aggregation: how the subsets of STS12 to STS16 are combined.
-
     Returns:
         The figure, with the average over the tasks that all of these encoders have in common; None if no result was
         measured at several numbers of dimensions, or there is no such task.

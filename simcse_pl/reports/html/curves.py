@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from simcse_pl.results.run_files import VALIDATION_PREFIXES
-
 _GROUPS = ("val", "geometry", "train", "speed")  # in the order of the page; others follow
 _FIRST = ("val/spearman", "val/alignment", "val/uniformity", "train/loss")  # of their group
 
@@ -23,24 +21,6 @@ class Curves:
 
     steps: list[int]
     metrics: Mapping[str, list[float | None]]
-
-
-@dataclass(frozen=True)
-class MetricGroup:
-    """Metrics whose charts are in one section.
-
-    Args:
-        name: the prefix of the metrics' names.
-        metrics: one chart each.
-    """
-
-    name: str
-    metrics: list[str]
-
-    @property
-    def noisy(self) -> bool:
-        """Whether each point is measured on a single batch, so that smoothing helps."""
-        return f"{self.name}/" not in VALIDATION_PREFIXES
 
 
 def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
@@ -61,8 +41,8 @@ def curves_of(rows: pd.DataFrame) -> dict[str, Curves]:
     return found
 
 
-def metric_groups(runs: Iterable[Mapping[str, Curves]], monitors: Sequence[str] = ()) -> list[MetricGroup]:
-    """Return the metrics to draw, the most important first; test scores are in the table of runs.
+def metric_groups(runs: Iterable[Mapping[str, Curves]], monitors: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the metrics to draw by their prefix, the most important first; test scores are in the table of runs.
 
     Args:
         runs: the curves of each run.
@@ -78,8 +58,8 @@ def metric_groups(runs: Iterable[Mapping[str, Curves]], monitors: Sequence[str] 
     }
     ordered = sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name))
     prefixes = dict.fromkeys([*_GROUPS, *sorted(map(_prefix, names))])
-    groups = [MetricGroup(prefix, [name for name in ordered if _prefix(name) == prefix]) for prefix in prefixes]
-    return [group for group in groups if group.metrics]
+    groups = {prefix: [name for name in ordered if _prefix(name) == prefix] for prefix in prefixes}
+    return {prefix: metrics for prefix, metrics in groups.items() if metrics}
 
 
 def _prefix(metric: str) -> str:

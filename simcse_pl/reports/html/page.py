@@ -20,6 +20,7 @@ from simcse_pl.reports.sweeps.sweep_results import Sweep, differing
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
 from simcse_pl.results.metrics import decimals, factor
 from simcse_pl.results.neighbourhood import Neighbourhood
+from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.utils.errors import UserError
 
 # Without the brightest end, which is hard to see on white.
@@ -48,13 +49,15 @@ def page(runs: Sequence[Run], sweeps: Sequence[Sweep], neighbourhood: Neighbourh
         lstrip_blocks=True,
     )
     data = _data(runs, groups)
-    return environment.get_template("page.html").render(
-        title=", ".join([own.title for own in groups] + [run.label for run in runs if run.sweep is None]),
+    template = environment.get_template("page.html")
+    return template.render(
+        title=", ".join([own.title for own in groups] + [run.job.name for run in runs if run.sweep is None]),
         runs=runs,
         runs_table=runs_table(runs),
         common=options_in_common(runs),
         sweeps=[(own, sweep_tables(own), drawn) for own, drawn in zip(groups, data["parallel"], strict=True)],
         metric_groups=metric_groups((run.curves for run in runs), list(dict.fromkeys(run.monitor for run in runs))),
+        validation_prefixes=VALIDATION_PREFIXES,  # the other curves are noisy, so that smoothing helps
         neighbourhood=neighbourhood,
         data=data,
         nonce=hashlib.sha256(repr(data).encode()).hexdigest()[:32],  # the same runs give the same page
@@ -69,7 +72,7 @@ def _data(runs: Sequence[Run], groups: Sequence[SeedGroups]) -> dict[str, Any]:
     return {
         "runs": [
             {
-                "label": run.label,
+                "label": run.job.name,
                 "sweep": run.sweep,
                 "dev": run.dev,
                 "monitor": run.monitor,

@@ -63,12 +63,7 @@ def parallel_coordinates(groups: SeedGroups) -> ParallelCoordinates | None:
 
 
 def option_axis(label: str, values: Sequence[str]) -> Axis:
-    """Return the axis of an option: values evenly spaced, sorted numbers before names; many numbers on a scale.
-
-    Args:
-        label: name of the axis.
-        values: values of the jobs.
-    """
+    """Return the axis of an option: values evenly spaced, sorted numbers before names; many numbers on a scale."""
     found = {value: number for value in values if (number := as_number(value)) is not None}
     names = [value for value in dict.fromkeys(values) if value not in found]
     if len(found) <= _MAX_EVENLY_SPACED or names:

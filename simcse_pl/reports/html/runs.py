@@ -11,7 +11,6 @@ from simcse_pl.reports.html.curves import Curves, curves_of
 from simcse_pl.reports.sweeps.sweep_results import (
     Job,
     Sweep,
-    TrainingRun,
     differing,
     is_sweep,
     read_job,
@@ -45,21 +44,9 @@ class Run:
     curves: Mapping[str, Curves]
 
     @property
-    def label(self) -> str:
-        """The name on the page."""
-        return self.job.name
-
-    @property
     def monitor(self) -> str:
         """The curve that chooses the checkpoint."""
         return f"val/{self.job.run.monitor if self.job.run else SPEARMAN}"
-
-    @property
-    def state(self) -> str:
-        """Whether the run has finished."""
-        if self.job.run is None:
-            return "failed or unfinished"
-        return "pruned by the search" if self.job.run.trial and self.job.run.trial.pruned else "finished"
 
     @property
     def dev(self) -> float | None:
@@ -88,16 +75,16 @@ def read_runs(paths: Mapping[str, str | Path]) -> tuple[list[Run], list[Sweep]]:
     labels = [job.name for job, _ in jobs]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs have the label {twice[0]}: give different ones with --labels, one per folder")
-    return [Run(job, sweep, _curves(job.folder)) for job, sweep in tracked(jobs, "reading curves")], sweeps
+    runs = []
+    for job, index in tracked(jobs, "reading curves"):
+        has_curves = (job.folder / CURVES_FILE).is_file()
+        runs.append(Run(job, index, curves_of(read_curves(job.folder)) if has_curves else {}))
+    return runs, sweeps
 
 
 def default_label(path: str) -> str:
     """Return the label of a folder on a page if the user gives none."""
     return path if is_sweep(path) else run_label(Path(path))
-
-
-def _curves(folder: Path) -> Mapping[str, Curves]:
-    return curves_of(read_curves(folder)) if (folder / CURVES_FILE).is_file() else {}
 
 
 def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
@@ -112,17 +99,21 @@ def options_in_common(runs: Sequence[Run]) -> dict[str, str]:
 def runs_table(runs: Sequence[Run]) -> Table:
     """Return a table with one row per run: the options in which runs differ, and scores."""
     jobs = [run.job for run in runs]
-    frame = pd.DataFrame({"run": [run.label for run in runs]})
+    frame = pd.DataFrame({"run": [job.name for job in jobs]})
     for name in differing(jobs):
         frame[name] = [job.value(name) for job in jobs]
-    frame[[*_SCORES]] = pd.DataFrame(
-        [_scores(job.run) if job.run else {} for job in jobs], columns=_SCORES, dtype=float
-    )
-    if any(run.state != "finished" for run in runs):
-        frame["state"] = [run.state for run in runs]
+    scores = [
+        {**run.scores, "before": run.score(run.before), "best step": run.best_step, "steps": run.steps} if run else {}
+        for run in (job.run for job in jobs)
+    ]
+    frame[[*_SCORES]] = pd.DataFrame(scores, columns=_SCORES, dtype=float)
+    ended = {job.name: "pruned by the search" if job.pruned else "finished" for job in jobs if job.run}
+    states = [ended.get(job.name, "failed or unfinished") for job in jobs]
+    if any(state != "finished" for state in states):
+        frame["state"] = states
     finished = [job.run for job in jobs if job.run]
     for name in ("test", "alignment", "uniformity"):
-        if finished and not any(name in _measured(run) for run in finished):
+        if finished and not any(run.test if name == "test" else name in run.best for run in finished):
             del frame[name]
     validations = " or ".join(dict.fromkeys(run.validation for run in finished))
     about = (
@@ -135,12 +126,3 @@ def runs_table(runs: Sequence[Run]) -> Table:
     failures = failure_notes({job.name: job.run.failed for job in jobs if job.run})
     notes = [about if validations else "no run has finished; scores are measured at the end", *failures]
     return Table("runs", "Runs", frame, {name: digits.get(name, 2) for name in frame}, notes)
-
-
-def _measured(run: TrainingRun) -> set[str]:
-    """Return the names of the scores that a run's evaluators measure."""
-    return {*run.best, *(["test"] if run.test else [])}
-
-
-def _scores(run: TrainingRun) -> dict[str, float | None]:
-    return {**run.scores, "before": run.score(run.before), "best step": run.best_step, "steps": run.steps}

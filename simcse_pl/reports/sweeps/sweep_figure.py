@@ -72,9 +72,6 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     only the seed varies, each seed is a point, and a line is the mean. Of methods, the differences
     from SimCSE are shown with their t-intervals, and the published differences beside them.
 
-    Args:
-        groups: groups of a sweep.
-
     Returns:
         The figure; None if no run has a score.
     """
@@ -123,10 +120,9 @@ def _papers(groups: SeedGroups) -> list[Series]:
         return []
     series = []
     for number, column in enumerate(groups.known_columns or paper.settings or ("dev",)):
-        points = {row: own[column] for row, own in paper.rows.items() if column in own}
-        frame = pd.DataFrame({"value": [*points], "mean": [*points.values()], "std": np.nan})
+        points = [[row, own[column], np.nan, []] for row, own in paper.rows.items() if column in own]
         label = "paper" if column == "dev" else f"paper, {column}"
-        series.append(Series(label, frame.assign(scores=[[]] * len(frame)), number, paper=True))
+        series.append(Series(label, pd.DataFrame(points, columns=_COLUMNS), number, paper=True))
     return series
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.paper import ablation_names, published
+from simcse_pl.reports.paper import published
 from simcse_pl.reports.sweeps.paired import CONFIDENCE, baseline_of, difference, published_of, reach
 from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
 from simcse_pl.reports.sweeps.sweep_results import Job, differing
@@ -65,7 +65,8 @@ def _about_paper(groups: SeedGroups) -> list[str]:
     sweep, paper = groups.sweep, groups.paper
     if paper is None:
         unknown = sweep.table is not None and sweep.table.startswith("table_")
-        return [f"warning: unknown table {sweep.table}; tables of the paper: {', '.join(ablation_names())}"] * unknown
+        tables = ", ".join(published()["ablation_tables"])
+        return [f"warning: unknown table {sweep.table}; tables of the paper: {tables}"] * unknown
     if not groups.comparable:
         return ["the paper's scores are Spearman's correlations on STS-B dev, so they are not shown"]
     if not paper.rows:
@@ -148,7 +149,7 @@ def _gaps(groups: SeedGroups) -> list[str]:
         "failed or unfinished": [label(job) for job in sweep.jobs if not job.run],
         "no score on dev": [label(job) for job in sweep.jobs if job.run and pd.isna(job.run.scores["dev"])],
         "not started": sweep.missing,
-        "pruned by the search": [job.name for job in sweep.jobs if job.run and job.run.trial and job.run.trial.pruned],
+        "pruned by the search": [job.name for job in sweep.jobs if job.pruned],
     }
     return notes + [f"{what}: {'; '.join(jobs)}" for what, jobs in found.items() if jobs]
 

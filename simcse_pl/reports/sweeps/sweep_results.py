@@ -102,6 +102,11 @@ class Job:
         """The place in the sweep; empty without results."""
         return (self.run and self.run.sweep) or Place()
 
+    @property
+    def pruned(self) -> bool:
+        """Whether a search pruned the job."""
+        return bool(self.run and self.run.trial and self.run.trial.pruned)
+
     def value(self, option: str) -> str:
         """Return the value of an option."""
         return self.options.get(option) or self.choices.get(option) or "default"

@@ -48,9 +48,7 @@ class SeedTable(Table):
 def sweep_tables(groups: SeedGroups, name: str = "sweep") -> list[Table]:
     """Return a table with one row per group and, for two options that make a full grid, the grid.
 
-    Args:
-        groups: groups of a sweep.
-        name: name of the files; `_grid` is appended for the grid.
+    `name` is the name of the files; `_grid` is appended for the grid.
     """
     frame = pd.DataFrame(_labels(groups))
     for score in SCORES if not groups.compares_methods else _OF_METHODS:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from simcse_pl.reports.tables.score_tables import keys_of
-from simcse_pl.results.evaluation_results import Geometry, Result
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.utils.tables import Table
 
 # The name in results.json, the name in the table, and the number of decimals.
@@ -49,7 +49,8 @@ def _table(
     decimals = dict.fromkeys(columns, 3) | {column: digits for _, column, digits in measures}
     frame = pd.DataFrame(columns, dtype=float)
     frame.insert(0, "encoder", list(measured))
-    where, differences = in_common({label: _data(geometry) for label, geometry in measured.items()})
+    data = {label: f"{g.data}: {g.sentences} sentences, {g.positives} positives" for label, g in measured.items()}
+    where, differences = in_common(data)
     return Table(name, f"{title}{where}", frame, decimals, [*notes, *differences])
 
 
@@ -69,10 +70,6 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
     corpora = {label: f"{own.corpus}: {own.sentences} sentences" for label, own in searched.items()}
     where, notes = in_common(corpora, " in ")
     return Table("retrieval", f"The nearest sentences{where}", pd.DataFrame(columns, dtype=object), notes=notes)
-
-
-def _data(geometry: Geometry) -> str:
-    return f"{geometry.data}: {geometry.sentences} sentences, {geometry.positives} positives"
 
 
 def in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

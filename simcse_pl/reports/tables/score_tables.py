@@ -39,7 +39,6 @@ def sts_table(
     Scores depend strongly on these choices (appendix B), so the title names them.
 
     Args:
-        results: results of any number of encoders.
         aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
             weighted by size).
         metric: `spearman` or `pearson`.
@@ -126,11 +125,7 @@ def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
 
 
 def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a line for each task that could not be measured, with the reason and the encoders.
-
-    Args:
-        failures: reasons by label and task.
-    """
+    """Return a line for each task that could not be measured, from the reasons by label and task."""
     labels: dict[tuple[str, str], list[str]] = {}
     for label, own in failures.items():
         for failure in own.items():

@@ -43,12 +43,10 @@ def test_a_file_without_rows_or_steps_has_no_curves():
 def test_charts_are_in_the_order_of_importance():
     one = of("step,train/b,train/loss,train/a,test/spearman,own,val/uniformity\n0,1,1,1,,1,1\n1,1,1,1,,1,1\n2,,,,1,,\n")
     two = of("step,val/spearman,val/x,val/nan,geometry/trace\n0,1,1,nan,1\n1,1,,nan,1\n")
-    groups = metric_groups([one, two, {}])
-    assert [(group.name, group.metrics) for group in groups] == [
+    assert [*metric_groups([one, two, {}]).items()] == [
         ("val", ["val/spearman", "val/uniformity", "val/x"]),
         ("geometry", ["geometry/trace"]),
         ("train", ["train/loss", "train/a", "train/b"]),
         ("own", ["own"]),
     ]
-    assert [group.noisy for group in groups] == [False, False, True, True]
-    assert metric_groups([]) == metric_groups([{}]) == []
+    assert metric_groups([]) == metric_groups([{}]) == {}

@@ -1,7 +1,5 @@
 """The table and the exit status at the end of a multirun."""
 
-import json
-
 import pytest
 from omegaconf import OmegaConf
 
@@ -9,15 +7,13 @@ from simcse_pl.reports.sweeps.hydra_callbacks import EvaluationTables, SweepTabl
 
 
 @pytest.fixture
-def sweep(tmp_path):
-    """Write results, one job each; None makes a job without results."""
+def sweep(write_results):
+    """Write results, one job each."""
 
     def write(*reports):
         for job, report in enumerate(reports):
-            (tmp_path / str(job)).mkdir(parents=True)
-            if report is not None:
-                (tmp_path / str(job) / "results.json").write_text(json.dumps(report))
-        return tmp_path
+            folder = write_results(str(job), report)
+        return folder.parent
 
     return write
 
@@ -59,8 +55,8 @@ def test_the_job_is_appended_to_a_label_that_occurs_twice(sweep, make_report, en
 
 
 @pytest.mark.parametrize("callback", [EvaluationTables, SweepTable])
-def test_a_sweep_whose_jobs_all_failed_has_no_table(callback, sweep, end):
-    assert end(callback, sweep(None, None)) == (1, [], "", "error: 2 of 2 jobs failed: 0, 1\n")
+def test_a_sweep_whose_jobs_all_failed_has_no_table(callback, write_sweep, job, end):
+    assert end(callback, write_sweep("s", job(), job())) == (1, [], "", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
 def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(sweep, make_report, end):

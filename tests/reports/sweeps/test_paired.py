@@ -44,11 +44,6 @@ def test_only_seeds_of_both_are_paired_and_a_seed_that_ran_twice_counts_once(com
     assert ours.by_seed.to_dict() == pytest.approx({"1": 5, "2": -8})
 
 
-def test_equal_differences_have_an_interval_of_width_0(compare):
-    found = compare(*of_seeds({"simcse": [0.75, 0.5], "esimcse": [0.875, 0.625]}))
-    assert difference(found, by_name(found, "esimcse"), "dev").margin == pytest.approx(0, abs=1e-12)
-
-
 def test_a_method_is_compared_in_its_own_setting_and_with_its_other_options(compare):
     supervised = {"setting": "supervised"}
     found = compare(

@@ -109,14 +109,6 @@ def test_names_are_below_each_other_in_the_papers_order(write_sweep, job, group)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("dev (Spearman x 100)", "hard negatives")
 
 
-def test_names_far_from_the_papers_scores_have_a_panel_beside(write_sweep, job, group):
-    jobs = [job(dev, row=row) for row, dev in (("none", 0.60), ("contradiction 1.0", 0.62))]
-    ours, theirs = sweep_figure(group(write_sweep("s", *jobs, table="table_7_hard_negative"))).axes
-    np.testing.assert_allclose(curve(ours)[0], [[60, 0], [62, 2]])
-    np.testing.assert_allclose(curve(theirs)[0][:, 1], range(5))
-    assert hollow(theirs) and theirs.get_xlabel() == "paper, dev (Spearman x 100)"
-
-
 def test_a_grid_is_a_line_per_value_of_the_other_option(write_sweep, job, group):
     jobs = [
         job(0.7 + size / 10000 + k / 100, options={"data.batch_size": size, "optimizer.lr": rate})

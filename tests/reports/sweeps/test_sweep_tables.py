@@ -219,8 +219,3 @@ def test_the_average_of_sts_and_its_difference_are_shown_where_it_was_measured(c
     assert shown(table)[0][-2:] == ["sts", "difference on sts"]
     assert column(table, "sts") == {"simcse": "71.00 ± 1.41", "esimcse": "75.50 ± 0.71"}
     assert column(table, "difference on sts")["esimcse"] == "+4.50 [-1.85, +10.85]"
-
-
-def test_a_failed_job_of_a_method_is_in_its_group(compare):
-    (table,) = sweep_tables(compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0), ("esimcse", None, 1)))
-    assert [row[0] for row in shown(table)[1:]] == ["simcse", "esimcse"]

@@ -1,22 +1,12 @@
 """The table of a training run, as printed."""
 
-import pytest
-from rich.console import Console
-
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.utils.terminal import show
 
 
-def printed(table):
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(table)
-    return console.export_text()
-
-
-@pytest.fixture
-def results():
+def test_the_table_and_the_paths_of_a_run_which_are_not_wrapped_without_a_terminal(tmp_path, capsys):
     scores = {"spearman": 0.7, "alignment": 0.25, "uniformity": -2.0}
-    return {
+    results = {
         "validation": "STS-B",
         "steps": 60,
         "best_step": 48,
@@ -25,19 +15,13 @@ def results():
         "best": scores | {"spearman": 0.7754},
         "test": scores | {"uniformity": float("nan")},
     }
-
-
-def test_the_table_and_the_paths_of_a_run(results, tmp_path):
-    text = printed(run_table(results).printed()) + printed(run_places(tmp_path, ["https://wandb.ai/run"]))
-    expected = ("STS-B", "63.00", "62.00", "alignment ↓", "uniformity ↓", "77.54", "70.00", "step 48 of 60", "0.250")
-    for part in (*expected, "-2.000", "–", f"{tmp_path}/encoder", "W&B          https://wandb.ai/run"):
-        assert part in text
-
-
-def test_paths_are_not_wrapped_without_a_terminal(tmp_path, capsys):
     folder = tmp_path / ("long" * 20)
-    show(run_places(folder))
-    assert f"{folder}/checkpoints\n" in capsys.readouterr().out
+    show(run_table(results).printed())
+    show(run_places(folder, ["https://wandb.ai/run"]))
+    text = capsys.readouterr().out
+    expected = ("STS-B", "63.00", "62.00", "alignment ↓", "uniformity ↓", "77.54", "70.00", "step 48 of 60", "0.250")
+    for part in (*expected, "-2.000", "–", f"{folder}/encoder\n", "W&B          https://wandb.ai/run\n"):
+        assert part in text
 
 
 def test_the_first_column_is_the_metric_that_chose_the_checkpoint_and_a_run_may_have_no_test_set():
