@@ -42,8 +42,8 @@ def reference(paper: dict[str, Any]) -> str:
 
 
 def remark(score: PublishedScore) -> str:
-    """Return what is to be known about a score."""
-    spread = f"standard deviation of the average {score.deviation:.2f}" if score.deviation else None
+    """Return a remark on a score: its standard deviation, a note, and why it is not certain."""
+    spread = f"the average has a standard deviation of {score.deviation:.2f}" if score.deviation else None
     doubt = f"not certain: {score.doubt}" if score.doubt else None
     return "; ".join(filter(None, (spread, score.note, doubt)))
 
@@ -59,7 +59,7 @@ def scores(published: Sequence[PublishedScore]) -> str:
         figures["Avg"] = f"{one.average:.2f}"
         name = ", ".join(filter(None, (one.model, one.setting, one.variant)))
         rows.append([name, *figures.values(), one.source, remark(one)])
-    head = ["published", *columns, "source", "remark"]
+    head = ["published scores", *columns, "source", "remark"]
     if not any(row[-1] for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     return "\n" + table(head, rows)
@@ -75,9 +75,10 @@ def costs(page: str) -> dict[str, dict[str, str]]:
 def cost(measured: dict[str, str]) -> str:
     """Return the cost of a method's step in a sentence."""
     supervised = measured.get("compared with") == baselines()["supervised"]
-    simcse = "supervised SimCSE's" if supervised else "SimCSE's"
-    time = f"{measured['times SimCSE']} times ({measured['lowest']} to {measured['highest']}) as long as {simcse}"
-    return f"\nA step takes {time} and needs {measured['memory, times SimCSE']} times its memory.\n"
+    simcse = "supervised SimCSE" if supervised else "SimCSE"
+    spread = f"{measured['lowest']} to {measured['highest']} over the rounds"
+    time = f"takes {measured['times SimCSE']} times as long as one of {simcse} ({spread})"
+    return f"\nA training step {time} and needs {measured['memory, times SimCSE']} times the memory.\n"
 
 
 def overview(page: str) -> str:

@@ -146,7 +146,7 @@ def test_notes_name_published_scores_that_are_copies_or_not_certain(compare):
     notes = sweep_notes(compare(*((name, 0.8, 0) for name in ("simcse", "arccse", "mixcse", "simcse_pp"))))
     assert found(notes, "published") == [
         "published: STS average on test, BERT-base; copied from a third party: arccse, mixcse; "
-        "not certain: simcse_pp (computed: 76.25 plus the abstract's gain of 1.8 over SimCSE)"
+        "not certain: simcse_pp (computed as 76.25 plus the gain of 1.8 over SimCSE in the abstract)"
     ]
 
 
