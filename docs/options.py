@@ -7,9 +7,10 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 CONF = DOCS.parent / "conf"
 COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
-LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # docs/sweeps.md and docs/recipes.md have the last two
+LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # other pages explain them
 
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
+_GROUP = re.compile(r"  - (?:optional )?(?P<name>\w+): (?P<choice>[^#]*?)(?:\s+# (?P<comment>.*))?")
 
 
 def header(text: str) -> str:
@@ -42,6 +43,13 @@ def options(text: str, prefix: str) -> Iterator[tuple[str, str, str]]:
         above = line.removeprefix("# ") if line.startswith("# ") else ""
 
 
+def groups(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, default choice and comment of every group in the defaults list of a command."""
+    for line in text.splitlines():
+        if found := _GROUP.fullmatch(line):
+            yield found["name"], found["choice"], found["comment"] or ""
+
+
 def table(head: str, rows: list[tuple[str, ...]]) -> str:
     """Return a Markdown table; the first column is code."""
     names = head.split("|")
@@ -54,13 +62,25 @@ def page() -> str:
     """Return the page."""
     parts = [
         "# Options\n",
-        "`docs/options.py` writes this page from the comments in [conf](../conf). `simcse train --help` and",
-        "`simcse evaluate --help` print every option with its value. This page leaves out two groups:",
-        "[sweeps.md](sweeps.md) describes `sweep`, and [recipes.md](recipes.md) uses `experiment`.\n",
+        "Set an option by `option=value`, and choose a group's config file by `group=choice`:\n",
+        "    simcse train model=bert objective.temperature=0.1 data.batch_size=128\n",
+        "Each group is a folder of [conf](../conf), and each of its choices is a file in that folder. A",
+        "choice sets the options of its group, and a few choices also set options of other groups. Options on",
+        "the command line have priority. `simcse train --help` and `simcse evaluate --help` print all options",
+        "with their values.\n",
+        "The first two sections have the groups and the options of the two commands. After them, each group",
+        "has a section with its choices and their options. The choices of `sweep` are in",
+        "[sweeps.md](sweeps.md), and those of `experiment` in [conf/experiment](../conf/experiment).\n",
+        "In the tables, the default `???` is a value that you must give, and `${NAME}` is the value of another",
+        "option. A row of the training data has an anchor and positives, and may have hard negatives. Each of",
+        "these is a view of the row, with the role anchor, positive or negative. Contrastive objectives ignore",
+        "views with the role other, which some auxiliary losses use.\n",
+        "`python docs/options.py` writes this page from the comments in the configs.\n",
     ]
     for command, called in COMMANDS.items():
         text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
-        parts += [f"## {called}\n", table("option|default|meaning", [*_as_code(options(text, ""))])]
+        parts += [f"## {called}\n", table("group|default|what it chooses", [*_as_code(groups(text))])]
+        parts.append(table("option|default|meaning", [*_as_code(options(text, ""))]))
     for folder in sorted(path for path in CONF.iterdir() if path.is_dir() and path.name not in LEFT_OUT):
         texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))}
         parts += [
@@ -73,7 +93,7 @@ def page() -> str:
             for option, *rest in _as_code(options(text, f"{folder.name}."))
         ]
         if found:
-            parts.append(table("option|of the choice|default|meaning", found))
+            parts.append(table("option|choice|default|meaning", found))
     return "\n".join(parts)
 
 

@@ -10,23 +10,23 @@ from simcse_pl.utils.command_line import Parser, run
 from simcse_pl.utils.errors import did_you_mean
 
 COMMANDS = {
-    "train": "train an encoder, with Hydra options",
-    "evaluate": "evaluate an encoder, with Hydra options",
-    "report": "compare encoders, runs and sweeps in tables, figures or an HTML page",
-    "encode": "write vectors of sentences",
-    "similarity": "compare two sentences, or pairs in a file",
-    "index": "index sentences for search",
-    "search": "search an index or a file of sentences",
-    "serve": "serve a local page to search sentences, with one encoder or two side by side",
-    "mine": "add hard negatives to pairs",
-    "export": "export an encoder to sentence-transformers, ONNX or the hub",
-    "info": "describe an encoder",
-    "prepare": "make training files from released NLI, paraphrase and Wikipedia files, or a tokenizer from text",
+    "train": "train an encoder (takes Hydra options)",
+    "evaluate": "measure an encoder (takes Hydra options)",
+    "report": "compare encoders, runs and sweeps in tables and figures, or in an HTML page",
+    "encode": "write the vectors of the sentences in a file",
+    "similarity": "print the cosine of two sentences, or of the pairs in a file",
+    "index": "encode sentences once, for several searches",
+    "search": "find the sentences of an index or a file that are nearest to a query",
+    "serve": "serve a search page and a JSON endpoint on this machine",
+    "mine": "find hard negatives for pairs",
+    "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
+    "info": "print the architecture and the settings of an encoder",
+    "prepare": "make training files from public datasets, or a tokenizer from text",
 }
 HYDRA_COMMANDS = ("train", "evaluate")
 DATASETS = {
-    "nli": "triplets or pairs from SNLI, MultiNLI and ANLI",
-    "paraphrases": "pairs from QQP, Flickr30k or ParaNMT",
+    "nli": "triplets or pairs from the files of SNLI, MultiNLI or ANLI",
+    "paraphrases": "pairs from the file of QQP, Flickr30k or ParaNMT",
     "wikipedia": "sentences from a Wikipedia dump",
     "tokenizer": "a tokenizer from text, for a model with random weights",
 }
@@ -41,7 +41,7 @@ def main() -> None:
         runpy.run_module(f"simcse_pl.cli.{name}", run_name="__main__", alter_sys=True)
         return
     if name == "prepare":
-        dataset, rest = _choose("simcse prepare", COMMANDS[name], DATASETS, rest)
+        dataset, rest = _choose("simcse prepare", f"{COMMANDS[name].capitalize()}.", DATASETS, rest)
         name = f"prepare {dataset}"
     module = f"simcse_pl.cli.{name.replace(' ', '_')}"
     command = importlib.import_module(module)  # only this one: importing torch takes seconds
@@ -56,7 +56,7 @@ def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Seque
     parser = Parser(
         prog=prog,
         usage="%(prog)s COMMAND ...",
-        description=f"{about}\n\ncommands (COMMAND --help describes each):\n{listed}",
+        description=f"{about}\n\ncommands (`{prog} COMMAND --help` explains one):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", default="", metavar="COMMAND", help=argparse.SUPPRESS)

@@ -28,18 +28,27 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
         "encoder",
         nargs=nargs,
         metavar="ENCODER",
-        help="the folder `encoder` of a training run, a checkpoint, a sentence-transformers folder, a hub name, "
-        "package:NAME, or a file of word vectors",
+        help="an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of "
+        "transformers or sentence-transformers, a hub name, package:NAME of a Python package, or word vectors (.txt or "
+        ".vec)",
     )
-    parser.add_argument("--pooling", help="pooling, for a checkpoint that does not record it")
-    parser.add_argument("--max-length", type=int, metavar="N", help="maximum number of tokens per sentence")
-    about = "keep the first N dimensions of the vectors, of an encoder trained with objective=matryoshka"
+    parser.add_argument(
+        "--pooling", help="pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
+    )
+    parser.add_argument(
+        "--max-length", type=int, metavar="N", help="maximum number of tokens per sentence (default: the saved one)"
+    )
+    about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
     parser.add_argument("--truncate-dim", type=int, metavar="N", help=about)
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences per batch")
-    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: faster on hardware that supports it")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="sentences per batch (default: 32 on a CPU, 128 on a GPU)"
+    )
+    parser.add_argument(
+        "--bf16", action="store_true", help="compute in bfloat16, which is faster on hardware that supports it"
+    )
 
 
 def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:
@@ -56,13 +65,13 @@ def column(text: str) -> int | str:
 
 def add_column(parser: argparse.ArgumentParser) -> None:
     """Add the argument that selects a column of a file."""
-    about = "name or position (from 0) of the column of sentences in a csv, tsv, jsonl or parquet file"
+    about = "name or position (from 0) of the column with the sentences, for files with several columns"
     parser.add_argument("--column", type=column, help=about)
 
 
 def add_on_invalid_row(parser: argparse.ArgumentParser) -> None:
     """Add the argument that says what to do with an invalid row."""
-    about = "error: stop at an invalid row; drop: skip and count it"
+    about = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
     parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=about)
 
 

@@ -1,10 +1,12 @@
-"""Encode the sentences of a file or of standard input, in chunks, so that memory does not grow with their number.
+"""Encode the sentences of a file or of standard input.
 
-A file of more than one chunk is encoded into the folder OUT.shards, one file per chunk, by one or several processes.
-After an interruption, the same command continues with the missing chunks. At the end, all of them become one file.
+Sentences are encoded in chunks of 4,096, so the memory does not depend on their number. If a file has several chunks,
+each is first written to a file in the folder OUT.shards. After an interruption, the same command continues with the
+missing chunks. At the end, the chunks are joined in OUT.
 
---precision int8 and uint8 need the range of each dimension. The ranges are those of the first 4,096 sentences, or of
-the sentences of --calibration, and are written to OUT.ranges.npy, [2, dim]: the lowest and the highest values.
+--precision int8 and --precision uint8 need the range of each dimension. The ranges are those of the first 4,096
+sentences, or of the sentences of --calibration. They are written to OUT.ranges.npy, an array [2, dim] of the lowest and
+the highest values.
 """
 
 import argparse
@@ -44,19 +46,21 @@ Chunks = Iterable[tuple[list[str], np.ndarray[Any, np.dtype[Any]]]]  # sentences
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    about = ".txt (one sentence per line), .csv, .tsv, .jsonl or .parquet; -: text from standard input (default)"
+    about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
-    about = ".npy (vectors only), .parquet or .jsonl (with the sentences); -: .jsonl to standard output (default)"
+    about = (
+        "output: .npy (vectors only), .parquet or .jsonl (with the sentences); -: .jsonl to standard output (default)"
+    )
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
-    about = "type of the vectors (default: %(default)s); binary: the signs of 8 dimensions in a byte, uint8"
+    about = "type of the vectors (default: %(default)s); binary: the signs of 8 dimensions in one byte"
     parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=about)
     about = "file of sentences for the ranges of int8 and uint8 (default: the first 4,096 sentences of the input)"
     parser.add_argument("--calibration", metavar="FILE", help=about)
-    about = "encode in N processes; for one process on each of several GPUs, give --device cuda:0,cuda:1"
+    about = "encode in N processes; --device cuda:0,cuda:1 starts one process for each GPU"
     parser.add_argument("--processes", type=int, metavar="N", help=about)
-    about = "encode part I of N, as one of N jobs on a shared disk; after them, the command without --part writes OUT"
+    about = "encode only part I of N, as one of N jobs on a shared disk; after the jobs, run the command without --part"
     parser.add_argument("--part", type=_part, metavar="I/N", help=about)
 
 

@@ -1,6 +1,6 @@
 """Write an encoder and its model card to a folder for sentence-transformers and transformers.
 
-An adapter is merged with its base model. Options add ONNX files to the folder, or upload it.
+An adapter is merged with its base model. Options add ONNX files to the folder, or upload the folder to the hub.
 """
 
 import argparse
@@ -32,20 +32,24 @@ from simcse_pl.utils.files import atomic_write
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser, computes=False)
-    parser.add_argument("folder", metavar="FOLDER", help="output directory; it must not contain files")
+    parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    about = "add a linear post-processing: the folder `postprocess` in the output of evaluate"
+    about = "add a linear post-processing: the folder `postprocess` in the output folder of `simcse evaluate`"
     parser.add_argument("--postprocess", metavar="FOLDER", help=about)
-    about = "also write ONNX, and check that its vectors differ from the encoder's by at most 1e-4"
+    about = "also write an ONNX file, and check that its vectors differ from those of the encoder by at most 1e-4"
     parser.add_argument("--onnx", action="store_true", help=about)
-    about = "also write ONNX with 8-bit weights, and check that cosines with the encoder's vectors exceed 0.98"
+    about = (
+        "also write ONNX with 8-bit weights, and check that the cosines of its vectors with the encoder's exceed 0.98"
+    )
     parser.add_argument("--int8", action="store_true", help=about)
-    about = "output of evaluate, for the scores on the model card"
+    about = "output folders of `simcse evaluate`, whose scores the model card shows"
     parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=about)
-    parser.add_argument("--license", help="license on the model card, such as apache-2.0")
-    parser.add_argument("--language", help="language on the model card, such as en")
-    parser.add_argument("--push-to-hub", metavar="NAME", help="upload the folder to the repository NAME or OWNER/NAME")
-    parser.add_argument("--private", action="store_true", help="create a private repository")
+    parser.add_argument("--license", help="license to write on the model card, such as apache-2.0")
+    parser.add_argument("--language", help="language to write on the model card, such as en")
+    parser.add_argument(
+        "--push-to-hub", metavar="NAME", help="upload the folder to the repository NAME or OWNER/NAME on the hub"
+    )
+    parser.add_argument("--private", action="store_true", help="create the repository as private")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Index the sentences of a file, so that a search encodes only the queries."""
+"""Encode the sentences of a file and save their vectors as an index. A search in it encodes only the queries."""
 
 import argparse
 from pathlib import Path
@@ -19,13 +19,15 @@ _MEMORY = "MB per million vectors"  # and bytes per vector
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("sentences", metavar="FILE", help=".txt, .csv, .tsv, .jsonl or .parquet; -: standard input")
-    parser.add_argument("folder", metavar="FOLDER", help="output directory")
+    parser.add_argument(
+        "sentences", metavar="FILE", help="sentences: .txt, .csv, .tsv, .jsonl or .parquet; -: standard input"
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
     add_column(parser)
-    parser.add_argument("--add", action="store_true", help="add the sentences to the index in FOLDER")
+    parser.add_argument("--add", action="store_true", help="add the sentences to the existing index in FOLDER")
     about = f"type of the vectors (default: {FLOAT32}; with --add: that of the index)"
     parser.add_argument("--precision", choices=PRECISIONS, help=about)
-    about = f"a search ranks N x top_k candidates by their cosines, for --precision other than {FLOAT32} ({RESCORE})"
+    about = f"find N x top_k candidates, then rank them by cosine; not for {FLOAT32} (default: {RESCORE})"
     parser.add_argument("--rescore", type=int, metavar="N", help=about)
 
 

@@ -1,4 +1,4 @@
-"""Print the architecture, pooling and size of an encoder."""
+"""Print the architecture, the settings and the size of an encoder."""
 
 import argparse
 from typing import Any
@@ -13,7 +13,7 @@ from simcse_pl.utils.terminal import show, text_table
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:

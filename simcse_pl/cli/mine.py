@@ -1,4 +1,4 @@
-"""Add hard negatives to pairs: for each anchor, similar sentences that are not its positives."""
+"""Find hard negatives for pairs: sentences that are similar to the anchor, but not its positives."""
 
 import argparse
 from dataclasses import fields
@@ -20,27 +20,33 @@ from simcse_pl.utils.terminal import show
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument("pairs", metavar="PAIRS", help=".csv, .tsv, .jsonl or .parquet file of anchors and positives")
-    parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
-    about = "names or positions of the columns of anchors and positives (0 1)"
+    parser.add_argument(
+        "pairs", metavar="PAIRS", help="pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
+    )
+    parser.add_argument(
+        "out", metavar="OUT", help="output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
+    )
+    about = "names or positions of the columns of anchors and positives (default: 0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
-    about = "whether the first row of a csv or tsv file of pairs has the columns' names (default: true, and checked)"
+    about = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
     parser.add_argument("--header", choices=("true", "false"), help=about)
-    about = "file of sentences to choose from (default: all positives)"
+    about = "file of the sentences to choose negatives from (default: the positives of all pairs)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
-    parser.add_argument("--negatives", type=int, default=1, metavar="N", help="negatives of each pair (%(default)s)")
-    about = "leave out the N nearest sentences, which are often positives without a label (%(default)s)"
+    parser.add_argument(
+        "--negatives", type=int, default=1, metavar="N", help="negatives per pair (default: %(default)s)"
+    )
+    about = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
     parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=about)
-    about = "leave out sentences that are nearer to the anchor than the positive minus X, in cosine"
+    about = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
     parser.add_argument("--margin", type=float, metavar="X", help=about)
-    about = "leave out sentences with more than (1 - X) times the positive's cosine, such as 0.05"
+    about = "leave out sentences whose cosine is above that of the positive times (1 - X), for example X = 0.05"
     parser.add_argument("--relative-margin", type=float, metavar="X", help=about)
-    parser.add_argument("--max-similarity", type=float, metavar="X", help="leave out sentences with a higher cosine")
-    parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences with a lower cosine")
-    about = "take the nearest of the remaining sentences, or a random sample (%(default)s)"
+    parser.add_argument("--max-similarity", type=float, metavar="X", help="leave out sentences whose cosine is above X")
+    parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences whose cosine is below X")
+    about = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=about)
-    parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (%(default)s)")
+    parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -13,14 +13,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind",
         choices=KINDS,
         metavar="KIND",
-        help="triplets (premise, entailment, and a random contradiction of the same premise); two_hard_negatives "
-        "(triplets with a random neutral hypothesis as fourth sentence); entailment, neutral, contradiction or all "
-        "(pairs with these labels); labelled (premise, hypothesis, label)",
+        help="the rows to make; triplets: premise, entailment and a random contradiction of the premise; "
+        "two_hard_negatives: triplets, and a random neutral hypothesis of the premise; entailment, neutral or "
+        "contradiction: pairs of a premise and a hypothesis with this label; all: pairs with any label; labelled: "
+        "premise, hypothesis and label",
     )
     about = "snli_1.0_train.jsonl, multinli_1.0_train.jsonl, or files of ANLI"
     parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv)")
-    parser.add_argument("--seed", type=int, default=42, help="seed for the choice of hard negatives (%(default)s)")
+    parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
     add_on_invalid_row(parser)
 
 

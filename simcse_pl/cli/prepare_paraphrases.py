@@ -9,11 +9,11 @@ from simcse_pl.utils.terminal import show
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
-    about = "qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
+    about = "the dataset: qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
     parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=about)
-    about = "quora_duplicate_questions.tsv, results_20130124.token or para-nmt-5m-processed.txt"
+    about = "its file: quora_duplicate_questions.tsv, results_20130124.token or para-nmt-5m-processed.txt"
     parser.add_argument("file", metavar="FILE", help=about)
-    parser.add_argument("out", metavar="OUT", help="output file (.csv) with columns anchor and positive")
+    parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor and positive")
     add_on_invalid_row(parser)
 
 

@@ -7,10 +7,12 @@ from simcse_pl.data.prepare.tokenizer import train_tokenizer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
-    parser.add_argument("model", metavar="MODEL", help="folder, hub name or package:NAME to take the architecture from")
-    parser.add_argument("text", metavar="TEXT", help="data file; all its columns are read")
-    parser.add_argument("out", metavar="OUT", help="output folder: the tokenizer and the config of the model")
-    about = "largest number of tokens (default: %(default)s)"
+    parser.add_argument(
+        "model", metavar="MODEL", help="model to take the architecture from: a folder, a hub name or package:NAME"
+    )
+    parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
+    parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
+    about = "largest size of the vocabulary (default: %(default)s)"
     parser.add_argument("--vocabulary", type=int, default=30_000, metavar="N", help=about)
 
 

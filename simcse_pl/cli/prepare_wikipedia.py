@@ -8,12 +8,14 @@ from simcse_pl.data.prepare.wikipedia import extract
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
-    parser.add_argument("dump", metavar="DUMP", help="pages-articles dump (.xml or .xml.bz2)")
-    about = "output file (.txt): one sentence per line, a blank line between articles"
+    parser.add_argument("dump", metavar="DUMP", help="dump of the articles: a file ...-pages-articles.xml or .xml.bz2")
+    about = "output file (.txt) with one sentence per line and a blank line between articles"
     parser.add_argument("out", metavar="OUT", help=about)
-    parser.add_argument("--language", help="ISO 639 code (default: from the name of the dump)")
+    parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--processes", type=int, default=cores, help="number of processes (default: all cores)")
+    parser.add_argument(
+        "--processes", type=int, default=cores, metavar="N", help="number of processes (default: all cores)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

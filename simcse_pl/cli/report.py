@@ -94,17 +94,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         nargs="+",
         metavar="FOLDER",
-        help="output of `simcse evaluate` (or its results.json), of a training run, or of a sweep; the parts of a "
-        "sweep are combined",
+        help="output folder of `simcse evaluate` (or its results.json), of a training run or of a sweep; several "
+        "folders of the same sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    parser.add_argument("--output", metavar="DIR", help=f"output directory for tables and figures ({OUTPUT})")
-    parser.add_argument("--aggregation", choices=AGGREGATIONS, help="how to combine the subsets of an STS task (all)")
-    about = "write one HTML page of runs and sweeps with interactive curves, in place of tables and figures"
+    parser.add_argument("--output", metavar="DIR", help=f"output folder for tables and figures (default: {OUTPUT})")
+    about = (
+        "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
+    )
+    parser.add_argument("--aggregation", choices=AGGREGATIONS, help=about)
+    about = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
     parser.add_argument("--html", metavar="FILE", help=about)
     about = (
-        "with --html: show nearest neighbours among these sentences before and after training, for the run with the "
-        "best score on dev; one sentence per line, or a table of one column (default: the packaged sample)"
+        "with --html: file of sentences, one per line or in one column; the page shows nearest neighbours among them, "
+        "before and after training, for the run with the best score on dev (default: the project's sample)"
     )
     parser.add_argument("--sentences", metavar="FILE", help=about)
 

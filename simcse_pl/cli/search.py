@@ -1,4 +1,4 @@
-"""Search an index, or a file of sentences, for the sentences nearest to queries."""
+"""Find the sentences of an index or of a file that are nearest to queries."""
 
 import argparse
 import sys
@@ -13,13 +13,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
-    parser.add_argument("queries", nargs="*", metavar="QUERY", help="sentences to search for")
-    about = "file of queries, one per line, in place of QUERY; -: standard input"
+    parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
+    about = "file of queries, one per line, instead of QUERY; -: standard input"
     parser.add_argument("--queries-from", metavar="FILE", help=about)
     add_column(parser)
-    parser.add_argument("--top-k", type=int, default=5, metavar="N", help="maximum sentences per query (%(default)s)")
+    parser.add_argument(
+        "--top-k", type=int, default=5, metavar="N", help="largest number of sentences per query (default: %(default)s)"
+    )
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
-    parser.add_argument("--json", action="store_true", help="print lines of JSON (default unless on a terminal)")
+    parser.add_argument(
+        "--json", action="store_true", help="print lines of JSON (default if the output is not a terminal)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""Serve a local web page and a JSON endpoint to search sentences with one encoder, or with two side by side.
+"""Serve a web page and a JSON endpoint on this machine, to search sentences with one encoder or compare two.
 
-All options apply to both encoders, except --pooling and --sentences: --pooling takes two names with a comma between
-them, such as mean,cls, and an empty name means the saved pooling; --sentences can be given twice.
+With two encoders, --pooling takes two names, such as mean,cls, where an empty name means the saved pooling, and
+--sentences can be given twice. All other options apply to both encoders.
 """
 
 import argparse
@@ -21,13 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         help="sentences to search: .txt, .csv, .tsv, .jsonl or .parquet, or the folder of an index; give the option "
-        "twice if the two encoders search different sentences",
+        "twice if the two encoders search different files",
     )
     add_column(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s: this machine only)")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port; 0: any free one (%(default)s)")
-    parser.add_argument("--max-queries", type=int, default=32, metavar="N", help="queries per request (%(default)s)")
-    about = "characters per query (%(default)s)"
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: %(default)s, which only this machine can reach)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="N", help="port; 0: any free port (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-queries",
+        type=int,
+        default=32,
+        metavar="N",
+        help="largest number of queries per request (default: %(default)s)",
+    )
+    about = "largest number of characters per query (default: %(default)s)"
     parser.add_argument("--max-characters", type=int, default=1000, metavar="N", help=about)
 
 

@@ -13,9 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
-    about = ".csv, .tsv, .jsonl or .parquet file of pairs, in place of two sentences"
+    about = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
     parser.add_argument("--pairs", metavar="FILE", help=about)
-    about = "names or positions of the two columns of --pairs (0 1)"
+    about = "names or positions of the two columns of --pairs (default: 0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
 
 
