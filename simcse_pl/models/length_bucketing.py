@@ -21,6 +21,7 @@ TOKENS_PER_PASS = 256
 # The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
 # kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
 _SCORES_PER_PASS = 2**19
+_TOKENS_IN_EVALUATION = 2048  # of a group on a CPU: the states of more tokens leave the caches
 _TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
@@ -55,9 +56,8 @@ def length_groups(
     """Yield parts of a batch, each with sequences of similar length and padded to its own longest.
 
     If the backbone ignores padding, a batch on a CPU is split. It stays one group if `tokens_per_pass` is infinite,
-    and on other devices, because groups have been measured on CPUs only. In training, groups of long sequences are
-    split further. Word embeddings are looked up once for all groups: each lookup has a gradient as large as the
-    vocabulary.
+    and on other devices, because groups have been measured on CPUs only. Groups of long sequences are split further.
+    Word embeddings are looked up once for all groups: each lookup has a gradient as large as the vocabulary.
 
     If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
     group has sequences of one length. The vector of a sentence then does not depend on its batch.
@@ -84,8 +84,8 @@ def length_groups(
     group = torch.bucketize(lengths, longest)
     indices = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(indices, longest.tolist(), strict=True):
-        most = max(1, _SCORES_PER_PASS // tokens**2) if backbone.training else len(rows)
-        for part in rows.split(most):
+        most = _SCORES_PER_PASS // tokens**2 if backbone.training else _TOKENS_IN_EVALUATION // tokens
+        for part in rows.split(max(1, most) if rows.is_cpu else len(rows)):
             yield part, {name: x[part, :tokens] for name, x in inputs.items()}
 
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+_CPU_INFO = Path("/proc/cpuinfo")  # of Linux
+
 
 def use_onednn_linear(model: nn.Module) -> None:
     """Let the linear layers of a model use oneDNN, if torch's own are slow on this CPU."""
@@ -24,10 +26,9 @@ def use_onednn_linear(model: nn.Module) -> None:
 @functools.cache
 def onednn_is_faster() -> bool:
     """Return whether this CPU has AVX-512, and is not Intel's."""
-    info = Path("/proc/cpuinfo")
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not info.is_file():
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _CPU_INFO.is_file():
         return False
-    return torch.backends.mkl.is_available() and "GenuineIntel" not in info.read_text(encoding="utf-8")
+    return torch.backends.mkl.is_available() and "GenuineIntel" not in _CPU_INFO.read_text(encoding="utf-8")
 
 
 class OneDNNLinear(nn.Linear):
@@ -40,10 +41,9 @@ class OneDNNLinear(nn.Linear):
             or not input.numel()
             or torch.is_autocast_enabled("cpu")
             or torch.compiler.is_compiling()
-            or torch.jit.is_tracing()
         ):
             return super().forward(input)
-        product: Tensor = _Product.apply(input.flatten(end_dim=-2), self.weight, self.bias)  # type: ignore[no-untyped-call]
+        product: Tensor = _Product.apply(input.reshape(-1, self.in_features), self.weight, self.bias)  # type: ignore[no-untyped-call]
         return product.view(*input.shape[:-1], -1)
 
 
