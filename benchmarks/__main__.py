@@ -43,7 +43,9 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
     return [
         ([*train, "3"], ["train_sentences"]),
         ([*train, "2", "--triplets", triplets or sample.path("nli.csv")], ["train_triplets"]),
-        (["encode", "--rounds", "2", "--sentences", "512"], ["encode"]),
+        (["profile_step"], ["profile_step"]),
+        (["encode", "--rounds", "3", "--sentences", "512"], ["encode"]),
+        (["encode", "--rounds", "3", "--sentences", "512", "--per-text", "8", "--max-length", "256"], ["encode_long"]),
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
         (["search"], ["search_one", "search"]),
         (["data"], ["data"]),

@@ -1,12 +1,14 @@
-"""Encoding: sentences per second of `encode` of sentence-transformers and of simcse_pl.
+"""Encoding: texts per second of `encode` of sentence-transformers and of simcse_pl.
 
     python -m benchmarks.encode
+    python -m benchmarks.encode --per-text 8 --max-length 256     texts of 8 sentences, about 200 tokens
 
 The packaged encoder (6 layers) on sentences of the packaged Wikipedia sample, each library with its defaults.
 """
 
 import logging
 from functools import partial
+from statistics import fmean
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +24,7 @@ def main() -> None:
     """Run the command line."""
     command_line = parser(__doc__)
     command_line.add_argument("--sentences", type=int, default=1024)
+    command_line.add_argument("--per-text", type=int, default=1, help="sentences joined to a text (%(default)s)")
     command_line.add_argument("--max-length", type=int, default=128, help="tokens read per sentence")
     arguments = command_line.parse_args()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
@@ -30,23 +33,26 @@ def main() -> None:
     theirs = SentenceTransformer(resolve(PACKAGED), device="cpu")
     theirs.max_seq_length = arguments.max_length
     ours = SentenceEncoder.from_pretrained(PACKAGED, max_length=arguments.max_length)
-    sentences = wikipedia_sentences(arguments.sentences)
+    sentences, count = wikipedia_sentences(arguments.sentences), arguments.sentences // arguments.per_text
+    texts = [" ".join(sentences[start::count]) for start in range(count)]
     ways = {
-        "sentence-transformers": partial(theirs.encode, sentences),
-        "simcse_pl, float32": partial(ours.encode, sentences),
-        "simcse_pl, bf16": partial(ours.encode, sentences, bf16=True),
+        "sentence-transformers": partial(theirs.encode, texts),
+        "simcse_pl, float32": partial(ours.encode, texts),
+        "simcse_pl, bf16": partial(ours.encode, texts, bf16=True),
     }
     seconds = in_turn({name: partial(timed, way) for name, way in ways.items()}, arguments.rounds)
-    vectors = torch.from_numpy(theirs.encode(sentences))
-    worst = [F.cosine_similarity(vectors, ours.encode(sentences, bf16=bf16)).min().item() for bf16 in (False, True)]
+    vectors = torch.from_numpy(theirs.encode(texts))
+    worst = [F.cosine_similarity(vectors, ours.encode(texts, bf16=bf16)).min().item() for bf16 in (False, True)]
     config = ours.backbone.config
+    lengths = [len(ids) for ids in tokenize(ours.tokenizer, texts, arguments.max_length)]
     notes = [
-        f"{len(sentences)} sentences, up to {arguments.max_length} tokens; "
+        f"{len(texts)} texts of {fmean(lengths):.0f} tokens in the mean, at most {arguments.max_length}; "
         f"lowest cosine with sentence-transformers' vectors {worst[0]:.6f} in float32, {worst[1]:.6f} in bf16",
         matrix_rates(config),
     ]
-    operations = operations_of(config, [len(ids) for ids in tokenize(ours.tokenizer, sentences, arguments.max_length)])
-    save(arguments.out, comparison("encode", "Encoding", "sentences/s", seconds, len(sentences), operations, notes))
+    name, title = ("encode", "Encoding") if arguments.per_text == 1 else ("encode_long", "Encoding long texts")
+    operations = operations_of(config, lengths)
+    save(arguments.out, comparison(name, title, "texts/s", seconds, len(texts), operations, notes))
 
 
 if __name__ == "__main__":

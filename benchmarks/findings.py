@@ -3,8 +3,9 @@
     python -m benchmarks.findings --senteval-dir SentEval/data/downstream
 
 benchmarks/findings.yaml lists the runs. Rows of several tables with the same config are trained once. The command
-prints an estimate of the time first. An interrupted one continues when it is repeated. `python docs/findings.py
-RECORDS` writes docs/findings.md from the records.
+prints an estimate of the time first. An interrupted one continues when it is repeated, with the same backbone: on
+another machine `experiment=mini_backbone` makes another one, and then all given seeds are trained with it. `python
+docs/findings.py RECORDS` writes docs/findings.md from the records.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
+from simcse_pl.data.sample import mini_backbone
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.results.trajectory import read_run
 from simcse_pl.sweeps.jobs import describe_job
@@ -94,6 +96,12 @@ def train(job: Job, folder: Path, senteval_dir: str, threads: int) -> dict[str, 
     return {"config": job.config, "results": results, "path": points.to_dict("records"), "seconds": seconds}
 
 
+def backbone() -> str:
+    """Return a hash of the weights that all runs start from."""
+    with open(Path(mini_backbone(), "model.safetensors"), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
 def read_records(path: Path = RECORDS) -> list[dict[str, Any]]:
     """Return the records, one for each row and seed that is finished."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -114,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = options.parse_args(arguments)
     if not given.senteval_dir:
         options.error("give --senteval-dir, or set SENTEVAL_DIR: the scores are on STS-B")
-    done = read_records(given.records)
+    common = {"backbone": backbone()}
+    done = [own for own in read_records(given.records) if own["backbone"] == common["backbone"]]
     finished, of_config = {place_of(own["results"]) for own in done}, {own["config"]: own for own in done}
     left = [job for job in planned(given.only, given.seeds) if job.place not in finished]
     new = {job.config: job for job in left if job.config not in of_config}
@@ -133,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if job.config not in of_config:
                     of_config[job.config] = runs[job.config].result()
                 record = of_config[job.config]
-                record = record | {"results": record["results"] | job.about}
+                record = record | common | {"results": record["results"] | job.about}
                 with open(given.records, "a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
                 shutil.rmtree(given.work / job.config, ignore_errors=True)  # checkpoints are large

@@ -44,7 +44,10 @@ PATHS = {  # of figure 2, by table and row
 
 
 def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a frame with the scores of each run (see findings.yaml), before and after training."""
+    """Return a frame with the scores of each run (see findings.yaml), before and after training.
+
+    Its column `seed` identifies the backbone, too, because only runs with the same one are paired.
+    """
     rows = []
     for record in records:
         results = record["results"]
@@ -52,7 +55,12 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         run = "/".join(sweep[name] for name in ("table", "column", "row") if sweep[name])
         transfer, path = results.get("transfer_dev", {}).values(), pd.DataFrame(record["path"])
         for name, metrics in ((run, results["best"]), (f"before/{run}", results["before"])):
-            row = {"run": name, "seed": results["seed"], "dev": 100 * metrics["spearman"], "path": path}
+            row = {
+                "run": name,
+                "seed": (record["backbone"], results["seed"]),
+                "dev": 100 * metrics["spearman"],
+                "path": path,
+            }
             point = path.iloc[-1 if metrics is results["best"] else 0]
             row |= {score: point[score] for score in ("alignment", "uniformity")}
             row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
@@ -96,7 +104,7 @@ def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | Non
     better, worse = (frame[frame.run == run].set_index("seed") for run in runs)
     if score == AT_EQUAL_UNIFORMITY:
         seeds = better.index.intersection(worse.index)
-        gains = pd.Series({seed: alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds}, dtype=float)
+        gains = pd.Series([alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds], dtype=float)
     else:
         gains = (better[score] - worse[score]) * (-1 if score in LOWER else 1)
     return Difference(gains.dropna())

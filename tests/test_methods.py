@@ -218,7 +218,7 @@ def test_every_method_has_a_section_in_the_documentation():
 
 
 def test_the_method_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "methods.md").read_text().partition("\n## A method of your own\n")[2]
+    page = (ROOT / "docs" / "methods.md").read_text().partition("\n## How do I write my own method?\n")[2]
     blocks = ["\n".join(re.findall(r"^ {4}(.*)$", block, re.M)) for block in re.split(r"\n(?=\S)", page)]
     (method,) = (block for block in blocks if block.startswith("# @package"))
     (module,) = (block for block in blocks if block.startswith("from simcse_pl"))

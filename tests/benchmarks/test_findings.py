@@ -53,13 +53,14 @@ def record(row, seed, after, before=0.5, table="table_3_dropout", column=None):
     results |= {"choices": {}, "overrides": [f"sweep.row='{row}'", f"seed={seed}"], "steps": 2, "best_step": 2}
     results |= {"validation": "STS-B", "monitor": "spearman", "mode": "max", "precision": "32-true"}
     path = [{"step": s, "alignment": 0.2, "uniformity": -s * after / 2, "score": after} for s in (0, 1, 2)]
-    return {"config": f"{row}{seed}", "results": results, "path": path, "seconds": 36}
+    return {"config": f"{row}{seed}", "backbone": "a", "results": results, "path": path, "seconds": 36}
 
 
 def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
     pairs = {0: (0.8, 0.7), 1: (0.83, 0.75), 2: (0.79, 0.7)}
     records = [record(row, seed, pairs[seed][k]) for k, row in enumerate(("0.1", "0.0")) for seed in pairs]
-    frame = page.scores([*records, record("0.1", 7, 0.1)])  # a seed of one row only
+    other = record("0.0", 7, 0.1) | {"backbone": "b"}  # of another backbone: not a pair
+    frame = page.scores([*records, record("0.1", 7, 0.1), other])
     claim = {"better": "table_3_dropout/0.1", "worse": "table_3_dropout/0.0"}
     own = page.difference(frame, claim)
     interval = ttest_rel(*zip(*([100 * x for x in pair] for pair in pairs.values()), strict=True)).confidence_interval(
@@ -127,14 +128,18 @@ def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
         return record(row[2], row[3], 0.8) | {"config": job.config}
 
     monkeypatch.setattr(findings, "train", train)
+    monkeypatch.setattr(findings, "backbone", lambda: "a")
+    (tmp_path / "r").write_text(
+        json.dumps(record("none", 0, 0.8, table="table_7_hard_negative") | {"backbone": "b"}) + "\n"
+    )
     given = f"--senteval-dir x --records {tmp_path}/r --work {tmp_path}/w --seeds 0 --processes 1 --only".split()
     given += (tables := ["table_7_hard_negative", "table_4_supervised_data"])
     with pytest.raises(RuntimeError):
         findings.main(given)
-    assert len(findings.read_records(tmp_path / "r")) == 2
+    assert len(findings.read_records(tmp_path / "r")) == 3
     findings.main(given)
     assert capsys.readouterr().out.splitlines()[0].startswith("11 rows of tables left: 10 runs, about 13 minutes")
-    records = findings.read_records(tmp_path / "r")
+    records = findings.read_records(tmp_path / "r")[1:]
     assert len(records) == 11 and {own["config"] for own in records} == set(trained) and len(set(trained)) == 10
     assert {findings.place_of(own["results"]) for own in records} == {
         job.place for job in findings.planned(tables, [0])

@@ -1,0 +1,124 @@
+"""Where the time of a training step on a CPU goes, with and without what simcse_pl does for speed.
+
+    python -m benchmarks.profile_step
+
+A step is that of `simcse train` on 64 sentences of the packaged Wikipedia sample and the packaged encoder (6 layers):
+forward, backward, clipping and AdamW. torch's profiler measures the operations; what is left of the step is Python and
+the dispatch of operations.
+"""
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from benchmarks.common import PACKAGED, matrix_rates, parser, wikipedia_sentences
+from benchmarks.comparison import save
+from simcse_pl.data.collators import ViewCollator
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models import onednn_linear
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training import fast_dropout
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer
+from simcse_pl.training.speed import Speed
+from simcse_pl.utils.tables import Table
+
+STEPS = 3
+KINDS = {  # names of operations start with these
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::"),
+    "dropout": ("dropout", "aten::native_dropout", "aten::bernoulli"),
+    "casts and copies": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::contiguous", "aten::clone"),
+    "softmax": ("aten::_softmax",),
+    "layer norm": ("aten::native_layer_norm",),
+    "GELU": ("aten::gelu",),
+    "embeddings": ("aten::embedding", "aten::index", "aten::_index", "aten::zero", "aten::fill"),
+    "optimizer": ("aten::_fused_adam", "Optimizer"),
+}
+REST, PYTHON = "other operations", "Python"
+
+
+def kind_of(event: torch.autograd.profiler_util.FunctionEvent) -> str:
+    """Return the kind of an operation: dropout for all that the faster dropout calls."""
+    outer = event
+    while outer is not None:
+        if outer.name == "dropout":
+            return "dropout"
+        outer = outer.cpu_parent
+    found = [kind for kind, names in KINDS.items() if event.name.startswith(names)]
+    return found[0] if found else REST
+
+
+def make_step(bf16: bool, fast: bool, sentences: list[str]) -> Callable[[], None]:
+    """Return a training step; `fast` with oneDNN, groups of similar length and the faster dropout."""
+    known = nullcontext() if fast else patch.object(onednn_linear, "onednn_is_faster", lambda: False)
+    with known:
+        encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=32)
+    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5)).train()
+    speed = Speed(tokens_per_pass=None, fast_dropout=None) if fast else Speed(float("inf"), fast_dropout=False)
+    speed.measured(encoder.backbone, bf16).apply(encoder)
+    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
+    batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in sentences])
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss, _ = module.loss(copy.copy(batch))
+        loss.backward()
+        nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def seconds_by_kind(step: Callable[[], None]) -> Counter[str]:
+    """Return the seconds of a step by kind, the mean over steps."""
+
+    def recorded(function: Callable[..., torch.Tensor], *arguments: object) -> torch.Tensor:
+        with record_function("dropout"):
+            return function(*arguments)
+
+    with patch.object(fast_dropout, "fast_dropout", partial(recorded, fast_dropout.fast_dropout)):
+        step()
+        step()
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            begin = time.perf_counter()
+            for _ in range(STEPS):
+                step()
+            total = time.perf_counter() - begin
+    found: Counter[str] = Counter()
+    for event in profiled.events() or ():
+        found[kind_of(event)] += event.self_cpu_time_total / 1e6
+    found[PYTHON] = max(0.0, total - found.total())
+    return Counter({kind: seconds / STEPS for kind, seconds in found.items()})
+
+
+def main() -> None:
+    """Run the command line."""
+    given = parser(__doc__, rounds=False).parse_args()
+    sentences = wikipedia_sentences(64)
+    ways = {
+        "float32, plain": (False, False),
+        "float32": (False, True),
+        "bf16, plain": (True, False),
+        "bf16": (True, True),
+    }
+    found = {way: seconds_by_kind(make_step(*options, sentences)) for way, options in ways.items()}
+    frame = pd.DataFrame(found).reindex([*KINDS, REST, PYTHON]).fillna(0.0)
+    shares = 100 * frame / frame.sum()
+    rows = pd.concat([shares, frame.sum().rename("s per step").to_frame().T]).rename_axis("% of the time").reset_index()
+    config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
+    about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
+    save(given.out, Table("profile_step", "Time of a training step", rows, notes=[about, matrix_rates(config)]))
+
+
+if __name__ == "__main__":
+    main()
