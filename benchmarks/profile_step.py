@@ -8,6 +8,7 @@ the dispatch of operations.
 """
 
 import copy
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -104,6 +105,7 @@ def seconds_by_kind(step: Callable[[], None]) -> Counter[str]:
 def main() -> None:
     """Run the command line."""
     given = parser(__doc__, rounds=False).parse_args()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
     sentences = wikipedia_sentences(64)
     ways = {
         "float32, plain": (False, False),
@@ -112,12 +114,16 @@ def main() -> None:
         "bf16": (True, True),
     }
     found = {way: seconds_by_kind(make_step(*options, sentences)) for way, options in ways.items()}
-    frame = pd.DataFrame(found).reindex([*KINDS, REST, PYTHON]).fillna(0.0)
-    shares = 100 * frame / frame.sum()
-    rows = pd.concat([shares, frame.sum().rename("s per step").to_frame().T]).rename_axis("% of the time").reset_index()
+    frame = pd.DataFrame(found).T.reindex(columns=[*KINDS, REST, PYTHON]).fillna(0.0)
+    seconds = frame.sum(axis=1)
+    shares = frame.mul(100 / seconds, axis=0).add_suffix(", %")
+    rows = shares.assign(**{"s per step": seconds}).rename_axis("way").reset_index()
+    rows = rows[["way", "s per step", *shares.columns]]
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
     about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
-    save(given.out, Table("profile_step", "Time of a training step", rows, notes=[about, matrix_rates(config)]))
+    decimals = dict.fromkeys(shares.columns, 0)
+    notes = [about, matrix_rates(config)]
+    save(given.out, Table("profile_step", "Time of a training step", rows, decimals, notes))
 
 
 if __name__ == "__main__":

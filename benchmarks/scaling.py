@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -78,6 +79,12 @@ def report_seconds(run: Path, runs: int, folder: Path) -> float:
     return timed(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
+def table(name: str, title: str, columns: Mapping[str, Sequence[float]], note: str) -> Table:
+    """Return a table whose first column has whole numbers."""
+    frame = pd.DataFrame(columns)
+    return Table(name, title, frame, dict.fromkeys(frame, 2) | {frame.columns[0]: 0}, [note])
+
+
 def main() -> None:
     """Run the command line."""
     command_line = parser(__doc__, rounds=False)
@@ -92,8 +99,8 @@ def main() -> None:
     seconds = [step_seconds(sentences[:size], 32) for size in tracked(given.sizes, "batch sizes")]
     rates = [size / own for size, own in zip(given.sizes, seconds, strict=True)]
     rows = {"rows": given.sizes, "s per step": seconds, "rows/s": rates}
-    note = f"up to 32 tokens; in chunks of {CHUNK} rows if there are more"
-    tables.append(Table("scaling_batch", "Training by batch size", pd.DataFrame(rows), notes=[note]))
+    note = f"float32, up to 32 tokens; in chunks of {CHUNK} rows if there are more"
+    tables.append(table("scaling_batch", "Training by batch size", rows, note))
 
     long = [" ".join(sentences[start::16]) for start in range(16)]
     seconds = [step_seconds(long, length) for length in tracked(given.lengths, "lengths")]
@@ -104,19 +111,20 @@ def main() -> None:
         "rows/s": [16 / own for own in seconds],
         "tokens/s": tokens,
     }
-    tables.append(Table("scaling_length", "Training by length", pd.DataFrame(frame), notes=["16 rows of two views"]))
+    tables.append(table("scaling_length", "Training by length", frame, "float32, 16 rows of two views"))
 
     with TemporaryDirectory() as name:
         runs = {ranks: Path(name, f"run_{ranks}") for ranks in given.ranks}
         rates = [rate_of_run(ranks, folder) for ranks, folder in tracked(list(runs.items()), "processes")]
         frame = {"processes": given.ranks, "sentences/s": rates}
         note = "64 rows over all processes, by `simcse train trainer=ddp`"
-        tables.append(Table("scaling_ranks", "Training by processes", pd.DataFrame(frame), notes=[note]))
+        tables.append(table("scaling_ranks", "Training by processes", frame, note))
 
         first = runs[given.ranks[0]]
         reports = [report_seconds(first, count, Path(name, str(count))) for count in tracked(given.runs, "reports")]
         frame = {"runs": given.runs, "s": reports}
-        tables.append(Table("scaling_report", "`simcse report` by runs of a sweep", pd.DataFrame(frame)))
+        note = "runs of the same row with different seeds"
+        tables.append(table("scaling_report", "`simcse report` by runs of a sweep", frame, note))
     save(given.out, *tables)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb", "faiss"}
+HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb", "faiss", "zuko"}
 LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
 
 

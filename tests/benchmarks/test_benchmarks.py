@@ -59,7 +59,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
             marks=SLOW,
         ),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
-        pytest.param("profile_step", [], 11, marks=SLOW),
+        pytest.param("profile_step", [], 4, marks=SLOW),
         pytest.param("evaluate", ["--rounds", "1"], 3, marks=SLOW),
         pytest.param("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4, marks=SLOW),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
