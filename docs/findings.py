@@ -186,12 +186,11 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def paths(records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the figure of alignment and uniformity during training, the paper's figure 2, of one seed."""
-    runs = {}
-    for record in records:
-        results = record["results"]
-        row = results["sweep"]["table"], results["sweep"]["row"]
-        if results["seed"] == 0 and row in PATHS:
+    """Write the figure of alignment and uniformity during training, the paper's figure 2, of the lowest seed."""
+    runs: dict[tuple[str, str], TrainingTrajectory] = {}
+    for record in sorted(records, key=lambda record: int(record["results"]["seed"])):
+        row = record["results"]["sweep"]["table"], record["results"]["sweep"]["row"]
+        if row in PATHS and row not in runs:
             runs[row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
     if figure := run_plane([runs[row] for row in PATHS if row in runs]):
         figure.savefig(FIGURES / "findings_paths.png", dpi=150)
