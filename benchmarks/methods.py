@@ -197,8 +197,8 @@ def main() -> None:
 
     ways: dict[str, Callable[[], float]] = {method: partial(turn, method) for method in methods}
     seconds = in_turn(ways, arguments.rounds, warm_up=False)
-    config = composed("simcse")
-    note = f"In each round, each method runs {arguments.steps} steps of {config.data.batch_size} rows (all-MiniLM-L6-v2)"
+    rows = composed("simcse").data.batch_size
+    note = f"In each round, each method runs {arguments.steps} steps of {rows} rows (all-MiniLM-L6-v2)"
     save(arguments.out, table(seconds, costs, note))
 
 
