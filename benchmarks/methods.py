@@ -174,7 +174,7 @@ def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], not
     decimals |= {"memory, times SimCSE": 2}
     rounds = len(next(iter(seconds.values())))
     threads = f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    notes = [note, f"medians of {rounds} rounds; ratios are within a round, with the lowest and the highest; {threads}"]
+    notes = [note, f"medians of {rounds} rounds; a ratio compares times of the same round; {threads}"]
     return Table("methods", "Cost of a training step", pd.DataFrame(rows), decimals, notes)
 
 
@@ -197,8 +197,8 @@ def main() -> None:
 
     ways: dict[str, Callable[[], float]] = {method: partial(turn, method) for method in methods}
     seconds = in_turn(ways, arguments.rounds, warm_up=False)
-    config = composed("simcse")
-    note = f"{arguments.steps} steps of {config.data.batch_size} rows of each method and round, all-MiniLM-L6-v2"
+    rows = composed("simcse").data.batch_size
+    note = f"In each round, each method runs {arguments.steps} steps of {rows} rows (all-MiniLM-L6-v2)"
     save(arguments.out, table(seconds, costs, note))
 
 
