@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from simcse_pl.inference.sharded_encoding import chunks_of
 from simcse_pl.inference.simcse import SimCSE
+from simcse_pl.utils.command_line import allow_own_code
 from simcse_pl.utils.progress import counter
 
 T = TypeVar("T")
@@ -32,9 +33,8 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
         "transformers or sentence-transformers, a hub name, package:NAME of a Python package, or word vectors (.txt or "
         ".vec)",
     )
-    parser.add_argument(
-        "--pooling", help="pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
-    )
+    about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
+    parser.add_argument("--pooling", type=_pooling, help=about)
     parser.add_argument(
         "--max-length", type=int, metavar="N", help="maximum number of tokens per sentence (default: the saved one)"
     )
@@ -49,6 +49,13 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     parser.add_argument(
         "--bf16", action="store_true", help="compute in bfloat16, which is faster on hardware that supports it"
     )
+
+
+def _pooling(text: str) -> str:
+    """Return the argument. If it names a user's own function, that can be in the current folder."""
+    if "." in text:  # otherwise Python finds no file of the current folder, which may be a downloaded model
+        allow_own_code()
+    return text
 
 
 def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:

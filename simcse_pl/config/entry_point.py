@@ -24,7 +24,7 @@ from simcse_pl.config.loader import CheckedLoader
 from simcse_pl.config.type_checks import check_types, named_in_full
 from simcse_pl.results.run_files import RESOLVED_CONFIG
 from simcse_pl.sweeps.resolvers import in_sweep
-from simcse_pl.utils.command_line import Parser, report_error
+from simcse_pl.utils.command_line import Parser, allow_own_code, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.validation import check_seed
@@ -52,7 +52,7 @@ def run(main: Callable[[], Any]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     hydra._internal.hydra.ConfigLoaderImpl = CheckedLoader  # type: ignore[attr-defined]
     logging.raiseExceptions = False  # no traceback if the log cannot be written
-    sys.path.append(os.getcwd())  # a user's own classes, which a config names
+    allow_own_code()  # the classes that a config names
     try:
         _check_flags()
         main()

@@ -42,7 +42,8 @@ class InnerLayer(AuxiliaryLoss):
 
     Raises:
         UserError: a value is out of range; from `attach`, if the encoder has one layer, the objective has parameters,
-            or the encoder's inner layers are not the last layers of cut encoders.
+            or the encoder's inner layers are not the last layers of cut encoders. A pooling of your own is not checked:
+            it must also suit an encoder of one layer.
     """
 
     name = "inner_layer"

@@ -42,7 +42,7 @@ class Speed:
     def __str__(self) -> str:
         """Describe the choice in a line."""
         cost = self.tokens_per_pass
-        groups = "one padded batch" if cost == math.inf else f"groups of similar length, {cost} tokens per pass"
+        groups = "one padded batch" if cost == math.inf else f"groups of similar length, a pass costs {cost} tokens"
         return f"{groups}; {'fast' if self.fast_dropout else 'torch'} dropout"
 
     def measured(self, backbone: Backbone, bf16: bool) -> "Speed":

@@ -1,4 +1,7 @@
-"""Classes of the user's own in place of the project's: module, optimizer, schedule and evaluator."""
+"""Code of the user's own in place of the project's: module, optimizer, schedule, evaluator and pooling."""
+
+import sys
+from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
@@ -82,3 +85,14 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(make_model):
     config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}
     with pytest.raises(UserError, match=rf"^module._target_={PLAIN}: got an unexpected keyword argument 'queue'$"):
         build_module(config, encoder)
+
+
+def test_a_pooling_can_be_in_the_current_folder(command, make_model, tmp_path, monkeypatch):
+    """Only the name of a function lets Python find files of this folder, which may be a downloaded model."""
+    (tmp_path / "my_poolings.py").write_text("def first(states, inputs):\n    return states[-1][:, 0]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])  # as in the script simcse
+    info = "info", make_model("bert"), "--json", "--pooling"
+    command(*info, "mean")
+    assert str(Path.cwd()) not in sys.path
+    assert '"pooling": "my_poolings.first"' in command(*info, "my_poolings.first").out

@@ -189,7 +189,7 @@ def warnings_of(callback, caplog, *steps, **settings):
     ("name", "shares", "line"),
     [
         ("duplicates", (0.0, 0.25, 0.5), "25.00% of the rows so far had their own sentence among their negatives"),
-        ("masked_negatives", (0.4, 1.0, 1.0), "100.00% of the negatives so far were left out, because their cosine"),
+        ("masked_negatives", (0.4, 1.0, 1.0), "100.00% of the negatives so far were treated as false negatives"),
     ],
 )
 def test_a_large_share_is_reported_once(name, shares, line, caplog):
