@@ -35,16 +35,13 @@ from simcse_pl.utils.tables import Table
 
 STEPS = 3
 KINDS = {  # names of operations start with these
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::"),
+    "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::"),
     "dropout": ("dropout", "aten::native_dropout", "aten::bernoulli"),
-    "casts and copies": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::contiguous", "aten::clone"),
-    "softmax": ("aten::_softmax",),
-    "layer norm": ("aten::native_layer_norm",),
-    "GELU": ("aten::gelu",),
-    "embeddings": ("aten::embedding", "aten::index", "aten::_index", "aten::zero", "aten::fill"),
+    "casts": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::contiguous", "aten::clone"),
+    "norms": ("aten::_softmax", "aten::native_layer_norm", "aten::gelu"),
     "optimizer": ("aten::_fused_adam", "Optimizer"),
 }
-REST, PYTHON = "other operations", "Python"
+REST, PYTHON = "other", "Python"
 
 
 def kind_of(event: torch.autograd.profiler_util.FunctionEvent) -> str:
@@ -116,13 +113,14 @@ def main() -> None:
     found = {way: seconds_by_kind(make_step(*options, sentences)) for way, options in ways.items()}
     frame = pd.DataFrame(found).T.reindex(columns=[*KINDS, REST, PYTHON]).fillna(0.0)
     seconds = frame.sum(axis=1)
-    shares = frame.mul(100 / seconds, axis=0).add_suffix(", %")
+    shares = frame.mul(100 / seconds, axis=0).add_suffix(" %")
     rows = shares.assign(**{"s per step": seconds}).rename_axis("way").reset_index()
     rows = rows[["way", "s per step", *shares.columns]]
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
     about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
-    decimals = dict.fromkeys(shares.columns, 0)
-    notes = [about, matrix_rates(config)]
+    decimals = dict.fromkeys(shares.columns, 0) | {"s per step": 2}
+    kinds = "products: of matrices; casts: and copies; norms: layer norm, softmax and GELU; Python: and dispatch"
+    notes = [about, kinds, matrix_rates(config)]
     save(given.out, Table("profile_step", "Time of a training step", rows, decimals, notes))
 
 
