@@ -28,9 +28,9 @@ Measured by `python -m benchmarks` on {machine}.
   of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` trains as it has measured to be fastest (`speed=auto`); a note names the choice. Rows such as
-  `simcse_pl, padded` fix a part of it: one padded batch (`speed.tokens_per_pass=.inf`), the cost of a
-  pass (`speed.tokens_per_pass=256`), torch's dropout or the faster one (`speed.fast_dropout`).
+- `simcse_pl` trains as it has measured to be fastest (`speed=auto`); a note names the choice. Some rows
+  set one option instead of measuring it: `padded` sets `speed.tokens_per_pass=.inf`, `a pass costs 256`
+  sets `speed.tokens_per_pass=256`, and the rows on dropout set `speed.fast_dropout`.
 - The plain loops are in float32. They use the linear layers of simcse_pl
   ([devices.md](devices.md#what-determines-the-speed-on-a-cpu)).
 

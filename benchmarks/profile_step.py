@@ -119,7 +119,7 @@ def main() -> None:
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
     about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
     decimals = dict.fromkeys(shares.columns, 0) | {"s per step": 2}
-    kinds = "products: of matrices; casts: and copies; norms: layer norm, softmax and GELU; Python: and dispatch"
+    kinds = "products: matrix products; casts: casts and copies; norms: layer norm, softmax and GELU; Python: Python and dispatch"
     notes = [about, kinds, matrix_rates(config)]
     save(given.out, Table("profile_step", "Time of a training step", rows, decimals, notes))
 
