@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given.senteval_dir:
         options.error("give --senteval-dir, or set SENTEVAL_DIR: the scores are on STS-B")
     common = {"backbone": backbone()}
-    done = [own for own in read_records(given.records) if own["backbone"] == common["backbone"]]
+    done = [own for own in read_records(given.records) if own.get("backbone") == common["backbone"]]
     finished, of_config = {place_of(own["results"]) for own in done}, {own["config"]: own for own in done}
     left = [job for job in planned(given.only, given.seeds) if job.place not in finished]
     new = {job.config: job for job in left if job.config not in of_config}
@@ -131,11 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     minutes = len(new) * sum(times) / len(times) / 60 / given.processes
     print(f"{len(left)} rows of tables left: {len(new)} runs, about {minutes:.0f} minutes", flush=True)
     given.work.mkdir(parents=True, exist_ok=True)
+
+    def folder(config: str) -> Path:
+        return Path(given.work, f"{common['backbone']}-{config}")
+
     threads = max(1, (os.cpu_count() or 1) // given.processes)
     with ThreadPoolExecutor(given.processes) as pool:
         runs = {
-            config: pool.submit(train, job, given.work / config, given.senteval_dir, threads)
-            for config, job in new.items()
+            config: pool.submit(train, job, folder(config), given.senteval_dir, threads) for config, job in new.items()
         }
         try:
             for job in left:
@@ -145,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 record = record | common | {"results": record["results"] | job.about}
                 with open(given.records, "a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
-                shutil.rmtree(given.work / job.config, ignore_errors=True)  # checkpoints are large
+                shutil.rmtree(folder(job.config), ignore_errors=True)  # checkpoints are large
                 print(*job.overrides, f"{100 * record['results']['best']['spearman']:.2f}", flush=True)
         finally:
             pool.shutdown(cancel_futures=True)

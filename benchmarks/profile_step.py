@@ -36,7 +36,7 @@ from simcse_pl.utils.tables import Table
 STEPS = 3
 KINDS = {  # names of operations start with these
     "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::"),
-    "dropout": ("dropout", "aten::native_dropout", "aten::bernoulli"),
+    "dropout": ("dropout", "aten::dropout", "aten::native_dropout"),
     "casts": ("aten::copy_", "aten::_to_copy", "aten::to", "aten::contiguous", "aten::clone"),
     "norms": ("aten::_softmax", "aten::native_layer_norm", "aten::gelu"),
     "optimizer": ("aten::_fused_adam", "Optimizer"),
@@ -45,11 +45,12 @@ REST, PYTHON = "other", "Python"
 
 
 def kind_of(event: torch.autograd.profiler_util.FunctionEvent) -> str:
-    """Return the kind of an operation: dropout for all that the faster dropout calls."""
+    """Return the kind of an operation: that of the dropout or the product that it is a part of, if any."""
     outer = event
     while outer is not None:
-        if outer.name == "dropout":
-            return "dropout"
+        for kind in ("dropout", "products"):
+            if outer.name.startswith(KINDS[kind]):
+                return kind
         outer = outer.cpu_parent
     found = [kind for kind, names in KINDS.items() if event.name.startswith(names)]
     return found[0] if found else REST
@@ -119,7 +120,7 @@ def main() -> None:
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
     about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
     decimals = dict.fromkeys(shares.columns, 0) | {"s per step": 2}
-    kinds = "products: matrix products; casts: casts and copies; norms: layer norm, softmax and GELU; Python: Python and dispatch"
+    kinds = "products: matrix products; casts: also copies; norms: layer norm, softmax and GELU"
     notes = [about, kinds, matrix_rates(config)]
     save(given.out, Table("profile_step", "Time of a training step", rows, decimals, notes))
 

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,7 +47,7 @@ PATHS = {  # of figure 2, by table and row
 def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return a frame with the scores of each run (see findings.yaml), before and after training.
 
-    Its column `seed` identifies the backbone, too, because only runs with the same one are paired.
+    Its column `seed` names the backbone, too, because only runs with the same one are paired.
     """
     rows = []
     for record in records:
@@ -57,7 +58,7 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         for name, metrics in ((run, results["best"]), (f"before/{run}", results["before"])):
             row = {
                 "run": name,
-                "seed": (record["backbone"], results["seed"]),
+                "seed": seed_of(record),
                 "dev": 100 * metrics["spearman"],
                 "path": path,
             }
@@ -67,6 +68,11 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
             row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def seed_of(record: Mapping[str, Any]) -> str:
+    """Return the seed and the backbone of a record."""
+    return f"{record['results']['seed']} {record['backbone']}"
 
 
 def heading(table: str) -> str:
@@ -186,13 +192,14 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def paths(records: Sequence[Mapping[str, Any]]) -> None:
-    """Write the figure of alignment and uniformity during training, the paper's figure 2, of the lowest seed."""
-    runs: dict[tuple[str, str], TrainingTrajectory] = {}
-    for record in sorted(records, key=lambda record: int(record["results"]["seed"])):
+    """Write the figure of alignment and uniformity during training, the paper's figure 2, of one seed."""
+    of_seed: defaultdict[str, dict[tuple[str, str], TrainingTrajectory]] = defaultdict(dict)
+    for record in records:
         row = record["results"]["sweep"]["table"], record["results"]["sweep"]["row"]
-        if row in PATHS and row not in runs:
-            runs[row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
-    if figure := run_plane([runs[row] for row in PATHS if row in runs]):
+        if row in PATHS:
+            of_seed[seed_of(record)][row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
+    most = max((of_seed[seed] for seed in sorted(of_seed)), key=len, default={})
+    if figure := run_plane([most[row] for row in PATHS if row in most]):
         figure.savefig(FIGURES / "findings_paths.png", dpi=150)
 
 
@@ -200,8 +207,8 @@ def updated(page: str, file: Path = RECORDS) -> str:
     """Return the page with its generated parts up to date with a file of records."""
     records = read_records(file)
     made, counts = claims(scores(records))
-    runs = len({own["config"] for own in records})
-    hours = sum({own["config"]: own["seconds"] for own in records}.values()) / 3600  # of runs with one thread each
+    seconds = {(own["backbone"], own["config"]): own["seconds"] for own in records}
+    runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread each
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} core hours.\n"
     parts = {"summary": summary, "claims": made, "tables": tables(records)}

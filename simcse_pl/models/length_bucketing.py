@@ -21,7 +21,7 @@ TOKENS_PER_PASS = 256
 # The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
 # kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
 _SCORES_PER_PASS = 2**19
-_TOKENS_IN_EVALUATION = 2048  # of a group on a CPU: the states of more tokens leave the caches
+_TOKENS_IN_EVALUATION = 2048  # of a group on a CPU, chosen on 2 cores: the states of more tokens leave the caches
 _TOLERANCE = 1e-3  # relative to the largest state
 EXAMPLE = "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn."
 
@@ -85,7 +85,7 @@ def length_groups(
     indices = group.argsort(stable=True).split(group.bincount().tolist())
     for rows, tokens in zip(indices, longest.tolist(), strict=True):
         most = _SCORES_PER_PASS // tokens**2 if backbone.training else _TOKENS_IN_EVALUATION // tokens
-        for part in rows.split(max(1, most) if rows.is_cpu else len(rows)):
+        for part in rows.chunk(math.ceil(len(rows) / max(1, most)) if rows.is_cpu else 1):
             yield part, {name: x[part, :tokens] for name, x in inputs.items()}
 
 

@@ -1,67 +1,76 @@
 """Linear layers in float32 by oneDNN, on CPUs where torch's own are slow.
 
-torch multiplies float32 matrices with MKL. On processors of other vendors than Intel, MKL does not use AVX-512. oneDNN,
-which torch has for bfloat16, does: products take half the time (`python -m benchmarks.encode`, `benchmarks.train`).
+torch multiplies float32 matrices with MKL, which does not use AVX-512 on AMD's processors. oneDNN, which torch has for
+bfloat16, does: on a Zen 5, products take half the time (`python -m benchmarks.encode`, `benchmarks.train`).
 """
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 _CPU_INFO = Path("/proc/cpuinfo")  # of Linux
+_ZEN_5 = 26  # its CPU family; on earlier ones, AVX-512 is not faster than AVX2
 
 
 def use_onednn_linear(model: nn.Module) -> None:
     """Let the linear layers of a model use oneDNN, if torch's own are slow on this CPU."""
     if onednn_is_faster():
         for module in model.modules():
-            if type(module) is nn.Linear:
+            if type(module) is nn.Linear and type(module.weight) is nn.Parameter:  # not a quantized weight
                 module.__class__ = OneDNNLinear
 
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Return whether this CPU has AVX-512, and is not Intel's."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _CPU_INFO.is_file():
+    """Return whether this is an AMD processor with AVX-512 units of full width, from Zen 5 on."""
+    if not (_CPU_INFO.is_file() and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         return False
-    return torch.backends.mkl.is_available() and "GenuineIntel" not in _CPU_INFO.read_text(encoding="utf-8")
+    info = _CPU_INFO.read_text(encoding="utf-8")
+    family = re.search(r"^cpu family\s*: (\d+)$", info, flags=re.MULTILINE)
+    is_new = family is not None and int(family[1]) >= _ZEN_5
+    return "AuthenticAMD" in info and is_new and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 class OneDNNLinear(nn.Linear):
-    """A linear layer that uses oneDNN in float32 on a CPU."""
+    """A linear layer that uses oneDNN in float32 on a CPU, and otherwise is torch's."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return [..., out_features]."""
         if (
             not (input.is_cpu and input.dtype == self.weight.dtype == torch.float32)
             or not input.numel()
+            or input.shape[-1] != self.weight.shape[1]  # torch raises the error
             or torch.is_autocast_enabled("cpu")
             or torch.compiler.is_compiling()
+            or torch._C._get_tracing_state()
+            or torch._C._are_functorch_transforms_active()
         ):
             return super().forward(input)
-        product: Tensor = _Product.apply(input.reshape(-1, self.in_features), self.weight, self.bias)  # type: ignore[no-untyped-call]
+        rows = input.reshape(-1, input.shape[-1]).contiguous()
+        product: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return product.view(*input.shape[:-1], -1)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        of_x, of_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
         return _multiply(x, weight, bias)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # type: ignore[override]
         x, weight = ctx.saved_tensors
-        of_x, of_weight, of_bias = ctx.needs_input_grad
+        multiply = F.linear if torch.is_grad_enabled() else _multiply  # a gradient of the gradient needs torch's
         return (
-            _multiply(gradient, weight.T) if of_x else None,
-            _multiply(gradient.T, x.T) if of_weight else None,
-            gradient.sum(dim=0) if of_bias else None,
+            None if weight is None else multiply(gradient, weight.T),
+            None if x is None else multiply(gradient.T, x.T),
+            gradient.sum(dim=0) if ctx.needs_input_grad[2] else None,
         )
 
 

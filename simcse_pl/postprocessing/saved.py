@@ -10,6 +10,8 @@ from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 
+KINDS: dict[str, type[PostProcess]] = {kind.name: kind for kind in (Whitening, RemoveComponents)}
+
 
 def load(folder: str | Path) -> PostProcess:
     """Load a saved post-processing: fitted, on the CPU.
@@ -17,16 +19,13 @@ def load(folder: str | Path) -> PostProcess:
     Raises:
         UserError: a file does not exist or is damaged.
     """
-    from simcse_pl.postprocessing.flow import Flow  # zuko is slow to import, and few encoders have a post-processing
-
-    kinds: dict[str, type[PostProcess]] = {kind.name: kind for kind in (Whitening, RemoveComponents, Flow)}
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
     for path in (settings_path, tensors_path):
         if not path.is_file():
             raise UserError(f"no file {path}: a folder with a saved post-processing has {path.name}")
     settings = read_json(settings_path)
     with reraise_as(f"{settings_path} is damaged", users_too=True):
-        postprocess, width = kinds[settings["name"]](**settings["options"]), settings["width"]
+        postprocess, width = _kind(settings["name"])(**settings["options"]), settings["width"]
         postprocess.check_width(width)
     with reraise_as(f"{tensors_path} is damaged or does not belong to {SETTINGS_FILE}"):
         tensors = load_file(tensors_path)
@@ -35,3 +34,11 @@ def load(folder: str | Path) -> PostProcess:
         postprocess.restore(width, tensors)
     postprocess.width = width
     return postprocess
+
+
+def _kind(name: str) -> type[PostProcess]:
+    if name == "flow":
+        from simcse_pl.postprocessing.flow import Flow  # its library is slow to import
+
+        return Flow
+    return KINDS[name]

@@ -16,6 +16,7 @@ from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.layers import new_layers
 from simcse_pl.models.length_bucketing import TOKENS_PER_PASS
+from simcse_pl.models.onednn_linear import onednn_is_faster, use_onednn_linear
 from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.utils.files import cache_folder, read_json, write_text
 
@@ -81,6 +82,7 @@ def _key(backbone: Backbone, bf16: bool) -> str:
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     cpu = next((line for line in lines if line.startswith("model name")), platform.processor())
     machine = [cpu, torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), torch.__version__]
+    machine.append(onednn_is_faster())
     config = {name: value for name, value in backbone.config.to_dict().items() if not name.startswith("_")}
     text = json.dumps([machine, config, bf16], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -89,6 +91,8 @@ def _key(backbone: Backbone, bf16: bool) -> str:
 def _measure(backbone: Backbone, bf16: bool) -> Speed:
     with torch.random.fork_rng(devices=[]):
         layers = [new_layers(backbone, 1).train() for _ in range(2)]
+        for layer in layers:
+            use_onednn_linear(layer)
         use_fast_dropout(layers[1])
         every = [(fast, tokens) for fast in (False, True) for tokens in _TOKENS]
         seconds = dict.fromkeys(every, math.inf)

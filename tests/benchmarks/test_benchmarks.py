@@ -194,6 +194,6 @@ def test_the_page_has_each_table_with_its_command(tmp_path):
         (tmp_path / f"{table}.md").write_text(f"**{table}**\n")
     page = all_benchmarks.page(tmp_path, run)
     assert [page.count(f"**{table}**") for table in tables] == [1] * len(tables)
-    assert "    python -m benchmarks.encode --rounds 2 --sentences 512\n" in page
+    assert "    python -m benchmarks.encode --rounds 3 --sentences 512\n" in page
     assert "--senteval-dir senteval --tasks" in page and "/somewhere" not in page
     assert "--triplets nli.csv\n" in page

@@ -35,11 +35,42 @@ def test_values_and_gradients_are_those_of_float64(shape, bias, chosen):
         torch.testing.assert_close(own.double(), other, atol=1e-6, rtol=1e-5)
 
 
-def test_frozen_weights_get_no_gradient(chosen):
+def test_an_input_of_another_width_is_an_error(chosen):
+    layer = nn.Linear(8, 4)
+    use_onednn_linear(layer)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        layer(torch.randn(6, 4))
+
+
+def test_overlapping_inputs_and_gradients_of_gradients(chosen):
+    layer, x = nn.Linear(8, 4), torch.randn(20)
+    plain = copy.deepcopy(layer)
+    use_onednn_linear(layer)
+    found = []
+    for own in (layer, plain):
+        given = x.clone().requires_grad_()
+        [gradient] = torch.autograd.grad(own(given.unfold(0, 8, 2)).pow(3).sum(), given, create_graph=True)
+        gradient.square().sum().backward()
+        found.append((gradient, given.grad))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_transforms_of_functions_are_computed_by_torch(chosen):
+    layer = nn.Linear(3, 4)
+    use_onednn_linear(layer)
+    x = torch.randn(5, 2, 3)
+    torch.testing.assert_close(torch.vmap(layer)(x), layer(x))
+
+
+def test_frozen_weights_get_no_gradient_and_keep_no_input(chosen):
     layer = nn.Linear(3, 4).requires_grad_(False)
     use_onednn_linear(layer)
     x = torch.randn(2, 3, requires_grad=True)
-    layer(x).sum().backward()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda own: kept.append(own) or own, lambda own: own):
+        found = layer(x)
+    assert [own.shape for own in kept] == [layer.weight.shape]
+    found.sum().backward()
     torch.testing.assert_close(x.grad, layer.weight.sum(dim=0).expand(2, 3))
     assert layer.weight.grad is None and layer.bias.grad is None
 
@@ -67,13 +98,19 @@ def test_an_encoder_uses_them_and_keeps_its_vectors(make_model, chosen, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("capability", "vendor", "faster"),
-    [("AVX512", "AuthenticAMD", True), ("AVX512", "GenuineIntel", False), ("AVX2", "AuthenticAMD", False)],
+    ("capability", "vendor", "family", "faster"),
+    [
+        ("AVX512", "AuthenticAMD", 26, True),
+        ("AVX512", "AuthenticAMD", 25, False),
+        ("AVX512", "GenuineIntel", 26, False),
+        ("AVX2", "AuthenticAMD", 26, False),
+    ],
 )
-def test_they_are_for_cpus_with_avx512_of_other_vendors_than_intel(capability, vendor, faster, monkeypatch, tmp_path):
+def test_they_are_for_amd_from_zen_5_on(capability, vendor, family, faster, monkeypatch, tmp_path):
     info = tmp_path / "cpuinfo"
-    info.write_text(f"vendor_id\t: {vendor}\n", encoding="utf-8")
+    info.write_text(f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 2\n", encoding="utf-8")
     monkeypatch.setattr(onednn_linear, "_CPU_INFO", info)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    for library in (torch.backends.mkl, torch.backends.mkldnn):
+        monkeypatch.setattr(library, "is_available", lambda: True)
     assert onednn_is_faster.__wrapped__() is faster
