@@ -3,8 +3,8 @@
     python -m benchmarks.findings --senteval-dir SentEval/data/downstream
 
 benchmarks/findings.yaml lists the runs. Rows of several tables with the same config are trained once. The command
-prints an estimate of the time first. An interrupted one continues when it is repeated, with the same backbone: on
-another machine `experiment=mini_backbone` makes another one, and then all given seeds are trained with it. `python
+prints an estimate of the time first. An interrupted one continues when it is repeated, with the same backbone. On
+another processor, `experiment=mini_backbone` can make another one; then all given seeds are trained with it. `python
 docs/findings.py RECORDS` writes docs/findings.md from the records.
 """
 
