@@ -40,8 +40,8 @@ SECONDS = 600  # time limit of a command
 class Forks:
     """The forking process, started by the first command."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, clone: Path = ROOT) -> None:
+        self.folder, self.clone = folder, clone
         self.process: subprocess.Popen[str] | None = None
 
     def run(
@@ -52,7 +52,7 @@ class Forks:
             command = [sys.executable, __file__]
             server = environment | {"TMPDIR": tempfile.gettempdir()}  # a long path is too long for sockets of workers
             self.process = subprocess.Popen(
-                command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
+                command, cwd=self.clone, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
             )
         assert self.process.stdin and self.process.stdout
         out, err = self.folder / "out", self.folder / "err"
@@ -65,9 +65,9 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forks(folder: Path) -> Iterator[Forks]:
-    """Return a Forks that ends with the context."""
-    forks = Forks(folder)
+def forks(folder: Path, clone: Path = ROOT) -> Iterator[Forks]:
+    """Return a Forks that ends with the context; its commands run in a clone of the repository."""
+    forks = Forks(folder, clone)
     yield forks
     if forks.process:
         forks.process.communicate("")
@@ -92,7 +92,7 @@ def run(arguments: list[str], environment: dict[str, str], out: str, err: str, f
         os.dup2(os.open(file, flags | os.O_CREAT | os.O_TRUNC if stream else flags), stream)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[0] = str(ROOT)
+    sys.path[0] = os.getcwd()
     if fault:
         getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
     if arguments[0] == "-m":

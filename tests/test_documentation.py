@@ -1,7 +1,7 @@
-"""The documentation: all commands are valid, links have targets, and the recipes run.
+"""The documentation: links have targets, generated pages are up to date, and commands are valid.
 
-Options of train and evaluate compose and have the right types, arguments of other commands parse, and targets of make,
-extras and test files exist.
+These are the commands that docs/commands.py does not run. Options of train and evaluate compose and have the right
+types, arguments of other commands parse, and targets of make, extras and test files exist.
 """
 
 import argparse
@@ -29,38 +29,16 @@ from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
 from tests.test_config import composed
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-OWN = ("python", "simcse", "make", "pip", "torchrun", "sbatch")
-OTHERS = ("wandb", "curl")
-PROGRAMS = re.compile(rf"(\w+=\S+ )?({'|'.join((*OWN, *OTHERS))}) (?!=)")
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "commands.py"))  # runs all other commands
+PAGES = SCRIPT["PAGES"]
 
 
-def lines_of(page):
-    """Return the indented lines, joined at backslashes, and the complete commands within sentences."""
-    text = page.read_text().replace("\\\n", " ")
-    inline = [line.replace("\n", " ") for line in re.findall(r"(?<!`)`((?:python|simcse) [^`]*)`", text)]
-    whole = [
-        line
-        for line in inline
-        if not re.search(
-            r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse (\w+|prepare \w+)$",
-            line,
-        )
-    ]
-    return re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE) + whole
-
-
-def commands_of(page):
-    """Yield the words of each command; torchrun and sbatch are replaced by the command that they start."""
-    for line in lines_of(page):
-        line = re.sub(r"^job=\$\((.*)\)$", r"\1", line).replace("$SLURM_ARRAY_TASK_ID", "1")
-        if not PROGRAMS.match(line):
-            continue
-        for command in line.split(" && "):
-            words = [word for word in shlex.split(command, comments=True) if not re.match("[A-Z_]+=", word)]
-            if words[0] == "sbatch":
-                words = shlex.split(words[-1])
-            yield ["python", *words[words.index("train.py") :]] if "train.py" in words else words
+def words_of(command):
+    """Return the words of a command; torchrun and sbatch are replaced by the command that they start."""
+    words = [word for word in shlex.split(command, comments=True) if not re.match("[A-Z_]+=", word)]
+    if words[0] == "sbatch":
+        words = shlex.split(words[-1])
+    return ["python", *words[words.index("train.py") :]] if "train.py" in words else words
 
 
 def is_run_by_hand(words):
@@ -70,7 +48,9 @@ def is_run_by_hand(words):
 COMMANDS = [
     pytest.param(words, id=f"{page.name}: {' '.join(words)}", marks=[pytest.mark.by_hand] * is_run_by_hand(words))
     for page in PAGES
-    for words in commands_of(page)
+    for command in SCRIPT["commands_of"](page)
+    if SCRIPT["reason_not_to_run"](command)
+    for words in [words_of(command)]
 ]
 
 
@@ -132,7 +112,7 @@ def test_commands_are_valid(words, monkeypatch):
         case ["pip", "wheel", *_]:
             return  # tested by CI
         case _:
-            assert words[0] in OTHERS
+            assert words[0] == "wandb"
 
 
 def test_installation_hints_name_the_packages_of_an_extra_or_dependency():
@@ -187,77 +167,6 @@ def section(title):
     return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-ELSEWHERE = re.compile(  # commands that need a hub, a cluster or a download, or that other tests run
-    r"hf://|OWNER/NAME|model=bert|experiment=|slurm|wiki-latest|quora|mteb|mined|serve|TIME|"
-    "train -m|multirun|resume=auto|cuda:|domain_mlm|outputs/RUN|facebook/"
-)
-FILES = {  # small versions of the user's files
-    "my_sentences.txt": "".join(f"My parcel number {i} is late.\nHow do I return order {i}?\n" for i in range(40)),
-    "domain.txt": "".join(f"The court adjourned case {i}.\nThe appeal of case {i} failed.\n" for i in range(40)),
-    "scored_pairs.tsv": "".join(f"A man has {i} dogs.\t{i} dogs are his.\t4.2\n" for i in range(40)),
-    "rows.csv": "question,answer,other_answer\n"
-    + "".join(f"Where is {i}?,It is here.,Look at {i}.\n" for i in range(40)),
-    "pairs.csv": "a,b,label,score\n"
-    + "".join(
-        f"{i} {animal} run.,The {animal} are running.,{'xyz'[i % 3]},{i % 6}\n"
-        for i, animal in zip(
-            range(40), itertools.cycle(("dogs", "cats", "cars", "clocks", "children", "rivers", "ants", "trains"))
-        )
-    ),
-    "my_dev.tsv": "Where is it?\tWhen does it come?\t4\nWhere is it?\tThanks!\t0\nIt is late.\tIt is not here.\t5\n",
-    "my_test.tsv": "My parcel is late.\tWhere is my parcel?\t5\nThanks!\tWhere is my parcel?\t1\n",
-    "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
-    "snli_1.0_train.jsonl": "".join(
-        json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."})
-        + "\n"
-        for i in range(40)
-        for label in ("entailment", "contradiction")
-    ),
-    "multinli_1.0_train.jsonl": '{"gold_label": "-", "sentence1": "No.", "sentence2": "No."}\n',
-}
-
-
-@pytest.fixture
-def in_folder(tmp_path):
-    """Return a function that puts the files of a command under tmp_path and reduces training to two steps."""
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    others = itertools.count()
-    names = re.compile(
-        rf"\b({'|'.join(map(re.escape, FILES))}|outputs/|my_\w*encoder|captions\.npy|triplets\.csv|mined\.csv)"
-    )
-
-    def put(words):
-        words = [names.sub(lambda found: f"{tmp_path}/{found[0]}", word) for word in words]
-        if words[0] not in ("train", "evaluate"):  # the other commands take no Hydra options
-            return words
-        words += ["trainer.max_steps=2", "logger=csv", "data.limit=40", "model.num_layers=2"] * (words[0] == "train")
-        given = any(word.startswith("hydra.run.dir=") for word in words) or "-m" in words
-        return words if given else [*words, f"hydra.run.dir={tmp_path}/other/{next(others)}"]
-
-    return put
-
-
-@pytest.mark.slow
-def test_recipes_run(in_folder, run_command, tmp_path, monkeypatch):
-    """They run in order, because later recipes use the encoders of earlier ones."""
-    ran = 0
-    for title in re.findall(r"^## (.*)$", (ROOT / "docs" / "recipes.md").read_text(), flags=re.MULTILINE):
-        text = section(title).replace("\\\n", " ")
-        for line in re.findall(r"^    (simcse (?!=).*)$", text, flags=re.MULTILINE):
-            if not ELSEWHERE.search(line):
-                run_command("-m", "simcse_pl", *in_folder(shlex.split(line, comments=True)[1:]))
-                ran += 1
-    assert ran >= 15
-    text = section("Use a trained encoder")
-    snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", text, flags=re.MULTILINE))
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(snippet, names)
-    [neighbour] = names["simcse"].search("A man rides a horse.", top_k=1)
-    assert neighbour.sentence == "A man rides a horse."
-
-
 SBATCH = """#!/bin/bash
 command=${@: -1}
 for i in $([[ "$*" == *--array* ]] && seq 2); do SLURM_ARRAY_TASK_ID=$i bash -c "$command" >> log || exit; done
@@ -278,7 +187,7 @@ def test_encode_runs_as_jobs(how, make_model, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "captions.txt").write_text(FILES["captions.txt"] * 2000)  # two shards
+    (tmp_path / "captions.txt").write_text(SCRIPT["FILES"]["captions.txt"] * 2000)  # two shards
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
     encoder.save_pretrained("outputs/mine/encoder")
     if how == "sbatch":
@@ -290,6 +199,6 @@ def test_encode_runs_as_jobs(how, make_model, tmp_path, monkeypatch):
         exec(textwrap.dedent(code).replace('cluster="slurm"', 'cluster="local"'), names)
         assert names["failures"] == [None, None]
     vectors = np.load("captions.npy")
-    expected = F.normalize(encoder.encode(FILES["captions.txt"].splitlines()), dim=1)
+    expected = F.normalize(encoder.encode(SCRIPT["FILES"]["captions.txt"].splitlines()), dim=1)
     torch.testing.assert_close(torch.from_numpy(vectors), expected.repeat(2000, 1), atol=1e-5, rtol=0)
     assert not (tmp_path / "captions.npy.shards").exists()

@@ -1,0 +1,265 @@
+"""Run the commands of README, CONTRIBUTING and docs: `python docs/commands.py [PAGE ...]`.
+
+The commands of a page run one after the other, in a copy of the clone with small versions of the user's files. They run
+as written, but training is shortened (CHANGES). A command that needs more than this machine is not run (NEEDS); its
+page must say what it needs. Tests, benchmarks and installations have their own checks (ELSEWHERE). With the variable
+SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a command fails.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # tests is not installed
+
+from tests.forks import Forks, forks
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb|curl) (?!=)")
+
+ELSEWHERE = {
+    ".ci/run": r"^make |^pip |--config-dir examples/my_research",
+    "tests": r"^python -m (pytest|benchmarks)|^python docs/|^python -c",
+}
+NEEDS = {  # the word for it on the page, and the commands
+    "hub": r"hf://|OWNER/NAME|model=(bert|roberta)|[/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=prompt|xlm-|facebook/",
+    "SLURM": r"slurm|sbatch",
+    "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
+    "Ray": r"launcher=ray",
+    "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
+}
+CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
+    r"^simcse train|^python train.py": r"\g<0> trainer.max_steps=2 val_every=1 data.limit=40 model.num_layers=2 logger=csv",
+    r"seed=0,1,2": "seed=0,1",
+    r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
+    r"method=simcse,arccse\S*": "method=simcse,arccse",
+    r"model.dropout=0,0.05\S*": "model.dropout=0,0.1",
+    r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
+    r"\bENCODER\b": "outputs/RUN/encoder",
+    r"\bA,B\b": "outputs/RUN_1/encoder,outputs/RUN_2/encoder",
+    r"\bFOLDER\b": "outputs/merged",
+}
+PREPARATIONS = {  # commands that run before the first one with a pattern
+    **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in ("outputs/RUN", "outputs/RUN_1")},
+    r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
+    r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
+    r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=captions.txt",
+    r"size=mini": "simcse train experiment=mini_backbone",
+    r"multirun/TIME": "simcse train -m seed=0,1",
+}
+
+
+def rows_of(row: str, count: int = 40) -> str:
+    """Return rows with a number, an animal, a class and a score."""
+    animals = itertools.cycle(("dogs", "cats", "cars", "clocks", "children", "rivers", "ants", "trains"))
+    return "".join(row.format(i, animal, "xyz"[i % 3], i % 6) for i, animal in zip(range(count), animals, strict=False))
+
+
+def _nli(i: int, label: str) -> str:
+    return json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."})
+
+
+SCORED = rows_of("The {1} have {0} legs.\t{0} legs belong to the {1}.\t{3}\n")
+QUERIES = rows_of("Where are my {0} {1}?\tThe {0} {1} are here.\n")
+FILES = {
+    "my_sentences.txt": rows_of("My parcel of {0} {1} is late.\nHow do I return {0} {1}?\n"),
+    "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
+    "lines.txt": rows_of("The {1} left {0} days ago.\n"),
+    "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
+    "scored_pairs.tsv": SCORED,
+    "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
+    "pairs.csv": "a,b,question,answer,label,score\n" + rows_of("{0} {1} run.,{0} {1} walk.,Q {0}?,{1},{2},{3}\n"),
+    "scored.tsv": "a\tb\tscore\n" + SCORED,
+    "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
+    **dict.fromkeys(
+        ("dev.tsv", "test.tsv", "dev_de.tsv", "dev_en.tsv", "my_dev.tsv", "my_test.tsv", "de_dev.tsv"), SCORED
+    ),
+    "queries.tsv": QUERIES,
+    "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),
+    "snli_1.0_train.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
+    "snli_1.0_dev.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
+    "multinli_1.0_train.jsonl": '{"gold_label": "-", "sentence1": "No.", "sentence2": "No."}\n',
+    "glove.840B.300d.txt": "".join(
+        f"{word} {i}.5 {i % 3}.25 -1.0 0.5\n" for i, word in enumerate("a man dog the is of".split())
+    ),
+    "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
+}
+FILES |= {"wikipedia.txt": FILES["captions.txt"], "mine.txt": FILES["captions.txt"], "my_pairs.csv": FILES["pairs.csv"]}
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return the commands of a page: the indented ones, and the complete ones within sentences."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    inline = (line.replace("\n", " ") for line in re.findall(r"(?<!`)`((?:python|simcse) [^`]*)`", text))
+    part = re.compile(r"\.\.\.|COMMAND|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse (\w+|prepare \w+)$")
+    lines = [*re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE), *(one for one in inline if not part.search(one))]
+    lines = [re.sub(r"^job=\$\((.*)\)$", r"\1", line).replace("$SLURM_ARRAY_TASK_ID", "1") for line in lines]
+    return [re.sub(r"\s+", " ", one) for line in lines if PROGRAMS.match(line) for one in line.split(" && ")]
+
+
+def reason_not_to_run(command: str) -> str | None:
+    """Return what runs a command, or what it needs; None if it runs here."""
+    for name, pattern in (ELSEWHERE | NEEDS).items():
+        if re.search(pattern, command):
+            return name
+    return "SentEval" if "SentEval/" in change(command) and not os.environ.get("SENTEVAL_DIR") else None
+
+
+def change(command: str) -> str:
+    """Return a command with CHANGES."""
+    for pattern, replacement in CHANGES.items():
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+def copy_clone(folder: Path) -> None:
+    """Copy the repository, and write the user's files."""
+    left_out = shutil.ignore_patterns(".*", "outputs", "multirun", "wandb", "site", "dist", "__pycache__")
+    shutil.copytree(ROOT, folder, ignore=left_out)
+    for name, content in FILES.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    if os.environ.get("SENTEVAL_DIR"):
+        (folder / "SentEval" / "data").mkdir(parents=True)
+        (folder / "SentEval" / "data" / "downstream").symlink_to(Path(os.environ["SENTEVAL_DIR"]).resolve())
+
+
+def write_own_files(page: Path, folder: Path) -> None:
+    """Write the configs and classes that a page gives as examples."""
+    text = page.read_text(encoding="utf-8")
+    for name, fence, indented in re.findall(
+        r"(my_conf/\w+/\w+\.yaml)`?:\n\n(?:```yaml\n(.*?)```|((?:    .*\n)+))", text, flags=re.DOTALL
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with open(folder / name, "a", encoding="utf-8") as file:  # a page may add lines to a file
+            file.write(fence or re.sub("^    ", "", indented, flags=re.MULTILINE))
+    classes = re.findall(r"^```python\n(.*?^class .*?)```", text, flags=re.DOTALL | re.MULTILINE)
+    (folder / "my_package.py").write_text("\n".join(classes), encoding="utf-8")
+    shutil.copytree(folder / "conf" / "experiment", folder / "my_conf" / "experiment", dirs_exist_ok=True)
+    shutil.copy(
+        folder / "conf" / "experiment" / "unsup_minilm.yaml", folder / "my_conf" / "experiment" / "my_experiment.yaml"
+    )
+
+
+class Page:
+    """The commands of a page, in a folder of its own."""
+
+    def __init__(self, page: Path, folder: Path, forks: Forks, environment: dict[str, str]) -> None:
+        self.page, self.folder, self.forks, self.environment = page, folder, forks, environment
+        self.prepared: set[str] = set()
+        self.server: subprocess.Popen[str] | None = None
+
+    def run(self) -> Iterator[tuple[str, str, float]]:
+        """Run the commands; yield each with `ran`, `failed: ...` or the reason why it was not run, and its seconds."""
+        copy_clone(self.folder)
+        write_own_files(self.page, self.folder)
+        text = self.page.read_text(encoding="utf-8")
+        for command in commands_of(self.page):
+            started = time.monotonic()
+            reason = reason_not_to_run(command)
+            if reason in (*NEEDS, "SentEval") and reason.lower() not in text.lower():
+                reason = f"failed: the page does not say that it needs: {reason}"
+            if not reason:
+                error = self._prepare(command) or self._run(command)
+                reason = f"failed: {error}" if error else "ran"
+            yield command, reason, time.monotonic() - started
+        self._stop_server()
+
+    def _prepare(self, command: str) -> str:
+        for pattern, first in PREPARATIONS.items():
+            if pattern not in self.prepared and re.search(pattern, change(command)):
+                self.prepared.add(pattern)
+                folder = first.partition("dir=")[2]
+                if not (folder and (self.folder / folder).exists()) and (error := self._run(first)):
+                    return error
+        return ""
+
+    def _run(self, command: str) -> str:
+        """Return the output of a command that fails, else nothing."""
+        words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
+        if words[0] == "curl":
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            return "" if '"results"' in done.stdout else done.stdout + done.stderr
+        self._stop_server()
+        if words[:2] == ["simcse", "serve"]:
+            return self._serve(words)
+        if words[0] == "wandb":
+            done = subprocess.run(
+                words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+            )
+        else:
+            words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
+            done = self.forks.run(*words, environment=self.environment)
+        return done.stdout + done.stderr if done.returncode else ""
+
+    def _newest(self, word: str) -> str:
+        """Replace TIME by the newest folder with a time as its name."""
+
+        def newest(prefix: re.Match[str]) -> str:
+            times = (self.folder / prefix[1]).glob("[0-9]*")
+            return f"{prefix[1]}/{max(times, key=lambda own: own.stat().st_mtime).name}"
+
+        return re.sub(r"([\w/]+)/TIME", newest, word)
+
+    def _serve(self, words: Sequence[str]) -> str:
+        command = [sys.executable, "-m", "simcse_pl", *words[1:]]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.server = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **pipes)
+        assert self.server.stdout and self.server.stderr
+        return "" if self.server.stdout.readline() else self.server.stderr.read()
+
+    def _stop_server(self) -> None:
+        if self.server:
+            self.server.kill()
+            self.server.communicate()
+            self.server = None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the pages, one per core at a time, and print a line per command."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE", help="all pages if not given")
+    pages = sorted(options.parse_args(arguments).pages, key=lambda page: -len(commands_of(page)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        variables = {name: value for name, value in os.environ.items() if name not in ("SENTEVAL_DIR", "WANDB_API_KEY")}
+        variables |= {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": f"{folder}/cache",
+        }
+        variables |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
+
+        def run(page: Path) -> Counter[str]:
+            own = folder / page.stem
+            (folder / f"{page.stem}-output").mkdir()
+            results: Counter[str] = Counter()
+            with forks(folder / f"{page.stem}-output", own) as processes:
+                for command, result, seconds in Page(page, own, processes, variables).run():
+                    kind = result.partition(":")[0]
+                    results[kind] += 1
+                    print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command}", flush=True)
+                    if kind == "failed":
+                        print(result, flush=True)
+            return results
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            total = sum(pool.map(run, pages), Counter[str]())
+    print(", ".join(f"{count} {kind}" for kind, count in total.most_common()))
+    return int(total["failed"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
