@@ -1,0 +1,118 @@
+"""The tour runs in an empty folder, its cells show what its text says, and its committed outputs are short.
+
+`REWRITE=1 python -m pytest -m slow tests/examples/test_tour.py` replaces the committed outputs.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import sysconfig
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.conftest import ROOT
+
+FILE = ROOT / "examples" / "tour.ipynb"
+ANSWER = "Children under six travel free of charge."
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def code_cells(notebook):
+    return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+
+
+def text_of(cell):
+    """Return what a cell shows, without images and HTML."""
+    shown = [
+        output.text if output.output_type == "stream" else output.data.get("text/markdown", output.data["text/plain"])
+        for output in cell.outputs
+    ]
+    return "\n".join(shown)
+
+
+def image_of(cell):
+    [image] = [output.data["image/png"] for output in cell.outputs]
+    return base64.b64decode(image)
+
+
+def run(notebook, folder):
+    """Run a notebook in an empty folder, and remove from its outputs what depends on the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)  # has the command simcse
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("IPYTHONDIR", str(folder / "ipython"))  # without the user's settings and history
+        where = {"metadata": {"path": str(folder)}}
+        options = {"timeout": 600, "kernel_name": "python3", "coalesce_streams": True, "record_timing": False}
+        NotebookClient(notebook, resources=where, **options).execute()
+    for cell in code_cells(notebook).values():
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                output.text = output.text.replace("\r\n", "\n")  # of the terminal in which ! runs a command
+    notebook.metadata["language_info"] = {"name": "python"}  # without the version of Python
+
+
+@pytest.mark.slow
+def test_the_tour_runs_and_shows_what_its_text_says(tmp_path):
+    notebook = nbformat.read(FILE, as_version=4)
+    run(notebook, tmp_path)
+    cells, files = code_cells(notebook), tmp_path / "outputs" / "notebook"
+
+    steps = re.findall(r"^step (\d+): val/spearman (\S+)$", text_of(cells["training"]), flags=re.MULTILINE)
+    assert [int(step) for step, _ in steps] == list(range(0, 21, 2))
+    assert float(steps[-1][1]) > float(steps[0][1])
+    assert image_of(cells["curves"]).startswith(PNG)
+
+    before, after = (json.loads((files / name / "results.json").read_text()) for name in ("before", "after"))
+    scores = [results["sts"][0]["all"]["spearman"] for results in (before, after)]
+    assert scores[1] > scores[0] + 0.01
+    rows = re.findall(r"^\| (?:before|after) +\| +(\S+) \|$", text_of(cells["scores"]), flags=re.MULTILINE)
+    assert rows == [f"{100 * score:.2f}" for score in scores]
+    assert before["geometry"]["uniformity"] > after["geometry"]["uniformity"]
+    assert before["geometry"]["alignment"] < after["geometry"]["alignment"]
+
+    assert image_of(cells["figure"]).startswith(PNG)
+    assert image_of(cells["figure"]) == (files / "report" / "training_paths.png").read_bytes()
+
+    before, after = (output.data["text/plain"].splitlines()[1:] for output in cells["search"].outputs)
+    assert len(before) > 1
+    assert len(after) == 1 and ANSWER in after[0]
+
+    [(of_run, exported)] = re.findall(r"run +(\S+)\nexported +(\S+)", text_of(cells["export"]))
+    assert float(of_run) == pytest.approx(float(exported), abs=1e-5)
+
+    check_outputs(cells)
+    shutil.rmtree(files)  # 550 MB
+    if os.environ.get("REWRITE"):
+        nbformat.write(notebook, FILE)
+
+
+def check_outputs(cells):
+    """Check that nothing was written to standard error, that texts are short, and that no path is absolute."""
+    for name, cell in cells.items():
+        assert all(output.get("name") != "stderr" for output in cell.outputs), name
+        assert len(text_of(cell).splitlines()) <= 20, name
+        assert not re.search(r"(?<![\w.])/\w|\x1b", text_of(cell)), name
+
+
+def test_the_committed_outputs_are_complete_and_small():
+    assert FILE.stat().st_size < 250_000
+    notebook = nbformat.read(FILE, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.keys() == {"kernelspec", "language_info"}
+    assert all(cell.metadata == {} for cell in notebook.cells)
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells.values()] == list(range(1, len(cells) + 1))
+    assert {name for name, cell in cells.items() if not cell.outputs} == {"setup"}
+    check_outputs(cells)
+
+
+def test_links_have_targets():
+    texts = [cell.source for cell in nbformat.read(FILE, as_version=4).cells if cell.cell_type == "markdown"]
+    links = re.findall(r"\]\(([^)\s]+)\)", "\n".join(texts))
+    assert len(links) >= 5
+    for link in links:
+        assert (FILE.parent / link).exists(), link
