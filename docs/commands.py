@@ -42,7 +42,8 @@ NEEDS = {  # the word for it on the page, and the commands
     "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
 }
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
-    r"^simcse train|^python train.py": r"\g<0> trainer.max_steps=2 val_every=1 data.limit=40 model.num_layers=2 logger=csv",
+    r"^simcse train|^python train.py": r"\g<0> trainer.max_steps=2 val_every=1 data.limit=40 model.num_layers=2",
+    r"^(?!.*(diagnose|wandb)).* trainer.max_steps=2 ": r"\g<0>logger=csv ",
     r"seed=0,1,2": "seed=0,1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=simcse,arccse",
@@ -56,7 +57,7 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in ("outputs/RUN", "outputs/RUN_1")},
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
-    r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=captions.txt",
+    r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder \"postprocess=whitening\" fit_on=captions.txt",
     r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }

@@ -44,7 +44,8 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
     train, evaluate, search, export = (
         ["-m", "simcse_pl", *shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour"))[1:]] for line in commands
     )
-    run_command(*train, fresh=True)
+    done = run_command(*train, fresh=True)
+    assert "GPU available" not in done.stdout + done.stderr  # Lightning's own lines
     run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)
     assert "on a tall grey horse" in run_command(*search, fresh=True).stdout
     run_command(*export, fresh=True)

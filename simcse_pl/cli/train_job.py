@@ -36,6 +36,8 @@ from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.train")
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
 def train(config: DictConfig) -> float:
