@@ -9,7 +9,7 @@ DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims browser findings docs check
+.PHONY: help install run test claims browser findings docs check dist
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -42,6 +42,11 @@ check: $(DEV_READY)  ## check style, types and imports between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+dist: $(DEV_READY)  ## build and check the wheel and the source archive, in dist/
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
