@@ -49,6 +49,8 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"method=simcse,arccse\S*": "method=simcse,arccse",
     r"model.dropout=0,0.05\S*": "model.dropout=0,0.1",
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
+    r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
+    r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bA,B\b": "outputs/RUN_1/encoder,outputs/RUN_2/encoder",
     r"\bFOLDER\b": "outputs/merged",
@@ -57,7 +59,7 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in ("outputs/RUN", "outputs/RUN_1")},
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
-    r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder \"postprocess=whitening\" fit_on=captions.txt",
+    r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
@@ -75,6 +77,7 @@ def _nli(i: int, label: str) -> str:
 
 SCORED = rows_of("The {1} have {0} legs.\t{0} legs belong to the {1}.\t{3}\n")
 QUERIES = rows_of("Where are my {0} {1}?\tThe {0} {1} are here.\n")
+WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
     "my_sentences.txt": rows_of("My parcel of {0} {1} is late.\nHow do I return {0} {1}?\n"),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
@@ -94,9 +97,7 @@ FILES = {
     "snli_1.0_train.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
     "snli_1.0_dev.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
     "multinli_1.0_train.jsonl": '{"gold_label": "-", "sentence1": "No.", "sentence2": "No."}\n',
-    "glove.840B.300d.txt": "".join(
-        f"{word} {i}.5 {i % 3}.25 -1.0 0.5\n" for i, word in enumerate("a man dog the is of".split())
-    ),
+    "glove.840B.300d.txt": "".join(f"{word} {i} 1 {i * i % 7} 2 {i % 3} {i % 4}\n" for i, word in enumerate(WORDS)),
     "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
 }
 FILES |= {"wikipedia.txt": FILES["captions.txt"], "mine.txt": FILES["captions.txt"], "my_pairs.csv": FILES["pairs.csv"]}

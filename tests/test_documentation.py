@@ -6,7 +6,6 @@ types, arguments of other commands parse, and targets of make, extras and test f
 
 import argparse
 import itertools
-import json
 import os
 import re
 import runpy
