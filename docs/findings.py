@@ -166,8 +166,8 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
                 "; ".join(notes),
             ]
             rows.append(f"| {' | '.join(cells)} |\n")
-        head = f"### {group.capitalize()}\n\n| claim | where | paper | here | seeds | |\n|:--|:--|--:|--:|--:|:--|\n"
-        text += f"{head}{''.join(rows)}\n" if rows else ""
+        head = "| claim | where | paper | here | seeds | verdict |\n|:--|:--|--:|--:|--:|:--|\n"
+        text += f"### {group.capitalize()}\n\n{head}{''.join(rows)}\n" if rows else ""
     return text, counts
 
 
