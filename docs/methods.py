@@ -24,8 +24,8 @@ OVERVIEW_MODELS = ("BERT-base", "RoBERTa-base")
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    first, *others = (f"| {' | '.join(line)} |\n" for line in [head, *rows])
+    return "".join([first, "|---" * len(head) + "|\n", *others])
 
 
 def reference(paper: dict[str, Any]) -> str:
@@ -65,22 +65,6 @@ def scores(published: Sequence[PublishedScore]) -> str:
     return "\n" + table(head, rows)
 
 
-def costs(page: str) -> dict[str, dict[str, str]]:
-    """Return the measured costs of a step by method, from the page's own table."""
-    text = next((part["text"] for part in PART.finditer(page) if part["name"] == "costs"), "")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
-
-
-def cost(measured: dict[str, str]) -> str:
-    """Return the cost of a method's step in a sentence."""
-    supervised = measured.get("compared with") == baselines()["supervised"]
-    simcse = "supervised SimCSE" if supervised else "SimCSE"
-    spread = f"{measured['lowest']} to {measured['highest']} over the rounds"
-    time = f"takes {measured['times SimCSE']} times as long as one of {simcse} ({spread})"
-    return f"\nA training step {time} and needs {measured['memory, times SimCSE']} times the memory.\n"
-
-
 def overview(page: str) -> str:
     """Return the table of all methods in conf/method, with links to their sections and their published averages."""
     titles = {name: title for title, name in re.findall(r"^#+ (.*)\n\n<!-- (\w+) -->$", page, flags=re.MULTILINE)}
@@ -103,7 +87,6 @@ def overview(page: str) -> str:
 
 def updated(page: str) -> str:
     """Return the page with its generated parts up to date; measured costs stay as they are."""
-    measured = costs(page)
 
     def part(found: re.Match[str]) -> str:
         name, text = found["name"], found["text"]
@@ -112,8 +95,7 @@ def updated(page: str) -> str:
         elif name == "sources":
             text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
         elif name != "costs":
-            published = reference(PAPERS[name]) + scores(published_scores()[name])
-            text = published + (cost(measured[name]) if name in measured else "")
+            text = reference(PAPERS[name]) + scores(published_scores()[name])
         return f"{name} -->\n{text}<!-- end -->"
 
     return PART.sub(part, page)

@@ -158,14 +158,12 @@ def test_the_generated_parts_of_the_page_of_methods_are_up_to_date():
     assert runpy.run_path(str(ROOT / "docs" / "methods.py"))["updated"](page) == page
 
 
-def test_the_costs_of_the_benchmark_are_shown_for_each_method(tmp_path):
+def test_the_costs_of_the_benchmark_replace_the_table():
     script = runpy.run_path(str(ROOT / "docs" / "methods.py"))
-    head = "| method | ms per step | times SimCSE | lowest | highest | memory, MB | memory, times SimCSE |\n"
-    costs = f"**Cost**\n\n{head}|:--|--:|--:|--:|--:|--:|--:|\n| esimcse | 300 | 1.36 | 1.25 | 1.50 | 641 | 1.23 |\n"
+    costs = "**Cost**\n\n| method | ms per step |\n|:--|--:|\n| esimcse | 300 |\n"
     page = "<!-- costs -->\nReplaced.\n<!-- end -->\n<!-- esimcse -->\n<!-- end -->\nBy hand.\n"
     page = script["updated"](script["with_costs"](page, costs))
-    cost = "takes 1.36 times as long as one of SimCSE (1.25 to 1.50 over the rounds) and needs 1.23 times the memory.\n"
-    assert costs in page and cost in page and "Replaced" not in page
+    assert costs in page and "Replaced" not in page
     assert "ESimCSE: Enhanced Sample" in page and "| BERT-base, unsupervised | 73.40 |" in page
     assert page.endswith("<!-- end -->\nBy hand.\n") and script["updated"](page) == page
 
