@@ -72,9 +72,10 @@ def page() -> str:
         "has a section with its choices and their options. The choices of `sweep` are in",
         "[sweeps.md](sweeps.md), and those of `experiment` in [conf/experiment](../conf/experiment).\n",
         "In the tables, the default `???` is a value that you must give, and `${NAME}` is the value of another",
-        "option. A row of the training data has an anchor and positives, and may have hard negatives. Each of",
-        "these is a view of the row, with the role anchor, positive or negative. Contrastive objectives ignore",
-        "views with the role other, which some auxiliary losses use.\n",
+        "option. A row of the training data is a list of sentences: an anchor, positives, and perhaps hard",
+        "negatives. `views` makes further sentences from the anchor and adds them to the row. Each sentence of",
+        "a row has a role: anchor, positive, negative or other. Contrastive objectives ignore sentences with",
+        "the role other, which some auxiliary losses use.\n",
         "`python docs/options.py` writes this page from the comments in the configs.\n",
     ]
     for command, called in COMMANDS.items():
