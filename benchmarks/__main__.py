@@ -20,21 +20,23 @@ _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
-Measured by `python -m benchmarks` on {machine}.
+`python -m benchmarks` measured these tables on {machine}. Nothing has been measured on a
+GPU. Each table is below the command that produces it.
 
-- Tables with ratios are measured in rounds (`--rounds`), in which the rows take turns, because the
-  load of a machine varies. A rate is the median over rounds.
-- In each round, the rate of a row is divided by that of the first row. `times the first` is the median
-  of these ratios, and `lowest` and `highest` are the extremes.
+- The model is the packaged encoder (all-MiniLM-L6-v2).
+- Each line of a table with ratios is a way to do the same work. Because the load of a machine
+  varies, the ways are measured one after the other in several rounds. A rate is the median over the
+  rounds.
+- In each round, the rate of a way is divided by that of the first way. `times the first` is the
+  median of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` trains as it has measured to be fastest (`speed=auto`); a note names the choice. Some rows
-  set one option instead of measuring it: `padded` sets `speed.tokens_per_pass=.inf`, `a pass costs 256`
-  sets `speed.tokens_per_pass=256`, and the rows on dropout set `speed.fast_dropout`.
-- The plain loops are in float32. They use the linear layers of simcse_pl
-  ([devices.md](devices.md#what-determines-the-speed-on-a-cpu)).
-
-Each table is below the command that produces it. Nothing has been measured on a GPU.
+- `simcse_pl` has the default `speed=auto`, which measures how training is fastest. A note names its
+  choice. Some ways set one option instead of measuring it: `padded` sets
+  `speed.tokens_per_pass=.inf`, `a pass costs 256` sets `speed.tokens_per_pass=256`, and the two ways
+  named after dropout set `speed.fast_dropout`. [devices.md](devices.md#what-determines-the-speed-on-a-cpu)
+  explains these options.
+- The plain loops are in float32, with the linear layers of simcse_pl.
 """
 
 

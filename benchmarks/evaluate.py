@@ -58,7 +58,7 @@ def main() -> None:
     averages = ", ".join(f"{100 * mean(own):.2f}" for own in scores.values())
     names = ", ".join(task.name for task in suite.sts)
     size = f"{names}, subsets: {len(evaluators)}, pairs: {pairs}"
-    note = f"{size}; mean Spearman x 100 over subsets, for the rows in order: {averages}"
+    note = f"{size}; mean Spearman x 100 over subsets, for the ways in order: {averages}"
     save(arguments.out, comparison("evaluate_sts", "Evaluation on STS", "pairs/s", seconds, pairs, notes=[note]))
 
 

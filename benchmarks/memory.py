@@ -74,7 +74,9 @@ def main() -> None:
     frame = pd.DataFrame(run_json(*command, *case, environment=environment) for case in tracked(cases, "measuring"))
     chunked = frame[len(frame) - len(arguments.sizes) :]
     ratio = chunked["peak"].iloc[-1] / chunked["peak"].iloc[0]
-    note = f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}"
+    notes = [f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}"]
+    if environment:
+        notes.append("a step is slower than in the other tables, because MALLOC_MMAP_THRESHOLD_ is set (devices.md)")
     columns = {
         "rows, rows per chunk": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
         "peak memory, MB": frame["peak"],
@@ -84,7 +86,7 @@ def main() -> None:
         "loss": frame["loss"],
     }
     decimals = {"peak memory, MB": 0, "added by training, MB": 0, "s per step": 1, "rows/s": 0, "loss": 4}
-    save(arguments.out, Table("memory", "Memory by contrastive batch size", pd.DataFrame(columns), decimals, [note]))
+    save(arguments.out, Table("memory", "Memory by contrastive batch size", pd.DataFrame(columns), decimals, notes))
 
 
 if __name__ == "__main__":

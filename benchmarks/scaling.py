@@ -99,7 +99,7 @@ def main() -> None:
     seconds = [step_seconds(sentences[:size], 32) for size in tracked(given.sizes, "batch sizes")]
     rates = [size / own for size, own in zip(given.sizes, seconds, strict=True)]
     rows = {"rows": given.sizes, "s per step": seconds, "rows/s": rates}
-    note = f"float32, up to 32 tokens; in chunks of {CHUNK} rows if there are more"
+    note = f"float32, up to 32 tokens; batches of more than {CHUNK} rows are encoded in chunks of {CHUNK}"
     tables.append(table("scaling_batch", "Training by batch size", rows, note))
 
     long = [" ".join(sentences[start::16]) for start in range(16)]
@@ -123,7 +123,7 @@ def main() -> None:
         first = runs[given.ranks[0]]
         reports = [report_seconds(first, count, Path(name, str(count))) for count in tracked(given.runs, "reports")]
         frame = {"runs": given.runs, "s": reports}
-        note = "runs of the same row with different seeds"
+        note = "runs of one row of a sweep with different seeds"
         tables.append(table("scaling_report", "`simcse report` by runs of a sweep", frame, note))
     save(given.out, *tables)
 
