@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 from benchmarks.common import parser
 from simcse_pl.data import sample
 
@@ -20,22 +22,19 @@ _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
-`python -m benchmarks` measured these tables on {machine}. Nothing has been measured on a
-GPU. Each table is below the command that produces it.
+`python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
+Nothing has been measured on a GPU. Each table is below the command that produces it.
 
-- The model is the packaged encoder (all-MiniLM-L6-v2).
-- Each line of a table with ratios is a way to do the same work. Because the load of a machine
-  varies, the ways are measured one after the other in several rounds. A rate is the median over the
-  rounds.
+- Tables with ratios compare several ways to do the same work. The ways take turns in several rounds,
+  because the load of a machine varies. A rate is the median over the rounds.
 - In each round, the rate of a way is divided by that of the first way. `times the first` is the
   median of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` has the default `speed=auto`, which measures how training is fastest. A note names its
-  choice. Some ways set one option instead of measuring it: `padded` sets
+- `simcse_pl` measures before training which [speed options](devices.md#what-determines-the-speed-on-a-cpu)
+  are fastest. A note names the choice. Some ways set one option instead: `padded` sets
   `speed.tokens_per_pass=.inf`, `a pass costs 256` sets `speed.tokens_per_pass=256`, and the two ways
-  named after dropout set `speed.fast_dropout`. [devices.md](devices.md#what-determines-the-speed-on-a-cpu)
-  explains these options.
+  named after dropout set `speed.fast_dropout`.
 - The plain loops are in float32, with the linear layers of simcse_pl.
 """
 
@@ -64,7 +63,8 @@ def page(out: Path, run: list[tuple[list[str], list[str]]]) -> str:
     """Return the tables in Markdown, each with its command and its figure."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "a CPU")
-    parts = [_HEAD.format(machine=f"{os.cpu_count()} cores of {cpu}")]
+    machine = f"{os.cpu_count()} cores of {cpu}"
+    parts = [_HEAD.format(machine=machine, threads=torch.get_num_threads(), torch=torch.__version__)]
     for arguments, tables in run:
         shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
         parts.append(f"    python -m benchmarks.{shlex.join(shown)}\n")

@@ -1,6 +1,5 @@
 """Compare several ways to do the same work: rates, ratios with their range, and a figure."""
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,6 @@ from statistics import median
 
 import matplotlib
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -71,8 +69,7 @@ def comparison(
         if operations is not None:
             row["GFLOP/s"] = operations / median(own) / 1e9
         rows.append(row)
-    machine = f"{torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}"
-    note = f"{len(first)} round{'s' * (len(first) > 1)}; {machine}"
+    note = f"{len(first)} round{'s' * (len(first) > 1)}"
     return Table(name, title, pd.DataFrame(rows), notes=[*notes, note])
 
 
