@@ -25,16 +25,16 @@ _HEAD = """# Speed and memory
 `python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
 Nothing has been measured on a GPU. Each table is below the command that produces it.
 
-- Tables with ratios compare several ways to do the same work. The ways take turns in several rounds,
-  because the load of a machine varies. A rate is the median over the rounds.
+- Tables with ratios compare several ways to do the same work. The ways take turns in several
+  rounds, because the load of a machine varies. A rate is the median over the rounds.
 - In each round, the rate of a way is divided by that of the first way. `times the first` is the
   median of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` measures before training which [speed options](devices.md#what-determines-the-speed-on-a-cpu)
-  are fastest. A note names the choice. Some ways set one option instead: `padded` sets
-  `speed.tokens_per_pass=.inf`, `a pass costs 256` sets `speed.tokens_per_pass=256`, and the two ways
-  named after dropout set `speed.fast_dropout`.
+- `simcse_pl` measures before training which [speed
+  options](devices.md#what-determines-the-speed-on-a-cpu) are fastest. A note names the choice. Some
+  ways set one option instead: `padded` sets `speed.tokens_per_pass=.inf`, `a pass costs 256` sets
+  `speed.tokens_per_pass=256`, and the two ways named after dropout set `speed.fast_dropout`.
 - The plain loops are in float32, with the linear layers of simcse_pl.
 """
 
