@@ -39,15 +39,16 @@ NEEDS = {  # the word for it on the page, and the commands
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
+    "dump": r"wiki-latest",
     "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
 }
+TRAINING = ("trainer.max_steps=2", "val_every=1", "data.limit=40", "model.num_layers=2", "logger=csv")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
-    r"^simcse train|^python train.py": r"\g<0> trainer.max_steps=2 val_every=1 data.limit=40 model.num_layers=2",
-    r"^(?!.*(diagnose|wandb)).* trainer.max_steps=2 ": r"\g<0>logger=csv ",
     r"seed=0,1,2": "seed=0,1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=simcse,arccse",
-    r"model.dropout=0,0.05\S*": "model.dropout=0,0.1",
+    r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
+    r"outputs/RUN/encoder num_layers=3": "outputs/RUN/encoder num_layers=2",
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
@@ -60,6 +61,7 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
+    r"domain_mlm/encoder": "simcse train setting=mlm objective.head=new data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
     r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
@@ -85,7 +87,7 @@ FILES = {
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
     "scored_pairs.tsv": SCORED,
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
-    "pairs.csv": "a,b,question,answer,label,score\n" + rows_of("{0} {1} run.,{0} {1} walk.,Q {0}?,{1},{2},{3}\n"),
+    "pairs.csv": "a,b,question,answer,label,score\n" + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n"),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **dict.fromkeys(
@@ -203,6 +205,8 @@ class Page:
                 words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
             )
         else:
+            if words[1] in ("train", "train.py") and "diagnose" not in command:
+                words += TRAINING
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment)
         return done.stdout + done.stderr if done.returncode else ""
