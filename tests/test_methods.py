@@ -17,6 +17,7 @@ from simcse_pl.cli.train_job import build_module
 from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import check_types
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.reports.methods import baselines, published_scores
 from tests.conftest import ROOT, SENTENCES
@@ -119,6 +120,20 @@ def build(config):
     evaluators = instantiate(config.evaluators)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
     return build_module(config, encoder), data
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)),
+        ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8)),
+        ("cot_bert", default_roles(3)),
+    ],
+)
+def test_the_views_of_a_method_have_their_roles(name, roles, tiny_bert, files):
+    _, data = build(config_of(name, tiny_bert, files))
+    data.setup()
+    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
 def fit(config, *callbacks, checkpoint=None):

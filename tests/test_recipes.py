@@ -3,13 +3,9 @@
 import re
 
 import pytest
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train_job import build_module
 from simcse_pl.config.type_checks import check_types
-from simcse_pl.models.roles import Role, default_roles
-from tests.conftest import tiny
 from tests.test_config import composed
 
 NAMES = {
@@ -164,52 +160,6 @@ def test_a_method_has_the_values_of_the_smallest_published_model(method):
 def test_sncse_parses_sentences_in_its_recipes_only():
     parsing = {"views": {"negation": {"spacy_model": "en_core_web_sm"}}, "data": {"num_workers": 4}}
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
-
-
-def built(*options):
-    """Return the data and the module of a run, ready to train."""
-    config = composed(*options)
-    encoder, evaluators = instantiate(config.model), instantiate(config.evaluators)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
-    data.setup()
-    module = build_module(config, encoder)
-    module.prepare(data.row_kinds)
-    return data, module
-
-
-@pytest.mark.parametrize(
-    ("method", "roles"),
-    [
-        ("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)),
-        ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8)),
-        ("cot_bert", default_roles(3)),
-    ],
-)
-def test_the_views_of_a_method_have_their_roles(method, roles, make_model, sentences):
-    own = ["model=bert", "data=text", f"data.train={sentences}", "data.validation=[sample]"]
-    folder = make_model("bert", max_position_embeddings=256)  # longer than cot_bert's templates
-    data, _ = built(f"method={method}", *own, *tiny(folder))
-    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
-
-
-@pytest.mark.parametrize(
-    ("options", "roles"),
-    [
-        (["method=cards", "data.roles=[anchor,negative]"], (Role.ANCHOR, Role.NEGATIVE, Role.POSITIVE)),
-        (["method=sncse", "views=dropout", "data.roles=[anchor,other]"], (Role.ANCHOR, Role.OTHER, Role.POSITIVE)),
-    ],
-)
-def test_retrieved_and_soft_negatives_can_come_from_a_file(options, roles, make_model, tmp_path):
-    (tmp_path / "rows.tsv").write_text("".join(f"a{i} b\tc{i} d\n" for i in range(8)))
-    own = [
-        "model=bert",
-        "data=text",
-        f"data.train={tmp_path}/rows.tsv",
-        "data.header=false",
-        "data.validation=[sample]",
-    ]
-    data, _ = built(*options, *own, *tiny(make_model("bert")))
-    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
 def test_methods_with_networks_need_no_download_in_size_mini():

@@ -47,6 +47,7 @@ def read(tokenizer, tmp_path):
         (3, {"views": {"a": TokenRepetition(role="negative")}}, None),
         (2, {"roles": ["anchor", "other"], "views": {"a": Dropout()}}, (ANCHOR, OTHER, POSITIVE)),
         (2, {"roles": ["anchor", "other"]}, (ANCHOR, OTHER)),
+        (2, {"roles": ["anchor", "negative"], "views": {"a": Dropout()}}, (ANCHOR, NEGATIVE, POSITIVE)),
     ],
 )
 def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns, options, roles):
