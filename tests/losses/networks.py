@@ -13,6 +13,12 @@ def load(folder, **options):
     return SentenceEncoder.from_pretrained(folder, pooling="cls", dropout=0.0, attention_dropout=0.0, **options)
 
 
+def attached(part, encoder):
+    """Return a loss, an objective or a queue that has the encoder's settings and weights."""
+    part.attach(encoder)
+    return part
+
+
 def tokens_and_vectors(encoder):
     """Return the token ids of PAIRS, and random vectors that need a gradient."""
     inputs = ViewCollator(encoder.tokenizer, 32)(PAIRS)

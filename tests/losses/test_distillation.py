@@ -13,6 +13,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from tests.conftest import SENTENCES
 from tests.losses.loops import similarity
+from tests.losses.networks import attached
 
 ROWS = [tuple(SENTENCES[number : number + 4]) for number in range(3)]
 ROLES = (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE, Role.NEGATIVE)
@@ -66,8 +67,7 @@ def test_vectors_are_compared_with_those_of_the_teacher_at_one_length_if_either_
 ):
     encoder.normalize = encoder_normalizes
     name = teacher if teacher_normalizes else longer_teacher
-    objective, batch = EmbeddingDistillation(name, loss=loss), batch_of(encoder)
-    objective.attach(encoder)
+    objective, batch = attached(EmbeddingDistillation(name, loss=loss), encoder), batch_of(encoder)
     unit = encoder_normalizes or teacher_normalizes
     found, expected = objective(batch), []
     for row, theirs in zip(batch.embeddings.tolist(), taught(name), strict=True):
@@ -80,9 +80,8 @@ def test_vectors_are_compared_with_those_of_the_teacher_at_one_length_if_either_
 
 def test_the_first_dimensions_of_a_truncated_teacher_are_compared_after_a_trained_layer(teacher, encoder, tmp_path):
     SentenceEncoder.from_pretrained(teacher, truncate_dim=5).save_pretrained(tmp_path / "short")
-    objective, batch = EmbeddingDistillation(tmp_path / "short"), batch_of(encoder)
-    objective.attach(encoder)
-    objective.double()
+    objective = attached(EmbeddingDistillation(tmp_path / "short"), encoder).double()
+    batch = batch_of(encoder)
     own = torch.nn.functional.normalize(objective.projection(batch.embeddings), dim=-1)
     expected = ((own - torch.tensor(taught(tmp_path / "short"))) ** 2).mean()
     torch.testing.assert_close(objective(batch), expected, rtol=1e-5, atol=0)
@@ -93,8 +92,7 @@ def test_the_first_dimensions_of_a_truncated_teacher_are_compared_after_a_traine
 @pytest.mark.parametrize(("kind", "encoder_normalizes"), [("cosine", False), ("dot", False), ("dot", True)])
 def test_margins_are_those_of_the_teacher(kind, encoder_normalizes, longer_teacher, encoder):
     encoder.normalize = encoder_normalizes
-    objective, batch = MarginMSE(longer_teacher, similarity=kind), batch_of(encoder)
-    objective.attach(encoder)
+    objective, batch = attached(MarginMSE(longer_teacher, similarity=kind), encoder), batch_of(encoder)
     unit = kind == "cosine" or encoder_normalizes
     near = partial(similarity, kind="cosine" if unit else "dot")
     expected = [

@@ -12,19 +12,13 @@ from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MaskedLangu
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, embedded
-from tests.losses.networks import PAIRS
+from tests.losses.networks import PAIRS, attached
 from tests.tiny_models import ARCHITECTURES
 
 
 @pytest.fixture
 def encoder(make_masked_language_model):
     return SentenceEncoder.from_pretrained(make_masked_language_model("bert"), pooling="mean")
-
-
-def attached(encoder, **options):
-    term = MaskedLanguageModeling(**options)
-    term.attach(encoder)
-    return term
 
 
 def views(encoder, rows=PAIRS):
@@ -37,7 +31,7 @@ def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architect
     folder = make_masked_language_model(architecture)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean")
     whole = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    term, batch = attached(encoder), views(encoder)
+    term, batch = attached(MaskedLanguageModeling(), encoder), views(encoder)
     inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.inputs.items()}
     torch.manual_seed(5)
     masked, labels = term.mask(inputs["input_ids"])
@@ -53,7 +47,7 @@ def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architect
 
 
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
-    term = attached(encoder)
+    term = attached(MaskedLanguageModeling(), encoder)
     batch = views(encoder, [("", ""), ("", "")])
     loss = term(encoder, replace(batch, inputs={name: x[..., :2] for name, x in batch.inputs.items()}))  # [CLS] [SEP]
     assert loss.item() == 0
@@ -66,14 +60,14 @@ def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(enc
 def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="has no masked-language-model head .*auxiliary.mlm.head=new"):
-        attached(encoder)
-    loss = attached(encoder, head="new")(encoder, views(encoder))
+        attached(MaskedLanguageModeling(), encoder)
+    loss = attached(MaskedLanguageModeling(head="new"), encoder)(encoder, views(encoder))
     assert 0 < loss.item() < 20 and loss.requires_grad
 
 
 def test_as_the_objective_it_is_the_loss_of_the_anchors(encoder):
-    objective, term = MaskedLanguageModelingObjective(), attached(encoder)
-    objective.attach(encoder)
+    objective = attached(MaskedLanguageModelingObjective(), encoder)
+    term = attached(MaskedLanguageModeling(), encoder)
     batch = views(encoder)
     anchors = replace(batch, inputs={name: x[:, :1] for name, x in batch.inputs.items()})
     torch.manual_seed(5)
@@ -84,8 +78,7 @@ def test_as_the_objective_it_is_the_loss_of_the_anchors(encoder):
 
 
 def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):
-    objective = MaskedLanguageModelingObjective(head="new")
-    objective.attach(encoder)
+    objective = attached(MaskedLanguageModelingObjective(head="new"), encoder)
     with torch.no_grad():
         for weight in [*encoder.backbone.parameters(), *objective.parameters()]:
             weight.add_(0.1 * torch.randn_like(weight))
@@ -98,6 +91,5 @@ def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):
     torch.testing.assert_close(whole.eval()(**inputs).logits[0], objective.term.head(states[0]), atol=1e-5, rtol=0)
     loaded = SentenceEncoder.from_pretrained(tmp_path)
     torch.testing.assert_close(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
-    again = MaskedLanguageModelingObjective()
-    again.attach(loaded)  # the head of the folder
+    again = attached(MaskedLanguageModelingObjective(), loaded)  # with the head of the folder
     torch.testing.assert_close(again.term.head(states[0]), objective.term.head(states[0]))

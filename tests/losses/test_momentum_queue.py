@@ -8,6 +8,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
+from tests.losses.networks import attached
 
 
 @pytest.fixture
@@ -17,12 +18,6 @@ def encoder(make_model):
 
 def batch_of(encoder, sentences):
     return ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in sentences])
-
-
-def attached(encoder, **options):
-    queue = MomentumQueue(**options)
-    queue.attach(encoder)
-    return queue
 
 
 def anchors(encoder, sentences):
@@ -35,7 +30,7 @@ def anchors(encoder, sentences):
 
 
 def test_the_queue_keeps_the_newest_anchors_without_dropout(encoder):
-    queue = attached(encoder, size=5, momentum=0.0).train()
+    queue = attached(MomentumQueue(size=5, momentum=0.0), encoder).train()
     assert queue.negatives().shape == (0, encoder.dim)
     seen = []
     for sentences in (SENTENCES[:2], SENTENCES[2:5], SENTENCES[5:7]):
@@ -53,4 +48,4 @@ def test_vectors_of_training_that_the_copy_would_not_compute_are_an_error(option
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", template="{sentence} [MASK]", **option)
     ((name, value),) = option.items()
     with pytest.raises(UserError, match=f"^queue: it does not support model.{name}={value}: change it, or set queue=n"):
-        attached(encoder, size=4)
+        attached(MomentumQueue(size=4), encoder)

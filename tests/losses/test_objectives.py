@@ -22,6 +22,7 @@ from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, embedded
 from tests.losses.loops import log_sum_exp, similarity
+from tests.losses.networks import attached
 
 
 @pytest.mark.parametrize(
@@ -154,14 +155,8 @@ def test_the_config_of_a_sum_takes_any_objectives():
     assert both.weights == {"own": 0.5, "all": 1.0} and both.objectives[0].temperature == 0.1
 
 
-def attached(labels):
-    objective = SoftmaxObjective(labels)
-    objective.attach(SimpleNamespace(hidden_size=6))
-    return objective
-
-
 def test_the_classifier_takes_pairs_and_their_labels():
-    objective = attached(labels=4)
+    objective = attached(SoftmaxObjective(4), SimpleNamespace(hidden_size=6))
     embeddings, labels = torch.randn(5, 2, 6), torch.tensor([3, 0, 1, 2, 3])
     expected = siamese_softmax_loss(embeddings[:, 0], embeddings[:, 1], labels, objective.classifier.weight)
     assert objective(embedded(embeddings, labels=labels)) == expected
@@ -176,5 +171,6 @@ def test_the_classifier_takes_pairs_and_their_labels():
     ],
 )
 def test_rows_without_valid_labels_are_errors(labels, message):
+    objective = attached(SoftmaxObjective(3), SimpleNamespace(hidden_size=6))
     with pytest.raises(UserError, match=message):
-        attached(labels=3)(embedded(torch.randn(2, 2, 6), labels=torch.tensor(labels)))
+        objective(embedded(torch.randn(2, 2, 6), labels=torch.tensor(labels)))

@@ -14,6 +14,7 @@ from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw, embedded
 from tests.losses.loops import similarity, softmax
+from tests.losses.networks import attached
 
 LABELS = torch.tensor([1, 2, 3])  # the rows are a part of a larger batch
 
@@ -96,8 +97,7 @@ def teachers(make_model, tmp_path):
 @pytest.mark.parametrize(("loss", "loops"), [("list_net", list_net_in_loops), ("list_mle", list_mle_in_loops)])
 def test_distillation_mixes_the_teachers_cosines(encoder, teachers, loss, loops, count):
     options = {"loss": loss, "alpha": 0.25, "temperature": 0.2, "teacher_temperature": 0.1}
-    term = RankingDistillation(teachers[:count], **options).double()
-    term.attach(encoder)
+    term = attached(RankingDistillation(teachers[:count], **options).double(), encoder)
     inputs = ViewCollator(encoder.tokenizer, 16)([(s, s.upper()) for s in SENTENCES[:5]])
     batch = EmbeddedBatch(torch.randn(5, 2, 7, dtype=torch.float64), (Role.POSITIVE, Role.ANCHOR), inputs)
     teacher_scores = [[0.0] * 5 for _ in range(5)]

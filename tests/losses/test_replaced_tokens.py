@@ -13,7 +13,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
-from tests.losses.networks import load, states_after, tokens_and_vectors
+from tests.losses.networks import attached, load, states_after, tokens_and_vectors
 from tests.tiny_models import ARCHITECTURES
 
 
@@ -25,12 +25,6 @@ def folder(make_masked_language_model):
 @pytest.fixture
 def encoder(folder):
     return load(folder)
-
-
-def attached(encoder, **options):
-    term = ReplacedTokenDetection(**options)
-    term.attach(encoder)
-    return term
 
 
 def batch_of(encoder):
@@ -52,7 +46,7 @@ def loss_of_parts(discriminator, classifier, edited, ids, mask, sentences):
 @pytest.mark.parametrize(("chunk_size", "tokens_per_pass"), [(None, math.inf), (1, math.inf), (None, 1)])
 def test_the_loss_equals_that_of_the_parts_of_the_networks(encoder, folder, chunk_size, tokens_per_pass):
     encoder.double()
-    term = attached(encoder, generator=folder).double()
+    term = attached(ReplacedTokenDetection(generator=folder), encoder).double()
     generator = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
     term.generator.network.eval()
     term.chunk_size, encoder.tokens_per_pass = chunk_size, tokens_per_pass
@@ -83,7 +77,7 @@ def test_the_loss_equals_that_of_the_parts_of_the_networks(encoder, folder, chun
 def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_masked_language_model):
     folder = make_masked_language_model(architecture)
     encoder = load(folder)
-    term, batch = attached(encoder, generator=folder), batch_of(encoder)
+    term, batch = attached(ReplacedTokenDetection(generator=folder), encoder), batch_of(encoder)
     term(encoder, batch).backward()
     assert (batch.embeddings.grad.flatten(0, 1).norm(dim=1) > 0).all()
     assert all(parameter.grad is None for parameter in encoder.parameters())
@@ -91,7 +85,7 @@ def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_m
 
 def test_without_a_generator_random_tokens_replace_the_chosen_ones(encoder):
     ids = torch.full((2000, 100), 50)
-    edited = attached(encoder, probability=0.3).edit(ids, torch.ones_like(ids))
+    edited = attached(ReplacedTokenDetection(probability=0.3), encoder).edit(ids, torch.ones_like(ids))
     assert (edited != ids).float().mean().item() == pytest.approx(0.3, abs=0.01)
     assert edited[edited != 50].unique().numel() == len(encoder.tokenizer) - 1
 
@@ -131,4 +125,4 @@ def test_a_generator_with_another_vocabulary_is_an_error(encoder, make_masked_la
     other = make_masked_language_model("roberta")
     option = f"auxiliary.replaced_token_detection.generator={other}"
     with pytest.raises(UserError, match=f"^{option}: its vocabulary must be that of the trained encoder$"):
-        attached(encoder, generator=other)
+        attached(ReplacedTokenDetection(generator=other), encoder)

@@ -14,19 +14,13 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, embedded
-from tests.losses.networks import load, states_after, tokens_and_vectors
+from tests.losses.networks import attached, load, states_after, tokens_and_vectors
 from tests.tiny_models import ARCHITECTURES
 
 
 @pytest.fixture
 def folder(make_masked_language_model):
     return make_masked_language_model("bert")
-
-
-def attached(encoder, **options):
-    term = SentenceMaskedLanguageModeling(**{"frozen_layers": 2} | options)
-    term.attach(encoder)
-    return term
 
 
 def batch_of(encoder):
@@ -50,7 +44,7 @@ def loss_of_parts(term, whole, masked, labels, mask, sentences):
 @pytest.mark.parametrize(("chunk_size", "tokens_per_pass"), [(None, math.inf), (1, math.inf), (None, 1)])
 def test_the_loss_equals_that_of_the_parts_of_the_networks(folder, chunk_size, tokens_per_pass):
     encoder = load(folder).double()
-    term, batch = attached(encoder).double(), batch_of(encoder)
+    term, batch = attached(SentenceMaskedLanguageModeling(frozen_layers=2), encoder).double(), batch_of(encoder)
     whole = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
     term.chunk_size, encoder.tokens_per_pass = chunk_size, tokens_per_pass
     ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
@@ -77,7 +71,8 @@ def test_the_loss_equals_that_of_the_parts_of_the_networks(folder, chunk_size, t
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_it_depends_on_the_pooled_vector_for_every_architecture(architecture, make_masked_language_model):
     encoder = load(make_masked_language_model(architecture))
-    term, batch = attached(encoder, probability=1.0), batch_of(encoder)
+    term = attached(SentenceMaskedLanguageModeling(frozen_layers=2, probability=1.0), encoder)
+    batch = batch_of(encoder)
     term(encoder, batch).backward()
     assert (batch.pooled.grad.flatten(0, 1).norm(dim=1) > 0).all()
     assert all(parameter.grad is None for parameter in encoder.parameters())
@@ -106,5 +101,6 @@ def test_the_frozen_layers_are_neither_trained_nor_saved(folder, frozen_dropout)
 def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = load(make_model("bert"))
     with pytest.raises(UserError, match="has no masked-language-model head .*auxiliary.sentence_mlm.head=new"):
-        attached(encoder)
-    assert 0 < attached(encoder, head="new")(encoder, batch_of(encoder)).item() < 20
+        attached(SentenceMaskedLanguageModeling(frozen_layers=2), encoder)
+    term = attached(SentenceMaskedLanguageModeling(frozen_layers=2, head="new"), encoder)
+    assert 0 < term(encoder, batch_of(encoder)).item() < 20

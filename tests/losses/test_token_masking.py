@@ -11,6 +11,7 @@ from simcse_pl.losses.token_masking import NOT_CHOSEN
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
+from tests.losses.networks import attached
 
 
 @pytest.fixture
@@ -18,14 +19,8 @@ def encoder(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
 
 
-def attached(encoder, probability=0.15, **options):
-    term = MaskedLanguageModeling(probability=probability, head="new", **options)
-    term.attach(encoder)
-    return term
-
-
 def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(encoder):
-    masked, labels = attached(encoder).mask(torch.full((2000, 100), 50))
+    masked, labels = attached(MaskedLanguageModeling(head="new"), encoder).mask(torch.full((2000, 100), 50))
     chosen = labels == 50
     assert ((labels == NOT_CHOSEN) | chosen).all() and (masked[~chosen] == 50).all()
     became = masked[chosen]
@@ -39,7 +34,8 @@ def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean")
     inputs = encoder.tokenizer(["Nobody answered her"] * 4000, return_tensors="pt")
     assert [token.strip("#Ġ") for token in inputs.tokens(0)][1:-1] == ["Nobody", "answered", "h", "er"]
-    masked, labels = attached(encoder, 0.3, whole_words=True).mask(inputs["input_ids"])
+    term = attached(MaskedLanguageModeling(probability=0.3, whole_words=True, head="new"), encoder)
+    masked, labels = term.mask(inputs["input_ids"])
     chosen = (labels != NOT_CHOSEN).double()
     assert chosen.mean(dim=0).tolist() == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0], abs=0.03)
     assert chosen[:, 3].equal(chosen[:, 4])
@@ -51,7 +47,7 @@ def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
 def test_special_tokens_and_padding_are_not_chosen(encoder):
     ids = ViewCollator(encoder.tokenizer, 32)([(s,) for s in SENTENCES])["input_ids"]
     before = ids.clone()
-    masked, labels = attached(encoder, probability=1.0).mask(ids)
+    masked, labels = attached(MaskedLanguageModeling(probability=1.0, head="new"), encoder).mask(ids)
     special = torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
     assert (ids == encoder.tokenizer.pad_token_id).any() and special.any() and not special.all()
     assert (labels[special] == NOT_CHOSEN).all() and torch.equal(masked[special], ids[special])
@@ -60,7 +56,7 @@ def test_special_tokens_and_padding_are_not_chosen(encoder):
 
 
 def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
-    term = attached(encoder)
+    term = attached(MaskedLanguageModeling(head="new"), encoder)
     ids = torch.full((8, 2, 50), 50)
     masks = []
     for seed in (1, 1, 2):
@@ -75,7 +71,7 @@ def test_words_that_a_tokenizer_does_not_mark_cannot_be_chosen(encoder):
     with pytest.raises(
         UserError, match="^auxiliary.mlm.whole_words=true: the tokenizer of .* does not mark where words begin$"
     ):
-        attached(encoder, whole_words=True)
+        attached(MaskedLanguageModeling(whole_words=True, head="new"), encoder)
 
 
 @pytest.mark.parametrize("loss", [MaskedLanguageModeling, ReplacedTokenDetection, SentenceMaskedLanguageModeling])
@@ -86,4 +82,4 @@ def test_mistakes_are_named_after_the_loss(loss, encoder):
             loss(probability=probability)
     encoder.tokenizer.mask_token = None
     with pytest.raises(UserError, match=f"^auxiliary.{loss.name}: the tokenizer of .* has no mask token$"):
-        loss().attach(encoder)
+        attached(loss(), encoder)

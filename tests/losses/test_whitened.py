@@ -15,6 +15,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
 from tests.losses.loops import contrast
+from tests.losses.networks import attached
 
 VIEWS = (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)
 
@@ -69,17 +70,11 @@ def encoder(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert", hidden_size=8, num_attention_heads=2), **options).train()
 
 
-def attached(encoder, **options):
-    objective = WhitenedContrastiveObjective(**{"groups": 2} | options)
-    objective.attach(encoder)
-    return objective
-
-
 @pytest.mark.parametrize("roles", [VIEWS, (Role.POSITIVE, Role.OTHER, Role.ANCHOR, Role.POSITIVE), VIEWS[:2]])
 def test_it_is_the_sum_of_the_losses_of_whitened_and_projected_views(encoder, roles):
     encoder.double()
     pooled = torch.randn(9, len(roles), 8, dtype=torch.float64, requires_grad=True)
-    objective = attached(encoder, temperature=0.2)
+    objective = attached(WhitenedContrastiveObjective(groups=2, temperature=0.2), encoder)
     torch.manual_seed(3)
     loss = objective(EmbeddedBatch(torch.zeros(9, len(roles), 8), roles, {}, pooled))
     used = [view for role in (Role.ANCHOR, Role.POSITIVE) for view, own in enumerate(roles) if own is role]
@@ -104,7 +99,8 @@ def test_it_is_the_sum_of_the_losses_of_whitened_and_projected_views(encoder, ro
 
 def test_every_step_has_other_groups(encoder):
     pooled = torch.randn(9, 1, 8).expand(-1, 3, -1)
-    objective, batch = attached(encoder), EmbeddedBatch(torch.zeros(9, 3, 8), VIEWS, {}, pooled)
+    objective = attached(WhitenedContrastiveObjective(groups=2), encoder)
+    batch = EmbeddedBatch(torch.zeros(9, 3, 8), VIEWS, {}, pooled)
     assert objective(batch) != objective(batch)
 
 
@@ -114,13 +110,14 @@ def test_duplicates_can_be_left_out(encoder):
     losses = []
     for mask_duplicates in (False, True):
         torch.manual_seed(3)
-        objective = attached(encoder, mask_duplicates=mask_duplicates)
+        objective = attached(WhitenedContrastiveObjective(groups=2, mask_duplicates=mask_duplicates), encoder)
         losses.append(objective(EmbeddedBatch(torch.zeros(4, 3, 8), VIEWS, inputs, pooled)))
     assert losses[1] < losses[0]
 
 
 def test_a_queue_is_an_error(encoder):
-    module = SimCSEModule(encoder, attached(encoder), adamw(), queue=MomentumQueue(size=2))
+    objective = attached(WhitenedContrastiveObjective(groups=2), encoder)
+    module = SimCSEModule(encoder, objective, adamw(), queue=MomentumQueue(size=2))
     rows = ViewCollator(encoder.tokenizer, 16)([(s, s) for s in SENTENCES])
     with pytest.raises(UserError, match="^objective=whitened: the embeddings of a queue are not whitened: set queue="):
         module.loss(rows)
