@@ -1,4 +1,4 @@
-"""Stored values against sentence-transformers, dequantized ones and candidates against loops and exact arithmetic."""
+"""Stored values against sentence-transformers, dequantized ones against loops, and equal vectors as candidates."""
 
 import numpy as np
 import pytest
@@ -64,32 +64,6 @@ def test_binary_stands_for_the_signs_and_float32_for_itself(generator):
     np.testing.assert_array_equal(binary.dequantize(binary.quantize(vectors)), np.where(vectors > 0, 1, -1))
     assert binary.quantize(np.eye(16, dtype=np.float32)[[0, 9]]).tolist() == [[128, 0], [0, 64]]  # as packbits
     assert Quantizer().quantize(vectors) is vectors is Quantizer().dequantize(vectors)
-
-
-@pytest.mark.parametrize("faiss", [True, False])
-def test_candidates_of_binary_have_the_smallest_hamming_distances(faiss, generator, without_faiss):
-    """With 8 dimensions and 600 vectors, most distances are equal: the first positions are the candidates."""
-    faiss or without_faiss()
-    for dim, n, count in ((8, 600, 40), (96, 600, 600), (40, 7, 3)):
-        quantizer, queries = Quantizer(BINARY), vectors_of(generator, 20, dim)
-        vectors = vectors_of(generator, n, dim)
-        found = quantizer.candidates(queries, quantizer.quantize(vectors), count)
-        for query, places in zip(queries, found.tolist(), strict=True):
-            distances = [sum((a > 0) != (b > 0) for a, b in zip(query, vector, strict=True)) for vector in vectors]
-            assert sorted(places) == sorted(sorted(range(n), key=distances.__getitem__)[:count])  # sorting is stable
-
-
-@pytest.mark.parametrize("precision", RANGED)
-@pytest.mark.parametrize("block", [64, 4096])
-def test_candidates_have_the_highest_products_with_the_query(precision, block, generator, monkeypatch):
-    monkeypatch.setattr(quantization, "_BLOCK", block)
-    vectors, queries = vectors_of(generator, 500), vectors_of(generator, 30)
-    quantizer = Quantizer.calibrated(precision, [vectors])
-    codes = quantizer.quantize(vectors)
-    products = queries.astype(np.float64) @ quantizer.dequantize(codes).astype(np.float64).T
-    for places, own in zip(quantizer.candidates(queries, codes, 20), products, strict=True):
-        assert len({*places}) == 20
-        assert own[places].min() > np.sort(own)[-20] - 1e-4 * np.abs(own).max()  # the query is rounded to integers
 
 
 @pytest.mark.parametrize("precision", RANGED)

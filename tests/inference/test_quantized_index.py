@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from simcse_pl.inference import sentence_index
+from simcse_pl.inference import quantization, sentence_index
 from simcse_pl.inference.quantization import BINARY, INT8, PRECISIONS, RANGED, UINT8
 from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex, recall
 from simcse_pl.utils.errors import UserError
@@ -46,6 +46,7 @@ def brute_force(corpus, queries, precision, top_k, rescore):
 @pytest.mark.parametrize("at_once", [64, 1 << 24])
 def test_candidates_are_rescored_as_by_brute_force(precision, rescore, at_once, encode, monkeypatch, without_faiss):
     monkeypatch.setattr(sentence_index, "_MAX_SIMILARITIES", at_once)
+    monkeypatch.setattr(quantization, "_BLOCK", 64)
     corpus, queries = names(range(500)), names(range(480, 600))  # 20 of the queries are in the corpus
     index = SentenceIndex.build(encode, corpus).quantized(precision, rescore)
     found = index.search(queries, top_k=5)
@@ -120,6 +121,7 @@ def test_recall_of_few_sentences_and_of_fewer_dimensions(encode):
     ("change", "settings", "message"),
     [
         (lambda tensors: tensors.pop("vectors"), {}, "vectors"),
+        (lambda tensors: tensors.pop("ranges"), {}, "precision=uint8 needs the ranges"),
         (lambda tensors: tensors.update(vectors=tensors["vectors"][:9].clone()), {}, "must hold 20 finite vectors"),
         (lambda tensors: tensors.update(ranges=tensors["ranges"][:, :9].clone()), {}, "must hold 20 finite vectors"),
         (lambda tensors: tensors["ranges"].fill_(torch.nan), {}, "must hold 20 finite vectors"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.sentence_index import SETTINGS_FILE, SentenceIndex
+from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
 from simcse_pl.utils.errors import UserError
 from tests.inference.conftest import DIM, Table, names
 
@@ -94,18 +94,19 @@ def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("file", "content", "message"),
     [
-        (None, "holds no index: index.json is missing"),
-        ('{"encoder":', "not valid JSON"),
-        ('{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
-        ('{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
+        (SETTINGS_FILE, None, "holds no index: index.json is missing"),
+        (SETTINGS_FILE, '{"encoder":', "not valid JSON"),
+        (SETTINGS_FILE, '{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
+        (SETTINGS_FILE, '{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
+        (VECTORS_FILE, "nothing", f"{VECTORS_FILE} is damaged: "),
     ],
 )
-def test_damaged_settings_raise_one_line(settings, message, encode, tmp_path):
+def test_damaged_files_raise_one_line(file, content, message, encode, tmp_path):
     SentenceIndex.build(encode, ["s 0", "s 1"]).save(tmp_path)
-    path = tmp_path / SETTINGS_FILE
-    path.unlink() if settings is None else path.write_text(settings)
+    path = tmp_path / file
+    path.unlink() if content is None else path.write_text(content)
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
         SentenceIndex.load(tmp_path, encode)
 
