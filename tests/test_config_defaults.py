@@ -53,10 +53,11 @@ def test_each_objective_has_its_own_class():
 
 
 @pytest.mark.parametrize(("group", "choice"), [own for own in KINDS if own[0] in ("objective", "auxiliary")])
-def test_weights_temperatures_and_margins_below_0_are_errors_with_the_options_name(group, choice):
+def test_weights_and_margins_below_0_and_temperatures_of_0_are_errors_with_the_options_name(group, choice):
     kind, values = kind_of(group, choice)
     for name in values:
         if name.endswith(("weight", "temperature", "margin")):
             option = f"objective.{name}" if group == "objective" else f"auxiliary.{choice}.{name}"
-            with pytest.raises(UserError, match=f"^{option}=-1: it must be "):
-                kind(**values | {name: -1})
+            value = 0 if name.endswith("temperature") else -1
+            with pytest.raises(UserError, match=f"^{option}={value}: it must be "):
+                kind(**values | {name: value})

@@ -4,18 +4,15 @@ Each entry is a command and the line that it prints to standard error. The comma
 file. `REWRITE=1 python -m pytest tests/bad_input -n 0` rewrites the transcripts.
 """
 
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 import simcse_pl
 from simcse_pl.__main__ import main
-from simcse_pl.inference.sentence_index import VECTORS_FILE
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import ROOT, SENTENCES
 
@@ -31,13 +28,6 @@ def transcript(name):
 
 CASES = [pytest.param(name, command, line, id=command) for name in NAMES for command, line in transcript(name).items()]
 
-OF_SENTENCES = {"version": 1, "shard_size": 4096, "sentences": 8, "column": None, "no_normalize": False, "bf16": False}
-MANIFESTS = {  # of folders with shards
-    "damaged": '{"version": 1',
-    "of_another_encoder": json.dumps(OF_SENTENCES | {"pooling": "cls"}),
-    "lost": None,
-}
-
 
 @pytest.fixture(scope="module")
 def printed():
@@ -51,30 +41,24 @@ def printed():
 
 
 @pytest.fixture(scope="module")
-def indexes(make_model, tmp_path_factory):
-    """Return a folder of quantized indexes, some of them damaged."""
-    folder = tmp_path_factory.mktemp("indexes")
+def index(make_model, tmp_path_factory):
+    """Return the folder of a quantized index."""
+    folder = tmp_path_factory.mktemp("index")
     simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
     simcse.build_index(SENTENCES, precision="uint8")
-    for name in ("index", "of_int8", "without_ranges", "unreadable"):
-        simcse.save_index(folder / name)
-    vectors = load_file(folder / "index" / VECTORS_FILE)
-    save_file(vectors | {"vectors": vectors["vectors"].char()}, folder / "of_int8" / VECTORS_FILE)
-    save_file({"vectors": vectors["vectors"]}, folder / "without_ranges" / VECTORS_FILE)
-    (folder / "unreadable" / VECTORS_FILE).write_bytes(b"nothing")
+    simcse.save_index(folder)
     return folder
 
 
 @pytest.fixture
-def files(tmp_path, make_model, indexes):
+def files(tmp_path, make_model, index):
     """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
-    for own in ("empty_folder", "conf/experiment", "no_base", "lost_base"):
+    for own in ("empty_folder", "conf/experiment", "no_base", "lost_base", "lost.npy.shards"):
         (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
     (folder / "decoder").symlink_to(make_model("llama"))
-    for index in indexes.iterdir():
-        (folder / index.name).symlink_to(index)
+    (folder / "index").symlink_to(index)
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
         "empty.txt": "",
@@ -90,12 +74,8 @@ def files(tmp_path, make_model, indexes):
         "lost_base/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "/nowhere/base"}',
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",
+        "lost.npy.shards/000000.npy": "without a manifest",
     }
-    for name, manifest in MANIFESTS.items():
-        (folder / f"{name}.npy.shards").mkdir()
-        contents[f"{name}.npy.shards/000000.npy"] = "damaged"
-        if manifest:
-            contents[f"{name}.npy.shards/manifest.json"] = manifest
     for name, content in contents.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
