@@ -25,11 +25,6 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def tokenizer(make_model):
-    return load_tokenizer(str(make_model("bert")))
-
-
-@pytest.fixture
 def source(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("\n".join("\t".join(row) for row in ROWS), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The STS protocol against scipy with a random encoder, and the reference scores on real data."""
+"""The STS protocol against scipy with a random encoder; tests/test_claims.py has scores on real data."""
 
 import math
 
@@ -12,7 +12,6 @@ from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation.sts import correlation, evaluate_sts
 
 
-# all-MiniLM-L6-v2, mean pooling, max length 256; both agree with its public MTEB records. test_claims.py has the others
 def encode(numbers):
     return torch.stack([torch.randn(5, generator=torch.Generator().manual_seed(int(n))) for n in numbers])
 

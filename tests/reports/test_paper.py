@@ -54,6 +54,7 @@ def test_every_ablation_is_complete_except_for_three_cells_of_table_4():
         ("table_3_dropout", "fixed 0.1", "fixed 0.1"),
         ("table_3_dropout", "0.3", None),
         ("table_3_dropout", "fixed", None),
+        ("table_3_dropout", "", None),
     ],
 )
 def test_rows_match_by_number_or_by_text(table, name, row):

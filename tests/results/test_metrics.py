@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.results.metrics import decimals, factor, heading, lower_is_better, scale_note, score_name
+from simcse_pl.results.metrics import decimals, factor, heading, lower_is_better
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,3 @@ def test_correlations_and_shares_are_shown_times_100(metric, named, shown, digit
 def test_alignment_and_uniformity_are_better_when_low():
     assert lower_is_better("val/uniformity") and lower_is_better("val/de/alignment")
     assert not lower_is_better("val/spearman") and not lower_is_better("uniformity/distance")
-
-
-def test_the_score_is_named_with_its_scale_and_direction():
-    assert score_name("de/spearman") == "de/Spearman x 100"
-    assert score_name("loss", "min") == "loss, lower is better"
-    assert scale_note("mrr", "recall@1", "recall@5", "alignment") == "mrr, recall x 100" and scale_note("loss") == ""

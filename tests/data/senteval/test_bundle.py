@@ -1,8 +1,8 @@
-"""What STS and transfer tasks share: encodings, damaged and missing files, and expected sizes."""
+"""What STS and transfer tasks share: errors of damaged and missing files."""
 
 import pytest
 
-from simcse_pl.data.senteval.bundle import NotInBundleError, text_lines
+from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import STS_TASKS, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.utils.errors import UserError
@@ -10,14 +10,6 @@ from simcse_pl.utils.errors import UserError
 
 def load(bundle, task):
     return (load_sts_task if task in STS_TASKS else load_transfer_task)(bundle, task)
-
-
-def test_a_file_that_is_not_utf8_may_be_latin1(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes("café\n".encode())
-    assert text_lines(path) == ["café"]
-    path.write_bytes("na\u00efve\r\ncaf\u00e9 \u0085\r\x0b\n".encode("latin-1"))
-    assert text_lines(path) == ["naïve", "café \u0085\r\x0b"]
 
 
 @pytest.mark.parametrize(

@@ -14,3 +14,5 @@ def test_encoders_are_compared_and_other_data_is_a_note(make_result):
     other = make_result("three", own={"data": "en.tsv", "metrics": {"mrr": 0.5}})
     assert own_data_table([first, other]).notes == ["one on de.tsv", "three on en.tsv"]
     assert own_data_table([make_result("other")]) is None
+    loss = make_result("four", own={"data": "en.tsv", "metrics": {"loss": 1.25}})
+    assert own_data_table([loss]).title == "Own data on en.tsv"
