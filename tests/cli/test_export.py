@@ -80,7 +80,7 @@ def test_results_of_another_encoder_raise_an_error(saved, command, write_results
         assert not (tmp_path / "new").exists()
 
 
-def test_fingerprints_depend_on_weights_settings_and_post_processing(saved):
+def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     def load(**options):
         return SentenceEncoder.from_pretrained(saved, **options)
 
@@ -88,9 +88,12 @@ def test_fingerprints_depend_on_weights_settings_and_post_processing(saved):
     changed = load()
     with torch.no_grad():
         changed.backbone.encoder.layer[2].output.dense.bias[0] += 1e-3
+    template = {"template": "The hall : {sentence} ."}
     different = [load(), changed, load(pooling="max"), load(max_length=19), load(normalize=True), load(num_layers=2)]
+    different += [load(**template), load(**template, template_bias="always"), load(**template, final_period=True)]
     found = [fingerprint(encoder) for encoder in different] + [fingerprint(load(), postprocess)]
-    assert len({*found}) == 7 and found[0] == fingerprint(load())
+    assert len({*found}) == 10 and found[0] == fingerprint(load())
+    assert fingerprint(load(**template, template_bias="train_only")) == found[6]
     different[0].postprocess = postprocess
     assert fingerprint(different[0]) == found[-1] and fingerprint(different[4], normalize=False) == found[0]
     assert fingerprint(load(), RemoveComponents(1)) is None

@@ -10,7 +10,6 @@ from transformers import AutoModelForMaskedLM, Wav2Vec2Config, Wav2Vec2Model
 
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.models.backbone import load_backbone
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.tiny_models import ARCHITECTURES
 
@@ -69,13 +68,6 @@ def test_a_pretrained_head_leaves_the_random_state_and_a_new_one_is_drawn_from_i
         dense.append(MLMHead(backbone, pretrained=False).model.cls.predictions.transform.dense.weight)
     assert torch.equal(dense[0], dense[1]) and not torch.equal(dense[0], dense[2])
     assert not torch.equal(dense[0], loaded.model.cls.predictions.transform.dense.weight)
-
-
-def test_a_saved_encoder_has_no_head(make_masked_language_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_masked_language_model("bert"), pooling="cls")
-    MLMHead(encoder.backbone)
-    encoder.save_pretrained(tmp_path / "encoder")
-    assert not [name for name in load_file(tmp_path / "encoder" / "model.safetensors") if "cls." in name]
 
 
 def test_a_checkpoint_with_an_incomplete_head_is_an_error(make_masked_language_model, tmp_path):

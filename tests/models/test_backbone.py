@@ -1,13 +1,12 @@
 """Load backbones of several architectures: layers, dropout, inputs and errors."""
 
-import copy
 import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.models.backbone import load_backbone, longest_input, rebuild_backbone, recompute_layers
+from simcse_pl.models.backbone import load_backbone, longest_input, recompute_layers
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
@@ -155,18 +154,6 @@ def test_damaged_folders_are_one_line(damage, message, make_model, tmp_path):
     with pytest.raises(UserError, match=message) as error:
         load_backbone(str(folder))
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
-@every_architecture
-def test_a_backbone_is_rebuilt_from_config_and_weights(architecture, make_model):
-    model = load_backbone(str(make_model(architecture)), dropout=0.3).eval()
-    before = torch.get_rng_state()
-    again, cut = (rebuild_backbone("it", copy.deepcopy(model.config), model.state_dict(), n) for n in (None, 2))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(again.eval()(**INPUTS).last_hidden_state, model(**INPUTS).last_hidden_state)
-    expected = load_backbone(str(make_model(architecture)), num_layers=2).eval()(**INPUTS).last_hidden_state
-    assert torch.equal(cut.eval()(**INPUTS).last_hidden_state, expected)
-    assert dropout_rates(again) == dropout_rates(model)
 
 
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES.keys() - {"mpnet"}))

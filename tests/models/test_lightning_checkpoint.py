@@ -1,4 +1,4 @@
-"""Encoders from Lightning checkpoints: equal to the bit, safe to load, and one line for damaged files."""
+"""Encoders from folders and Lightning checkpoints: equal to the bit, safe to load, one line for damaged files."""
 
 import shutil
 from pathlib import Path
@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.training.module import SimCSEModule
@@ -35,10 +36,11 @@ def checkpoint(make_model, tmp_path):
     return path, torch.load(path, weights_only=True)
 
 
+@pytest.mark.parametrize("form", ["folder", "checkpoint"])
 @pytest.mark.parametrize(
     ("architecture", "head"), [*((name, "mlp") for name in ARCHITECTURES), *(("bert", head) for head in HEADS)]
 )
-def test_a_moved_checkpoint_equals_the_trained_encoder_to_the_bit(architecture, head, make_model, tmp_path):
+def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, head, make_model, tmp_path):
     folder = shutil.copytree(make_model(architecture), tmp_path / "model")
     encoder = SentenceEncoder.from_pretrained(
         folder, pooling="layers_0_2", head=head, max_length=20, num_layers=2, dropout=0.2, normalize=True
@@ -46,13 +48,14 @@ def test_a_moved_checkpoint_equals_the_trained_encoder_to_the_bit(architecture, 
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.add_(torch.randn_like(weight) * 0.01)
-    save(encoder, tmp_path / "here.ckpt")
+    encoder.save_pretrained(tmp_path / "here") if form == "folder" else save(encoder, tmp_path / "here")
     shutil.rmtree(folder)
-    shutil.move(tmp_path / "here.ckpt", tmp_path / "there.ckpt")
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    load = SentenceEncoder.from_pretrained if form == "folder" else SentenceEncoder.from_checkpoint
     before = torch.get_rng_state()
-    loaded = SentenceEncoder.from_checkpoint(tmp_path / "there.ckpt")
-    assert torch.equal(torch.get_rng_state(), before)
-    assert loaded.settings == encoder.settings and not loaded.training
+    loaded = load(tmp_path / "there")
+    assert form == "folder" or torch.equal(torch.get_rng_state(), before)
+    assert loaded.settings == encoder.settings == EncoderSettings("layers_0_2", head, 20, True) and not loaded.training
     for (name, mine), theirs in zip(encoder.state_dict().items(), loaded.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs), name
     assert torch.equal(encoder.encode(SENTENCES), loaded.encode(SENTENCES))

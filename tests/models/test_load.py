@@ -19,8 +19,10 @@ def test_folders_of_any_name_and_checkpoints_load_the_same(name, make_model, tmp
     path = str(tmp_path / name)
     save(encoder, path) if name == "best.ckpt" else encoder.save_pretrained(path)
     assert torch.equal(load_encoder(path).encode(SENTENCES), encoder.encode(SENTENCES))
-    loaded = load_encoder(path, pooling="layers_0_1", num_layers=2, max_length=9, normalize=True)
-    assert loaded.settings == EncoderSettings("layers_0_1", "none", 9, True) and loaded.dim == 32
+    options = {"pooling": "layers_0_2", "num_layers": 2, "max_length": 9, "normalize": True}
+    loaded, expected = load_encoder(path, **options), SentenceEncoder.from_pretrained(make_model("bert"), **options)
+    assert torch.equal(loaded.encode(SENTENCES), expected.encode(SENTENCES))
+    assert loaded.settings == EncoderSettings("layers_0_2", "none", 9, True) and loaded.dim == 32
     assert loaded.backbone.config.num_hidden_layers == 2
 
 
