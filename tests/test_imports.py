@@ -1,11 +1,18 @@
-"""What the commands import: torch, Lightning and pandas take seconds, so errors and short commands do without them."""
+"""What the commands import: torch, Lightning and pandas take seconds, so --help and errors do without them."""
 
 import re
 
 import pytest
 
+from simcse_pl.__main__ import COMMANDS
+
 HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb", "faiss", "zuko"}
 LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
+SHOWN = {  # by --help
+    "--help": COMMANDS,
+    "train --help": ("data: nli, nli_labelled_sample, nli_sample", "model: bert, bert_large", "temperature: 0.05"),
+    "encode --help": ("--out OUT",),
+}
 
 
 def imported(stderr):
@@ -33,6 +40,7 @@ def imported(stderr):
 def test_help_and_mistakes_import_little(arguments, status, expected, run_command):
     done = run_command("-X", "importtime", "-m", "simcse_pl", *arguments, status=status)
     assert imported(done.stderr) == expected
+    assert all(text in done.stdout for text in SHOWN.get(" ".join(arguments), ()))
 
 
 def test_encoding_and_search_import_neither_lightning_nor_pandas(run_command, make_model, tmp_path):

@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from simcse_pl.__main__ import COMMANDS
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.inference.mining import MiningOptions, mine
 from simcse_pl.inference.sentence_index import recall
@@ -200,9 +199,3 @@ def test_info_describes_transformers_and_word_vectors(command, encoder, make_mod
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     words = json.loads(command("info", tmp_path / "v.txt", "--json").out)
     assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
-
-
-def test_help_lists_the_commands(run_command):
-    out = run_command("-m", "simcse_pl", "--help").stdout
-    assert all(name in out for name in COMMANDS)
-    assert "--out OUT" in run_command("-m", "simcse_pl", "encode", "--help").stdout

@@ -70,8 +70,9 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
 
 
 def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, make_model):
-    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert"))]
-    done, sweep = train("-m", "model.dropout=0.05,0.1", "model.pooling=cls,mean", *common, folder="sweep")
+    common = ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
+    options = ["model.dropout=0.05,0.1", "model.pooling=cls,mean", "logger.wandb.tags=[night]"]
+    done, sweep = train("-m", *options, *common, folder="sweep")
     lines = [line for line in done.stdout.splitlines() if line.startswith("│ ")]
     table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines][-6:-2]  # a grid of the two follows
     assert [row[:2] for row in table] == [["0.05", "cls"], ["0.05", "mean"], ["0.1", "cls"], ["0.1", "mean"]]
@@ -79,8 +80,15 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert [row[2].removeprefix("* ") for row in table] == [
         f"{100 * score['best']['spearman']:.2f} (1)" for score in scores
     ]
+    runs = [run for job in range(4) for run in offline_runs(sweep / str(job))]
+    assert [run.started.display_name for run in runs] == [
+        f"minilm-text model.dropout={row[0]} model.pooling={row[1]}" for row in table
+    ]
+    assert {(run.started.run_group, *run.started.tags, run.exit) for run in runs} == {("sweep", "night", 0)}
+    assert [run.config["model"]["dropout"] for run in runs] == [0.05, 0.05, 0.1, 0.1]
+    assert len({run.started.run_id for run in runs}) == 4
 
-    _, alone = train("model.dropout=0.1", "model.pooling=cls", *common, folder="alone", fresh=True)
+    _, alone = train("model.dropout=0.1", "model.pooling=cls", "logger=csv", *common, folder="alone", fresh=True)
     timeless = [column for column in CURVES if not column.startswith("speed")]
     curves = [pandas.read_csv(folder / "metrics.csv")[timeless] for folder in (sweep / "2", alone, sweep / "0")]
     pandas.testing.assert_frame_equal(curves[0], curves[1], check_exact=True)
@@ -110,17 +118,6 @@ def test_a_language_model_is_trained_before_simcse(train, sentences, make_masked
     )
 
 
-def test_a_sweep_is_a_group_in_wandb_and_its_jobs_are_runs_of_their_own(train, sentences, make_model):
-    common = ["data=text", f"data.train={sentences}", "data.limit=4", *tiny(make_model("bert"))]
-    _, sweep = train("-m", "seed=1,2", "logger.wandb.tags=[night]", *common, folder="night")
-    runs = [run for job in ("0", "1") for run in offline_runs(sweep / job)]
-    assert [run.started.display_name for run in runs] == ["minilm-text seed=1", "minilm-text seed=2"]
-    assert [run.started.run_group for run in runs] == ["night", "night"]
-    assert [list(run.started.tags) for run in runs] == [["night"], ["night"]]
-    assert [run.config["seed"] for run in runs] == [1, 2]
-    assert len({run.started.run_id for run in runs}) == 2 and all(run.exit == 0 for run in runs)
-
-
 def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model, tmp_path):
     bundle = write_bundle(tmp_path / "bundle")
     (bundle / "MRPC" / "msr_paraphrase_test.txt").write_text("cut short\n")
@@ -136,17 +133,6 @@ def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model,
     assert results["sts"] == {"STS-B": pytest.approx(expected.sts[0].all.spearman, abs=1e-4)}
     assert done.stderr.splitlines()[-1].startswith("error: MRPC: ") and list(results["failed"]) == ["MRPC"]
     assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
-
-
-def test_sentence_bert_trains_on_labelled_pairs(train, make_model):
-    given = ["data=nli_labelled_sample", "objective=sbert", "auxiliary=[cosine_regularization,spectrum_control]"]
-    given += ["trainer.max_steps=3", "data.limit=100", "logger=csv", "+data.train.labels=[entailment,neutral]"]
-    done, folder = train(*given, "objective.labels=2", *tiny(make_model("bert")))
-    assert "train: 100 rows of 2" in done.stdout and "labels: 2, entailment, neutral" in done.stdout
-    curves = pandas.read_csv(folder / "metrics.csv")
-    assert curves["train/loss"].dropna().gt(0).all() and len(curves["train/cosine_regularization"].dropna()) == 3
-    assert curves["train/spectrum_control"].dropna().gt(0).all()
-    assert SentenceEncoder.from_pretrained(folder / "encoder").pooling == "mean"
 
 
 def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sentences, pairs, make_model):
@@ -178,9 +164,3 @@ def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pa
     assert "train: 16 rows of 3" in done.stdout
     loss = pandas.read_csv(folder / "metrics.csv")["train/loss"].dropna()
     assert len(loss) == 30 and loss.iloc[0] > 2 and loss.iloc[-1] < 0.02
-
-
-def test_help_shows_groups_and_options(run_command):
-    text = run_command("train.py", "--help").stdout
-    for expected in ("data: nli, nli_labelled_sample, nli_sample", "model: bert, bert_large", "temperature: 0.05"):
-        assert expected in text

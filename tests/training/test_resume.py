@@ -2,16 +2,21 @@
 
 import json
 import random
+from functools import partial
 
 import pandas
+import peft
 import pytest
 import torch
 
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking.wandb_logger import PLANE
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, environment, tiny
+from tests.conftest import SENTENCES, adamw, environment, linear, quiet_trainer, tiny
 from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
@@ -97,19 +102,14 @@ def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
     assert len(last.table(f"Custom Chart Tables/{PLANE}_table")["data"]) == curves["val/spearman"].count()
 
 
-def test_a_finished_run_is_not_repeated_and_other_options_are_an_error(forked, tmp_path):
+def test_a_finished_run_is_not_repeated_and_its_checkpoint_has_no_steps_left(forked, tmp_path):
     checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    first, again, other, without, apart = forked(
+    first, again, apart = forked(
         ("run", ["trainer.max_epochs=1"], None),
         ("run", ["trainer.max_epochs=1", "resume=auto"], ["kill_in_step", 1]),
-        ("run", ["trainer.max_epochs=1", "resume=auto", "seed=7"], None),
-        ("run", ["trainer.max_epochs=1"], None),
         ("apart", ["trainer.max_epochs=1", f"resume={checkpoint}"], None),
     )
-    assert first[0] == 0 and again[0] == 0
-    assert other[0] == 2 and "holds another job" in other[1]
-    assert without[0] == 2 and "or continue with resume=auto" in without[1]
-    assert apart[0] == 2
+    assert first[0] == 0 and again[0] == 0 and apart[0] == 2
     assert apart[1].endswith("error: no steps to train: increase trainer.max_epochs or trainer.max_steps\n")
 
 
@@ -125,16 +125,45 @@ def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
     assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
 
 
-@pytest.mark.parametrize("options", [["optimizer=sgd"], ["module.layer_decay=0.5"], ["module.no_weight_decay=[bias]"]])
-def test_a_run_cannot_be_resumed_with_another_optimizer(forked, tmp_path, options):
-    checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
-    _, (status, errors) = forked(
-        ("first", ["trainer.max_epochs=1"], None), ("second", [f"resume={checkpoint}", *options], None)
-    )
-    assert status == 2 and errors.splitlines()[-1] == (
-        "error: resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
+def module_of(folder, optimizer=None, adapter=None, **options):
+    """Return a module with the trainer of a run of one step; `adapter` names the layers with LoRA."""
+    adapter = adapter and peft.LoraConfig(r=2, target_modules=adapter)
+    encoder = SentenceEncoder.from_pretrained(folder, "mean", adapter=adapter)
+    module = SimCSEModule(encoder, ContrastiveObjective(), optimizer or adamw(), linear(), **options)
+    module._trainer = quiet_trainer(max_epochs=-1, max_steps=1)
+    return module
+
+
+def checkpoint_of(module):
+    optimizer = module.configure_optimizers()["optimizer"]
+    checkpoint = {"state_dict": module.state_dict(), "optimizer_states": [optimizer.state_dict()]}
+    module.on_save_checkpoint(checkpoint)
+    return checkpoint
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"optimizer": partial(torch.optim.SGD, lr=0.1)}, {"layer_decay": 0.5}, {"no_weight_decay": ["bias"]}],
+)
+def test_a_run_cannot_be_resumed_with_another_optimizer(options, make_model):
+    checkpoint = checkpoint_of(module_of(make_model("bert")))
+    module_of(make_model("bert")).on_load_checkpoint(checkpoint)
+    with pytest.raises(UserError) as error:
+        module_of(make_model("bert"), **options).on_load_checkpoint(checkpoint)
+    assert str(error.value) == (
+        "resume: the checkpoint is of a run with another optimizer or other parameter groups: give the same "
         "optimizer, module.layer_decay and module.no_weight_decay"
     )
+
+
+def test_a_run_cannot_be_resumed_with_another_adapter(make_model):
+    module = module_of(make_model("bert"), adapter=["query", "value"])
+    module.on_load_checkpoint(checkpoint_of(module))
+    for adapter, lacks in ((["query"], "value"), (None, "query")):
+        checkpoint = checkpoint_of(module_of(make_model("bert"), adapter=adapter))
+        message = f"^resume: the checkpoint is of a run with another adapter: it lacks encoder.backbone.*{lacks}"
+        with pytest.raises(UserError, match=message):
+            module.on_load_checkpoint(checkpoint)
 
 
 def write_run(folder, options=(), steps=4):
