@@ -61,7 +61,8 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
-    r"domain_mlm/encoder": "simcse train setting=mlm objective.head=new data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
+    r"domain_mlm/encoder": "simcse train setting=mlm objective.head=new data.train=domain.txt "
+    "hydra.run.dir=outputs/domain_mlm",
     r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
@@ -87,7 +88,8 @@ FILES = {
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
     "scored_pairs.tsv": SCORED,
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
-    "pairs.csv": "a,b,question,answer,label,score\n" + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n"),
+    "pairs.csv": "a,b,question,answer,label,score\n"
+    + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n"),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **dict.fromkeys(
