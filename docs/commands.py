@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from textwrap import dedent, indent
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # tests is not installed
@@ -42,7 +43,7 @@ NEEDS = {  # the word for it on the page, and the commands
     "dump": r"wiki-latest",
     "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
 }
-TRAINING = ("trainer.max_steps=2", "val_every=1", "data.limit=40", "model.num_layers=2", "logger=csv")  # shorter
+TRAINING = ("trainer.max_steps=2", "val_every=1", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
     r"seed=0,1,2": "seed=0,1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
@@ -146,18 +147,17 @@ def copy_clone(folder: Path) -> None:
 def write_own_files(page: Path, folder: Path) -> None:
     """Write the configs and classes that a page gives as examples."""
     text = page.read_text(encoding="utf-8")
-    for name, fence, indented in re.findall(
-        r"(my_conf/\w+/\w+\.yaml)`?:\n\n(?:```yaml\n(.*?)```|((?:    .*\n)+))", text, flags=re.DOTALL
-    ):
+    text = re.sub(r"^```\w*\n(.*?)^```", lambda own: indent(own[1], "    "), text, flags=re.DOTALL | re.MULTILINE)
+    block = r"((?:^    [^\n]*\n|\n+(?=    ))+)"
+    for name, config in re.findall(rf"(my_conf/\w+/\w+\.yaml)`?:\n\n{block}", text, flags=re.MULTILINE):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with open(folder / name, "a", encoding="utf-8") as file:  # a page may add lines to a file
-            file.write(fence or re.sub("^    ", "", indented, flags=re.MULTILINE))
-    classes = re.findall(r"^```python\n(.*?^class .*?)```", text, flags=re.DOTALL | re.MULTILINE)
-    (folder / "my_package.py").write_text("\n".join(classes), encoding="utf-8")
-    shutil.copytree(folder / "conf" / "experiment", folder / "my_conf" / "experiment", dirs_exist_ok=True)
-    shutil.copy(
-        folder / "conf" / "experiment" / "unsup_minilm.yaml", folder / "my_conf" / "experiment" / "my_experiment.yaml"
-    )
+            file.write(dedent(config))
+    classes = [dedent(code) for code in re.findall(block, text, flags=re.MULTILINE) if "\n    class " in code]
+    for name in ("my_package.py", "my_losses.py"):
+        (folder / name).write_text("\n".join(classes), encoding="utf-8")
+    (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "conf" / "experiment" / "unsup_minilm.yaml", folder / "my_conf/experiment/my_experiment.yaml")
 
 
 class Page:
@@ -208,7 +208,7 @@ class Page:
             )
         else:
             if words[1] in ("train", "train.py") and "diagnose" not in command:
-                words += TRAINING
+                words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment)
         return done.stdout + done.stderr if done.returncode else ""
