@@ -9,7 +9,7 @@ DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims browser findings docs check dist
+.PHONY: help install run test claims commands browser findings docs check dist
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -22,9 +22,11 @@ run: $(INSTALLED)  ## train on the project's sample
 test: $(TEST_READY)  ## run the tests
 	$(PYTEST)
 
-claims: $(TEST_READY)  ## train what the README gives scores of, and check the scores (needs SENTEVAL_DIR)
-	@test -n "$$SENTEVAL_DIR" || { echo "error: set SENTEVAL_DIR to the folder data/downstream of a SentEval bundle"; exit 2; }
+claims: $(TEST_READY)  ## run the slow tests; those of the README's scores need SENTEVAL_DIR
 	$(PYTEST) -m 'slow and not by_hand'
+
+commands: $(TEST_READY)  ## run the commands of README and docs on small files
+	$(BIN)/python docs/commands.py
 
 browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
 	$(PYTEST) -m browser

@@ -147,7 +147,9 @@ def copy_clone(folder: Path) -> None:
 def write_own_files(page: Path, folder: Path) -> None:
     """Write the configs and classes that a page gives as examples."""
     text = page.read_text(encoding="utf-8")
-    text = re.sub(r"^```\w*\n(.*?)^```", lambda own: indent(own[1], "    "), text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^```\w*\n(.*?)^```", lambda own: indent(own[1], "    ") + "end\n", text, flags=re.DOTALL | re.MULTILINE
+    )
     block = r"((?:^    [^\n]*\n|\n+(?=    ))+)"
     for name, config in re.findall(rf"(my_conf/\w+/\w+\.yaml)`?:\n\n{block}", text, flags=re.MULTILINE):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
