@@ -50,7 +50,7 @@ class SentenceIndex:
     Examples:
         >>> index = SentenceIndex.build(encode, captions)
         >>> index.search(["A man riding a small boat in a harbor."], top_k=3)
-        >>> index.save("captions")
+        >>> index.save("captions", {"encoder": "outputs/mine/encoder"})
     """
 
     encode: Encode
@@ -209,7 +209,7 @@ class SentenceIndex:
             raise UserError(f"the vector of {sentences[int(finite.int().argmin())]!r} is not finite")
         return vectors
 
-    def save(self, folder: str | Path, settings: Mapping[str, Any] | None = None) -> None:
+    def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
         """Write the sentences, their vectors, their precision and the encoder's settings, but not `cells`.
 
         Args:
@@ -217,7 +217,7 @@ class SentenceIndex:
             settings: settings of the encoder, which `load` compares.
         """
         own = {"precision": self.quantizer.precision, "rescore": self.rescore}
-        saved = {"encoder": settings or {}, **own, "sentences": self.sentences}
+        saved = {"encoder": dict(settings), **own, "sentences": self.sentences}
         ranges = self.quantizer.ranges
         tensors = {"vectors": self.vectors} | ({} if ranges is None else {"ranges": torch.from_numpy(ranges)})
         content = json.dumps(saved, ensure_ascii=False, indent=1)
@@ -226,7 +226,7 @@ class SentenceIndex:
             (new / SETTINGS_FILE).write_text(content + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any] | None = None) -> "SentenceIndex":
+    def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
         """Load what `save` wrote.
 
         Args:
@@ -254,7 +254,6 @@ class SentenceIndex:
             if not fit or not all(own.isfinite().all() for own in tensors.values()):
                 raise ValueError(f"{VECTORS_FILE} must hold {len(sentences)} finite vectors in {quantizer.precision}")
             index = cls(encode, sentences, vectors, None, quantizer, int(saved.get("rescore", RESCORE)))
-        settings = settings or saved_settings
         for name, value in saved_settings.items():
             if name != "encoder" and settings.get(name) != value:
                 raise UserError(

@@ -1,4 +1,4 @@
-"""Retrieval: its input, its results, and the saved index."""
+"""Retrieval: its input and its results."""
 
 import json
 
@@ -9,17 +9,10 @@ from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.utils.errors import UserError
 
 
-class Encode:
-    """An encoder onto the circle: the angle of a sentence is its length. It records the sentences."""
-
-    def __init__(self, angle=0.1):
-        self.angle = angle
-        self.calls = []
-
-    def __call__(self, sentences):
-        self.calls += sentences
-        angles = torch.tensor([len(sentence) * self.angle for sentence in sentences])
-        return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
+def encode(sentences):
+    """Map sentences onto the circle: the angle of a sentence is its length."""
+    angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
+    return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
 
 
 @pytest.fixture
@@ -31,24 +24,13 @@ def corpus(tmp_path):
 
 def test_results_are_plain_values_in_the_order_of_the_queries(corpus, tmp_path):
     (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
-    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(Encode())
+    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(encode)
     found = json.loads(json.dumps(result.model_dump()))
     first, second = found.pop("queries")
     assert found == {"corpus": str(corpus), "sentences": 4}
     assert (first["query"], second["query"]) == ("aaa", "aaaaa")
     similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
     assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)
-
-
-def test_a_saved_index_is_not_encoded_again_nor_used_for_another_corpus_or_encoder(corpus, tmp_path):
-    task, encode = RetrievalTask(corpus, ["aaa"], folder=tmp_path / "index"), Encode()
-    assert task(Encode()) == task(encode)
-    assert sorted(encode.calls) == ["a", "aaa", "a" * 8]  # the query, and two sentences to check the encoder
-    with pytest.raises(UserError, match="another encoder"):
-        task(Encode(angle=1.0))
-    corpus.write_text("a\nb\n")
-    with pytest.raises(UserError, match="retrieval.folder: .*index holds an index of another corpus$"):
-        RetrievalTask(corpus, ["aaa"], folder=tmp_path / "index")(Encode())
 
 
 @pytest.mark.parametrize(

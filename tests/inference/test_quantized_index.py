@@ -82,8 +82,8 @@ def test_a_saved_index_keeps_its_precision_and_its_ranges_when_sentences_are_add
     ranges = saved["ranges"].numpy() if precision in RANGED else None
     expected = quantize_embeddings(vectors, "ubinary" if precision == BINARY else precision, ranges=ranges)
     np.testing.assert_array_equal(loaded.vectors.numpy(), expected)
-    loaded.save(tmp_path / "again")
-    again = SentenceIndex.load(tmp_path / "again", encode)
+    loaded.save(tmp_path / "again", {})
+    again = SentenceIndex.load(tmp_path / "again", encode, {})
     assert again.search(names(range(600)), 5) == loaded.search(names(range(600)), 5)
     assert again.search(["s 450"], 1)[0][0].sentence == "s 450"
 
@@ -131,29 +131,29 @@ def test_recall_of_few_sentences_and_of_fewer_dimensions(encode):
     ],
 )
 def test_damaged_folders_raise_one_line(change, settings, message, encode, tmp_path):
-    SentenceIndex.build(encode, names(range(20))).quantized(UINT8).save(tmp_path)
+    SentenceIndex.build(encode, names(range(20))).quantized(UINT8).save(tmp_path, {})
     tensors = load_file(tmp_path / VECTORS_FILE)
     change(tensors)
     save_file(tensors, tmp_path / VECTORS_FILE)
     saved = json.loads((tmp_path / SETTINGS_FILE).read_text())
     (tmp_path / SETTINGS_FILE).write_text(json.dumps(saved | settings))
     with pytest.raises(UserError, match=f"{tmp_path} is damaged, build the index again: .*{message}"):
-        SentenceIndex.load(tmp_path, encode)
+        SentenceIndex.load(tmp_path, encode, {})
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_an_index_rejects_another_encoder_but_not_rounding(precision, encode, tmp_path):
-    SentenceIndex.build(encode, names(range(20))).quantized(precision).save(tmp_path)
+    SentenceIndex.build(encode, names(range(20))).quantized(precision).save(tmp_path, {})
     own = dict(encode.vectors)
     encode.vectors = {name: vector.bfloat16().float() for name, vector in own.items()}
-    index = SentenceIndex.load(tmp_path, encode)
+    index = SentenceIndex.load(tmp_path, encode, {})
     for differs in ("s 0", "s 10"):  # the longest: `max_length` may be another
         encode.vectors = own | {differs: torch.randn(DIM)}
         with pytest.raises(UserError, match=f"another encoder or with other settings: the vector of '{differs}'"):
-            SentenceIndex.load(tmp_path, encode)
+            SentenceIndex.load(tmp_path, encode, {})
     index.encode = narrow = Table(torch.randn(600, 8))
     for call in (
-        lambda: SentenceIndex.load(tmp_path, narrow),
+        lambda: SentenceIndex.load(tmp_path, narrow, {}),
         lambda: index.search(["s 20"]),
         lambda: index.add(["s 20"]),
     ):
@@ -164,8 +164,8 @@ def test_an_index_rejects_another_encoder_but_not_rounding(precision, encode, tm
 def test_an_index_without_a_precision_is_in_float32(encode, tmp_path):
     """The format of earlier versions."""
     index = SentenceIndex.build(encode, names(range(20)))
-    index.save(tmp_path)
+    index.save(tmp_path, {})
     path = tmp_path / SETTINGS_FILE
     saved = json.loads(path.read_text())
     path.write_text(json.dumps({name: saved[name] for name in ("encoder", "sentences")}))
-    assert SentenceIndex.load(tmp_path, encode).search(["s 30"], 5) == index.search(["s 30"], 5)
+    assert SentenceIndex.load(tmp_path, encode, {}).search(["s 30"], 5) == index.search(["s 30"], 5)

@@ -104,11 +104,11 @@ def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_p
     ],
 )
 def test_damaged_files_raise_one_line(file, content, message, encode, tmp_path):
-    SentenceIndex.build(encode, ["s 0", "s 1"]).save(tmp_path)
+    SentenceIndex.build(encode, ["s 0", "s 1"]).save(tmp_path, {})
     path = tmp_path / file
     path.unlink() if content is None else path.write_text(content)
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
-        SentenceIndex.load(tmp_path, encode)
+        SentenceIndex.load(tmp_path, encode, {})
 
 
 def test_invalid_arguments_raise_errors(encode):

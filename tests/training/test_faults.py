@@ -44,7 +44,7 @@ def commands(make_model, sentences, pairs):
     encode = ["-m", "simcse_pl", "encode", *encoder, sentences, "--out"]
     return {
         "train": lambda to: [*train, f"hydra.run.dir={to}/run"],
-        "evaluate": lambda to: [*evaluate, f"retrieval.folder={to}/index", f"hydra.run.dir={to}/run"],
+        "evaluate": lambda to: [*evaluate, f"hydra.run.dir={to}/run"],
         "encode npy": lambda to: [*encode, f"{to}/v.npy"],
         "encode parquet": lambda to: [*encode, f"{to}/v.parquet"],
         "encode jsonl": lambda to: [*encode, f"{to}/v.jsonl"],
