@@ -11,7 +11,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     about = "the dataset: qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
     parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=about)
-    about = "its file: quora_duplicate_questions.tsv, results_20130124.token or para-nmt-5m-processed.txt"
+    about = (
+        "its file: quora_duplicate_questions.tsv or GLUE's train.tsv; results_20130124.token or Kaggle's results.csv; "
+        "para-nmt-5m-processed.txt or para-nmt-50m.txt"
+    )
     parser.add_argument("file", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor and positive")
     add_on_invalid_row(parser)

@@ -14,7 +14,7 @@ from simcse_pl.data.prepare.conversion import (
     usable_rows,
     write_csv,
 )
-from simcse_pl.data.readers.formats import lines_of, open_table, parse_lines, parse_records
+from simcse_pl.data.readers.formats import lines_of, parse_lines, parse_records
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 
@@ -28,7 +28,6 @@ ONLY_CAPTION = "the only caption of an image"
 _QUORA_COLUMNS = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
 _QUESTION = r'(?:"([^"]*(?:""[^"]*)*)"|([^\t\n]*))'  # in quotation marks, which are doubled inside, or without
 _QUORA_ROW = re.compile(rf"\d+\t\d+\t\d+\t{_QUESTION}\t{_QUESTION}\t([01])")
-_NO_QUORA_ROW = f"not the columns {', '.join(_QUORA_COLUMNS)}, with 0 or 1 in the last"
 
 _CAPTION_HEADER = "image_name|"
 _CAPTION = re.compile(
@@ -43,13 +42,12 @@ def question_pairs(path: Path, on_invalid_row: str, stats: ConversionStats) -> P
     """Yield the pairs of Quora questions that are duplicates (QQP), without repeated pairs.
 
     Args:
-        path: quora_duplicate_questions.tsv; GLUE's train.tsv, a part of it with the 134 thousand duplicates of
-            Table 4; or Kaggle's train.csv. The tsv files may be quoted or not.
+        path: quora_duplicate_questions.tsv; or GLUE's train.tsv, a part of it with the 134 thousand duplicates of
+            Table 4. They may be quoted or not.
         on_invalid_row, stats: see `conversion.usable_rows`.
     """
-    records = _kaggle_rows(path) if ".csv" in path.suffixes else _quora_rows(path)
     seen: set[tuple[str, ...]] = set()
-    for row in usable_rows(path, records, on_invalid_row, stats):
+    for row in usable_rows(path, _quora_rows(path), on_invalid_row, stats):
         pair = tuple(row)
         stats[REPEATED if pair in seen else USED] += 1
         if pair not in seen:
@@ -122,12 +120,14 @@ def _quora_rows(path: Path) -> Iterator[tuple[str, Parsed]]:
 
     def questions(line: str) -> Parsed:
         if not (row := _QUORA_ROW.fullmatch(line)):
-            return Unreadable(_NO_QUORA_ROW)
+            return Unreadable(f"not the columns {', '.join(_QUORA_COLUMNS)}, with 0 or 1 in the last")
         first, second = (row[i + 1] if row[i] is None else row[i].replace('""', '"') for i in (1, 3))
         return (first, second) if row[5] == "1" else NOT_DUPLICATE
 
     lines = lines_of(path)
-    _check_quora_header(path, str(next(lines, ("", ""))[1]).split("\t"))
+    if str(next(lines, ("", ""))[1]).split("\t") != _QUORA_COLUMNS:
+        columns = ", ".join(_QUORA_COLUMNS)
+        raise UserError(f"{path} is not a file of QQP: its first line should name the columns {columns}")
     return parse_records(_joined(lines), questions)
 
 
@@ -147,25 +147,6 @@ def _joined(lines: Lines) -> Lines:
                 begun = ""
     if begun:
         yield first, begun
-
-
-def _kaggle_rows(path: Path) -> Iterator[tuple[str, Parsed]]:
-    """Yield the place and the two questions of each row of a csv file."""
-
-    def questions(cells: Sequence[str]) -> Parsed:
-        if len(cells) != len(_QUORA_COLUMNS) or cells[-1] not in ("0", "1"):
-            return Unreadable(_NO_QUORA_ROW)
-        return cells[3:5] if cells[-1] == "1" else NOT_DUPLICATE
-
-    table = open_table(path)
-    _check_quora_header(path, table.header or [])
-    return parse_records(table.records, questions)
-
-
-def _check_quora_header(path: Path, header: list[str]) -> None:
-    if header != _QUORA_COLUMNS:
-        columns = ", ".join(_QUORA_COLUMNS)
-        raise UserError(f"{path} is not a file of QQP: its first line should name the columns {columns}")
 
 
 def _caption(line: str) -> Parsed:
