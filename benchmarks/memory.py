@@ -12,42 +12,24 @@ import argparse
 import json
 import os
 import resource
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from benchmarks.common import PACKAGED, parser, run_json, wikipedia_sentences
+from benchmarks.common import parser, run_json, training_step, wikipedia_sentences
 from benchmarks.comparison import save, timed
-from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
 
+MAX_LENGTH = 32  # tokens read per sentence
 
-def measure(rows: int, chunk_size: int | None, max_length: int) -> dict[str, float]:
+
+def measure(rows: int, chunk_size: int | None) -> dict[str, float]:
     """Take two steps in this process; return memory in MB and the seconds of the second step."""
-    torch.manual_seed(42)
-    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only")
-    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
-    module.speed.apply(encoder)
-    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
-    batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in wikipedia_sentences()[:rows]])
-    losses = []
-
-    def step() -> None:
-        loss, _ = module.loss(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-
+    step = training_step(wikipedia_sentences()[:rows], MAX_LENGTH, chunk_size)
+    losses: list[float] = []
     before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    seconds = [timed(step) for _ in range(2)][1]
+    seconds = [timed(lambda: losses.append(step())) for _ in range(2)][1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     return {"rows": rows, "peak": peak, "step": peak - before, "seconds": seconds, "loss": losses[1]}
 
@@ -58,19 +40,18 @@ def main() -> None:
     command_line.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="batch sizes")
     command_line.add_argument("--chunk-size", type=int, default=64, help="rows encoded at once")
     command_line.add_argument("--largest-pass", type=int, default=512, help="largest batch tried in one pass")
-    command_line.add_argument("--max-length", type=int, default=32, help="tokens read per sentence")
     command_line.add_argument("--heap", action="store_true", help="leave tensors on glibc's heap")
     command_line.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)  # one row, in this process
     arguments = command_line.parse_args()
     if arguments.one:
         rows, chunk_size = arguments.one
-        print(json.dumps(measure(rows, chunk_size or None, arguments.max_length)))
+        print(json.dumps(measure(rows, chunk_size or None)))
         return
 
     environment = {} if arguments.heap else {"MALLOC_MMAP_THRESHOLD_": "1000000"}
     cases = [(size, 0) for size in arguments.sizes if size <= arguments.largest_pass]
     cases += [(size, arguments.chunk_size) for size in arguments.sizes]
-    command = ("-m", "benchmarks.memory", "--max-length", arguments.max_length, "--one")
+    command = ("-m", "benchmarks.memory", "--one")
     frame = pd.DataFrame(run_json(*command, *case, environment=environment) for case in tracked(cases, "measuring"))
     chunked = frame[len(frame) - len(arguments.sizes) :]
     ratio = chunked["peak"].iloc[-1] / chunked["peak"].iloc[0]

@@ -14,22 +14,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-import torch
 
-from benchmarks.common import PACKAGED, parser, wikipedia_sentences
+from benchmarks.common import parser, training_step, wikipedia_sentences
 from benchmarks.comparison import save, timed
-from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer
 from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
 
@@ -38,19 +31,7 @@ CHUNK = 64  # rows encoded at once
 
 def step_seconds(sentences: list[str], max_length: int) -> float:
     """Return the seconds of the second of two training steps on a batch."""
-    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=512)
-    options = {"chunk_size": CHUNK if len(sentences) > CHUNK else None}
-    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), **options)
-    module.speed.apply(encoder)
-    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
-    batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
-
-    def step() -> None:
-        loss, _ = module.loss(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
+    step = training_step(sentences, max_length, CHUNK if len(sentences) > CHUNK else None)
     return [timed(step) for _ in range(2)][1]
 
 
