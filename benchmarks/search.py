@@ -16,18 +16,11 @@ from torch import Tensor
 
 from benchmarks.common import PACKAGED, parser, wikipedia_sentences
 from benchmarks.comparison import comparison, in_turn, save, timed
-from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex, recall
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.results.neighbourhood import Neighbour
 
 _TOP = 10
 _CELLS = (100, 10)  # the defaults of SimCSE
-
-
-def recall(found: list[list[Neighbour]], expected: list[list[Neighbour]]) -> float:
-    """Return the fraction of the expected neighbours that were found."""
-    pairs = [({one.sentence for one in a}, {one.sentence for one in b}) for a, b in zip(found, expected, strict=True)]
-    return sum(len(own & right) for own, right in pairs) / sum(len(right) for _, right in pairs)
 
 
 def main() -> None:
@@ -61,7 +54,7 @@ def main() -> None:
         ways = {name: lambda search=search: [search(part) for part in parts] for name, search in searches.items()}
         return in_turn({name: partial(timed, way) for name, way in ways.items()}, arguments.rounds)
 
-    found = recall(cells.search(queries, _TOP), exact.search(queries, _TOP))
+    found = recall(cells, exact, _TOP, len(queries))
     note = f"{len(sentences)} sentences, {vectors.shape[1]} dimensions, top {_TOP}; recall of faiss_fast {found:.2%}"
     n, one, many = len(queries), "Searching, one query at a time", f"Searching, {len(queries)} queries at once"
     save(
