@@ -6,8 +6,6 @@ The student is the first 3 layers of the packaged encoder, and the teacher the w
 sentences of Wikipedia, for the same number of steps.
 """
 
-from collections.abc import Sequence
-
 from benchmarks.common import PACKAGED
 from benchmarks.over_seeds import figure, options, scores_of, table, train_all
 from simcse_pl.reports.evaluation_report import save
@@ -26,9 +24,9 @@ WAYS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
-    given = options(__doc__, steps=300).parse_args(arguments)
+    given = options(__doc__, steps=300).parse_args()
     before, after = train_all({way: ("data=wiki_sample", *own) for way, own in WAYS.items()}, given)
     fixed = {"before training": before["SimCSE"], "teacher": scores_of(PACKAGED, given.senteval_dir)}
     note = f"3 of 6 layers of all-MiniLM-L6-v2, mean pooling, {given.steps} steps of 64 sentences of Wikipedia"

@@ -9,7 +9,6 @@ train experiment=mini_backbone`).
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,14 +33,14 @@ def pretrain(folder: Path, text: str, steps: int) -> tuple[float, float]:
     return results["before"]["perplexity"], results["best"]["perplexity"]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
     command_line = options(__doc__, steps=100)
     command_line.add_argument("--text", required=True, help="sentences of the domain, one per line")
     command_line.add_argument("--dev", required=True, help="scored pairs that choose the checkpoint")
     command_line.add_argument("--test", required=True, help="scored pairs")
     command_line.add_argument("--stage", type=int, default=500, help="steps of masked language modelling (%(default)s)")
-    given = command_line.parse_args(arguments)
+    given = command_line.parse_args()
     common = ("setting=unsupervised", "data=text", f"data.train={given.text}", f"data.test={given.test}")
     common += (f"data.validation={given.dev}",)
     with TemporaryDirectory() as folder:

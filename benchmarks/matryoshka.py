@@ -7,7 +7,7 @@ of each best checkpoint are cut to their first dimensions. Differences are paire
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -85,9 +85,9 @@ def figure(scores: Mapping[str, pd.DataFrame], before: Mapping[int, float]) -> F
     return drawn
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
-    given = options(__doc__, steps=200).parse_args(arguments)
+    given = options(__doc__, steps=200).parse_args()
     fixed = ("setting=unsupervised", "model.head=none", "data=wiki_sample", "data.batch_size=32")
     rows: dict[str, dict[int, dict[int, float]]] = {objective: {} for objective in OBJECTIVES}
     with TemporaryDirectory() as folder:

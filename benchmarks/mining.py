@@ -9,7 +9,6 @@ their negatives among the entailments of other premises (`simcse mine`).
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,12 +35,12 @@ def data_of(triplets: str, folder: Path) -> dict[str, tuple[str, str]]:
     return data | {"contradictions of the data": (f"data.train={triplets}", "data.columns=[0,1,2]")}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
     command_line = options(__doc__, steps=60)
     about = "file of premises, entailments and contradictions (default: the project's 800)"
     command_line.add_argument("--triplets", default=sample.path("nli.csv"), help=about)
-    given = command_line.parse_args(arguments)
+    given = command_line.parse_args()
     with TemporaryDirectory() as folder:
         data = data_of(given.triplets, Path(folder))
         ways = {kind: ("data=text", "data.batch_size=32", *own) for kind, own in data.items()}

@@ -6,7 +6,6 @@ The backbone is that of size=mini (`simcse train experiment=mini_backbone`). Eac
 sentences that it is measured on.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,9 +44,9 @@ def scores_by_way(encoder: SentenceEncoder, senteval_dir: str | None) -> dict[st
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
-    given = options(__doc__, steps=100).parse_args(arguments)
+    given = options(__doc__, steps=100).parse_args()
     backbones = (SentenceEncoder.from_pretrained(mini_backbone(), pooling) for pooling in ("cls", "first_last"))
     cls, first_last = (scores_by_way(backbone, given.senteval_dir) for backbone in backbones)
     after: dict[int, dict[str, float]] = {}

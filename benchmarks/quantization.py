@@ -7,8 +7,6 @@ their first dimensions. At most 1,000 of the sentences are the queries; the entr
 nearest sentences are those of float32 with all dimensions.
 """
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from benchmarks.common import PACKAGED, parser, wikipedia_sentences
@@ -23,13 +21,13 @@ from simcse_pl.utils.terminal import show
 _MEMORY = "MB per million vectors"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
     command_line = parser(__doc__, rounds=False)
     command_line.add_argument("--sentences", type=int, help="a random sample of them (default: all)")
     command_line.add_argument("--dims", type=int, nargs="+", default=[384, 192, 96])
     command_line.add_argument("--rescore", type=int, nargs="+", default=[1, 2, 4, 10])
-    given = command_line.parse_args(arguments)
+    given = command_line.parse_args()
     sentences = wikipedia_sentences(given.sentences)
     encoder = SentenceEncoder.from_pretrained(PACKAGED, normalize=True)
     exact = SentenceIndex(encoder.encode, sentences, encoder.encode(sentences, progress=True))

@@ -9,7 +9,6 @@ import functools
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
@@ -45,9 +44,9 @@ def starts() -> dict[str, list[str]]:
     return given | {" ".join(["simcse", *command]): ["-m", "simcse_pl", *command] for command in COMMANDS}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line."""
-    given = parser(__doc__).parse_args(arguments)
+    given = parser(__doc__).parse_args()
 
     def start(arguments: list[str]) -> float:
         return timed(lambda: subprocess.run([sys.executable, *arguments], capture_output=True))
