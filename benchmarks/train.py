@@ -2,7 +2,6 @@
 
     python -m benchmarks.train                            sentences of the packaged Wikipedia sample
     python -m benchmarks.train --triplets triplets.csv    rows of an anchor, its positive and a hard negative
-    python -m benchmarks.train --compile                  simcse_pl also with torch.compile
 
 All use the packaged encoder (6 layers, mean pooling, dropout), the same rows, length, AdamW and temperature. The first
 step of each run is not counted. `views apart` encodes each view separately, padded to its own longest sentence; `one
@@ -33,7 +32,6 @@ def main() -> None:
     command_line.add_argument("--batch-size", type=int, default=64)
     command_line.add_argument("--max-length", type=int, default=32, help="tokens read per sentence")
     command_line.add_argument("--steps", type=int, default=5, help="timed steps per round")
-    command_line.add_argument("--compile", action="store_true", help="also measure simcse_pl with module.compile=true")
     arguments = command_line.parse_args()
 
     for name in ("pytorch_lightning", "lightning.pytorch", "sentence_transformers"):
@@ -61,8 +59,6 @@ def main() -> None:
         "simcse_pl, fast dropout": partial(ours, speed=replace(MEASURED, fast_dropout=True)),
         "simcse_pl": ours,
     }
-    if arguments.compile:
-        ways["simcse_pl, compiled"] = partial(ours, compile=True)
     seconds = in_turn(ways, arguments.rounds, warm_up=False)
     kind, views = ("triplets", 3) if arguments.triplets else ("sentences", 2)
     config = encoder.backbone.config

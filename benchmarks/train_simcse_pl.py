@@ -33,15 +33,14 @@ def simcse_pl(
     encoder: SentenceEncoder,
     precision: str = "auto",
     speed: Speed = MEASURED,
-    compile: bool = False,
 ) -> float:
     """Train with the objects that train.py builds, without validation, logs and checkpoints.
 
     Returns:
         The seconds of all steps but the first.
     """
-    options = {"speed": speed, "compile": compile}
-    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), partial(torch.optim.AdamW, lr=LR), **options)
+    optimizer = partial(torch.optim.AdamW, lr=LR)
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), optimizer, speed=speed)
     tokens = [
         tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
     ]  # arrays, like the token cache
