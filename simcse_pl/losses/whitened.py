@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from simcse_pl.losses.checks import check_one_anchor
-from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.objectives import Objective
@@ -87,17 +86,16 @@ class WhitenedContrastiveObjective(Objective):
     Args:
         temperature: divisor of the cosines, above 0.
         groups: the number of groups of dimensions, which divides the size of the vectors.
-        mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences.
     """
 
     contrasts = True
     truncatable = False
 
-    def __init__(self, temperature: float = 0.05, groups: int = 128, mask_duplicates: bool = False) -> None:
+    def __init__(self, temperature: float = 0.05, groups: int = 128) -> None:
         super().__init__()
         check_positive("objective.temperature", temperature)
         check_positive("objective.groups", groups)
-        self.temperature, self.groups, self.mask_duplicates = temperature, groups, mask_duplicates
+        self.temperature, self.groups = temperature, groups
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Keep the projection head, or raise UserError if the groups do not divide the dimensions."""
@@ -125,17 +123,7 @@ class WhitenedContrastiveObjective(Objective):
         offset = batch.split.label_offset
         own = self._project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
         losses = [
-            contrastive_loss(
-                own[:, 0],
-                batch.gather(own[:, number]),
-                temperature=self.temperature,
-                label_offset=offset,
-                negative_mask=self._duplicates(batch, view) if self.mask_duplicates else None,
-            )
-            for number, view in enumerate(batch.views(Role.POSITIVE), 1)
+            contrastive_loss(own[:, 0], batch.gather(positives), temperature=self.temperature, label_offset=offset)
+            for positives in own.unbind(dim=1)[1:]
         ]
         return batch.split.weight * torch.stack(losses).sum()
-
-    def _duplicates(self, batch: EmbeddedBatch, positive: int) -> Tensor:
-        hashes = select_views(batch.sentence_hashes, [*batch.views(Role.ANCHOR), positive])
-        return duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset)

@@ -104,17 +104,6 @@ def test_every_step_has_other_groups(encoder):
     assert objective(batch) != objective(batch)
 
 
-def test_duplicates_can_be_left_out(encoder):
-    inputs = ViewCollator(encoder.tokenizer, 16)([(s, s, s) for s in ["A man.", "A dog.", "A man.", "No."]])
-    pooled = torch.randn(4, 3, 8)
-    losses = []
-    for mask_duplicates in (False, True):
-        torch.manual_seed(3)
-        objective = attached(WhitenedContrastiveObjective(groups=2, mask_duplicates=mask_duplicates), encoder)
-        losses.append(objective(EmbeddedBatch(torch.zeros(4, 3, 8), VIEWS, inputs, pooled)))
-    assert losses[1] < losses[0]
-
-
 def test_a_queue_is_an_error(encoder):
     objective = attached(WhitenedContrastiveObjective(groups=2), encoder)
     module = SimCSEModule(encoder, objective, adamw(), queue=MomentumQueue(size=2))

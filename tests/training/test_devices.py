@@ -155,7 +155,7 @@ VARIANTS = {
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "batch norm head": {"head": "batch_norm_train_only"},
-    "whitened": {"objective": WhitenedContrastiveObjective(groups=8, mask_duplicates=True), "batch": POSITIVES},
+    "whitened": {"objective": WhitenedContrastiveObjective(groups=8), "batch": POSITIVES},
     "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
     "sentence mlm": {"auxiliary": lambda: [SentenceMaskedLanguageModeling(head="new", frozen_layers=1)], "waits": ANY},
     "ranking": {"teacher": True},
