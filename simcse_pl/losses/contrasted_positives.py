@@ -31,6 +31,7 @@ class ContrastedPositivesObjective(ContrastiveObjective):
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__(temperature)
+        self.mask_duplicates = None  # not an option of this objective
 
     def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
         """Raise UserError unless rows have one anchor, one positive and hard negatives, and no labels."""

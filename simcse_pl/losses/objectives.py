@@ -119,7 +119,8 @@ class ContrastiveObjective(Objective):
         if guide is not None and threshold is None:
             raise UserError(f"objective.guide={guide}: it needs objective.false_negative_threshold")
         self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
-        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, threshold
+        self.mask_duplicates: bool | None = mask_duplicates  # None: not an option of a subclass
+        self.false_negative_threshold = threshold
         self.guide = None if guide is None else FrozenEncoder(guide)
         self.hardness, self.symmetric = hardness, symmetric
 

@@ -104,10 +104,13 @@ class WarnOnShare(Callback):
         warning: the text that follows the percentage.
         above: the limit.
         unless: an option of objectives. If all objectives that have it set it, there is no warning.
+        advice: the text that follows the warning if the objective has the option `unless`.
     """
 
-    def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
-        self.curve, self.warning, self.above, self.unless = curve, warning, above, unless
+    def __init__(
+        self, curve: str, warning: str, above: float = 0.0, unless: str | None = None, advice: str = ""
+    ) -> None:
+        self.curve, self.warning, self.above, self.unless, self.advice = curve, warning, above, unless, advice
         self._shares: list[torch.Tensor] = []
         self._warned = False
 
@@ -125,7 +128,8 @@ class WarnOnShare(Callback):
         if share > self.above and not disabled:
             self._warned = True
             if trainer.is_global_zero:
-                log.warning("%.2f%% %s", 100 * share, self.warning)
+                own = getattr(getattr(pl_module, "objective", None), self.unless or "", None)
+                log.warning("%.2f%% %s", 100 * share, self.warning + ("" if own is None else self.advice))
 
 
 class WarnOnCollapse(Callback):

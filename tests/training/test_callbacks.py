@@ -15,7 +15,11 @@ from torch.utils.data import DataLoader
 from simcse_pl.config import CONF
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound, uniformity
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.matryoshka import MatryoshkaObjective
+from simcse_pl.losses.negatives import MixedNegatives
 from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
@@ -174,9 +178,9 @@ def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
     assert [drawn(*case) for case in cases] == [drawn(*case) for case in cases]
 
 
-def warnings_of(callback, caplog, *steps, **settings):
+def warnings_of(callback, caplog, *steps, objective=None):
     """Return the warnings for the metrics of some steps, each followed by a validation."""
-    module = torch.nn.ModuleDict({"objective": ContrastiveObjective(**settings)})
+    module = torch.nn.ModuleDict({"objective": objective or ContrastiveObjective()})
     for number, metrics in enumerate(steps):
         values = {name: torch.tensor(value) for name, value in metrics.items()}
         trainer = SimpleNamespace(callback_metrics=values, global_step=number, is_global_zero=True)
@@ -195,9 +199,26 @@ def warnings_of(callback, caplog, *steps, **settings):
 def test_a_large_share_is_reported_once(name, shares, line, caplog):
     steps = [{f"train/{name}": share} for share in shares]
     if name == "duplicates":
-        assert not warnings_of(instantiate(DEFAULT[name]), caplog, *steps, mask_duplicates=True)
+        left_out = ContrastiveObjective(mask_duplicates=True)
+        assert not warnings_of(instantiate(DEFAULT[name]), caplog, *steps, objective=left_out)
     (warning,) = warnings_of(instantiate(DEFAULT[name]), caplog, *steps)
     assert warning.startswith(line) and "objective." in warning
+
+
+def test_an_option_is_advised_only_if_the_objective_has_it(caplog):
+    advised = []
+    for objective in (
+        ContrastiveObjective(),
+        MixedNegatives(),
+        ContrastedPositivesObjective(),
+        WhitenedContrastiveObjective(),
+        MatryoshkaObjective(ContrastiveObjective()),
+    ):
+        caplog.clear()
+        step = {"train/duplicates": 0.5}
+        (warning,) = warnings_of(instantiate(DEFAULT["duplicates"]), caplog, step, objective=objective)
+        advised.append(warning.endswith(": objective.mask_duplicates=true leaves out such negatives"))
+    assert advised == [True, True, False, False, False]
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):
