@@ -69,7 +69,6 @@ class SentenceEncoder(PooledBackbone):
         self,
         sentences: Sequence[str],
         batch_size: int | None = None,
-        normalize: bool = False,
         progress: bool = False,
         bf16: bool = False,
         max_length: int | None = None,
@@ -80,7 +79,6 @@ class SentenceEncoder(PooledBackbone):
             sentences: any number of sentences.
             batch_size: sentences of similar length per forward pass. None takes 32 on a CPU, where they fit
                 the caches, and 128 elsewhere.
-            normalize: scale vectors to length 1; always on if the encoder normalizes.
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length: replaces the encoder's own.
@@ -113,7 +111,7 @@ class SentenceEncoder(PooledBackbone):
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
-        return unit_vectors(vectors) if normalize or self.normalize else vectors
+        return unit_vectors(vectors) if self.normalize else vectors
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.

@@ -115,7 +115,6 @@ class WordVectors:
         self,
         sentences: Sequence[str],
         batch_size: int | None = None,
-        normalize: bool = False,
         progress: bool = False,
         bf16: bool = False,
     ) -> Tensor:
@@ -135,7 +134,7 @@ class WordVectors:
             rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
             sums = F.embedding_bag(rows, self.vectors, begins, mode="sum", per_sample_weights=self.weights[rows])
             vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
-        return unit_vectors(vectors) if normalize or self.normalize else vectors
+        return unit_vectors(vectors) if self.normalize else vectors
 
 
 def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:

