@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     corpus = read_sentences(arguments.corpus, arguments.corpus_column) if arguments.corpus else None
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
-    rows, counts = mine(encode, pairs, options, corpus, progress=True)
+    rows, counts = mine(encode, pairs, options, corpus)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
     written = write_csv(out, columns, rows, ConversionStats({"without enough negatives": counts.too_few}))
     if counts.left_out:

@@ -87,16 +87,14 @@ def mine(
     pairs: Sequence[tuple[str, str]],
     options: MiningOptions,
     corpus: Sequence[str] | None = None,
-    progress: bool = False,
 ) -> tuple[list[tuple[str, ...]], MiningCounts]:
-    """Add negatives to pairs.
+    """Add negatives to pairs. A terminal shows a progress bar.
 
     Args:
         encode: function from sentences to vectors [n, dim].
         pairs: anchors and positives. An anchor may have several.
         options: see MiningOptions.
         corpus: sentences to choose from; None for all positives.
-        progress: show a progress bar on standard error.
 
     Returns:
         Rows of anchor, positive and negatives, in the order of the pairs; and what happened to the candidates.
@@ -121,7 +119,7 @@ def mine(
     counts = MiningCounts(pairs=len(pairs))
     rows = []
     size = max(1, _MAX_SIMILARITIES // len(candidates))
-    for start in tracked(range(0, len(pairs), size), "mining", shown=progress):
+    for start in tracked(range(0, len(pairs), size), "mining"):
         chunk = pairs[start : start + size]
         anchors = vectors[[place[anchor] for anchor, _ in chunk]]
         own = _rounded((anchors * vectors[[place[positive] for _, positive in chunk]]).sum(dim=1))

@@ -38,7 +38,7 @@ def load_encoder(
         for option, value in of_transformers.items():
             if value is not None:
                 raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
-        return WordVectors.from_file(name, word_counts, normalize=bool(normalize), progress=True)
+        return WordVectors.from_file(name, word_counts, bool(normalize))
     if word_counts is not None:
         raise UserError(f"word_counts={word_counts}: only for word vectors, but {name} is a transformer")
     load = (

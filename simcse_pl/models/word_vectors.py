@@ -64,7 +64,7 @@ class WordVectors:
         normalize: whether `encode` scales vectors to length 1, except zero vectors.
 
     Examples:
-        >>> glove = WordVectors.from_file("glove.840B.300d.txt", progress=True)
+        >>> glove = WordVectors.from_file("glove.840B.300d.txt")
         >>> glove.encode(["A cat sat.", "Dogs bark."]).shape
         torch.Size([2, 300])
     """
@@ -86,11 +86,11 @@ class WordVectors:
         path: str | Path,
         word_counts: str | Path | None = None,
         normalize: bool = False,
-        progress: bool = False,
     ) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
 
-        Words may contain spaces, as in GloVe's 840B. If a word occurs twice, its first vector counts.
+        Words may contain spaces, as in GloVe's 840B. If a word occurs twice, its first vector counts. A
+        terminal shows a progress bar.
 
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
@@ -98,13 +98,12 @@ class WordVectors:
                 2017). The weight of a word w is a / (a + p(w)), where p(w) is its count over the sum of
                 all. A word without a count has weight 1.
             normalize: whether `encode` scales vectors to length 1, except zero vectors.
-            progress: show a progress bar on standard error.
 
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
         counts = {} if word_counts is None else _read_counts(Path(word_counts))
-        rows, vectors = _read_vectors(Path(path), progress)
+        rows, vectors = _read_vectors(Path(path))
         total, weights = sum(counts.values()), np.ones(len(vectors), dtype=np.float32)
         for word, row in rows.items():
             for counted in _known([word], counts):
@@ -166,7 +165,7 @@ def _read_counts(path: Path) -> Counter[str]:
     return counts
 
 
-def _read_vectors(path: Path, progress: bool) -> tuple[dict[str, int], Tensor]:
+def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
     lines = _numbered_lines(path)
     number, line = next(lines, (1, ""))
     announced = re.fullmatch(r"([0-9]{1,18})[ \t]+([0-9]{1,18})", line)  # word2vec's first line
@@ -180,7 +179,7 @@ def _read_vectors(path: Path, progress: bool) -> tuple[dict[str, int], Tensor]:
     vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
     size = 0
     total = None if path.suffix.lower() == ".gz" else path.stat().st_size
-    with progress_bar(shown=progress) as bar:
+    with progress_bar() as bar:
         task = bar.add_task(f"reading {path.name}", total=total)
         while block := list(itertools.islice(lines, _LINES_AT_A_TIME)):
             words, values = zip(*(_split(line, dim) for _, line in block), strict=True)

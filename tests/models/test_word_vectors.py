@@ -77,7 +77,7 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
 def test_all_forms_of_files_are_read(name, form, at_a_time, write, monkeypatch):
     monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", at_a_time)
     content = [line + " " * (form == "a space at the end") for line in lines()]
-    vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"), progress=True)
+    vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"))
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
 
