@@ -41,10 +41,6 @@ class Flow(PostProcess):
         batch_size: embeddings per step.
         lr: the learning rate of Adam.
         seed: seeds the initial weights and the order of embeddings.
-        progress: show a progress bar on standard error during `fit`.
-
-    Attributes:
-        history: the mean log-likelihood of the fitted embeddings in nats, before the first epoch and after each.
 
     Raises:
         UserError: an option is out of range, or, in `fit`, the likelihood diverges.
@@ -65,7 +61,6 @@ class Flow(PostProcess):
         batch_size: int = 64,
         lr: float = 3e-4,
         seed: int = 0,
-        progress: bool = False,
     ) -> None:
         counts = {"transforms": transforms, "hidden": hidden, "epochs": epochs, "batch_size": batch_size}
         for option, value in counts.items():
@@ -75,8 +70,7 @@ class Flow(PostProcess):
         check_seed(seed)
         super().__init__(**counts, lr=lr, seed=seed)
         self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size
-        self.lr, self.seed, self.progress = lr, seed, progress
-        self.history: list[float] = []
+        self.lr, self.seed = lr, seed
 
     def _fit(self, x: Tensor) -> None:
         x = x.float()
@@ -100,8 +94,7 @@ class Flow(PostProcess):
     def _maximize_likelihood(self, flow: ZukoFlow, x: Tensor) -> None:
         order = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(flow.parameters(), lr=self.lr)
-        self.history = [_mean_log_likelihood(flow, x)]
-        with torch.enable_grad(), progress_bar(shown=self.progress) as bar:
+        with torch.enable_grad(), progress_bar() as bar:
             task = bar.add_task("fitting the flow", total=self.epochs * math.ceil(len(x) / self.batch_size))
             for _ in range(self.epochs):
                 for rows in torch.randperm(len(x), generator=order).split(self.batch_size):
@@ -109,8 +102,7 @@ class Flow(PostProcess):
                     (-flow().log_prob(x[rows.to(x.device)]).mean()).backward()
                     optimizer.step()
                     bar.advance(task)
-                self.history.append(_mean_log_likelihood(flow, x))
-                if not math.isfinite(self.history[-1]):
+                if not math.isfinite(mean_log_likelihood(flow, x)):
                     raise UserError(f"postprocess.lr={self.lr}: the likelihood diverged; choose a smaller one")
 
     @torch.no_grad()
@@ -145,5 +137,6 @@ def _mean_and_scale(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _mean_log_likelihood(flow: ZukoFlow, x: Tensor) -> float:
+def mean_log_likelihood(flow: ZukoFlow, x: Tensor) -> float:
+    """Return the mean log-likelihood of embeddings [n, dim] in nats."""
     return sum(float(flow().log_prob(rows).sum()) for rows in x.split(_ROWS_AT_A_TIME)) / len(x)
