@@ -7,7 +7,7 @@ AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 SPEARMAN = "spearman"  # the metric of a run that does not name one
 _SHARES = ("spearman", "pearson", "accuracy", "average_precision", "f1", "map", "mrr", "ndcg", "precision", "recall")
 _LOWER = ("alignment", "uniformity", "loss", "perplexity")
-_CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of callbacks.GeometryCurves
+CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of GeometryCurves; not scores
 _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}
 
 
@@ -53,8 +53,3 @@ def scale_note(*metrics: str) -> str:
 def score_name(metric: str, mode: str = "max") -> str:
     """Return the name and the scale of the metric that chooses the checkpoint, such as `Spearman x 100`."""
     return heading(metric) + " x 100" * (factor(metric) == 100) + ", lower is better" * (mode == "min")
-
-
-def is_shown(metric: str) -> bool:
-    """Return whether a table of scores has a metric; the curves of section 5 of the paper are not scores."""
-    return metric not in _CURVES

@@ -130,13 +130,10 @@ class EncoderModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Embed sentences, [batch, tokens]."""
-        self._batches.append(self.encode_batch(batch).float())
+        vectors = self.encoder.forward_in_length_groups(batch)[:, : self.encoder.truncate_dim]
+        self._batches.append(vectors.float())
 
     test_step = validation_step
-
-    def encode_batch(self, inputs: Batch) -> Tensor:
-        """Return the vectors [batch, dim] of inputs [batch, tokens]."""
-        return self.encoder.forward_in_length_groups(inputs)[:, : self.encoder.truncate_dim]
 
     def vectors(self) -> Tensor:
         """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU.

@@ -50,7 +50,7 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
 def usable_rows(
     file: Path, records: Iterable[tuple[str, Parsed]], on_invalid_row: str, stats: ConversionStats
 ) -> Iterator[list[str]]:
-    """Yield the cleaned cells of each row whose cells all have words, with a progress bar on standard error.
+    """Yield the cells of each row whose cells all have words, with single spaces between words.
 
     Args:
         file: the file that has the rows.
@@ -70,15 +70,10 @@ def usable_rows(
                 if on_invalid_row != "drop":
                     raise UserError(f"{file}, {place}: {row.problem} (--on-invalid-row drop skips such rows)")
                 stats[INVALID] += 1
-            elif all(map(has_words, cells := list(map(clean, row)))):
+            elif all(map(has_words, cells := [" ".join(cell.split()) for cell in row])):
                 yield cells
             else:
                 stats[NO_WORDS] += 1
-
-
-def clean(sentence: str) -> str:
-    """Return a sentence on one line, with single spaces between words."""
-    return " ".join(sentence.split())
 
 
 def has_words(sentence: str) -> bool:

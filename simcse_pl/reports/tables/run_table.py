@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from simcse_pl.results.metrics import SPEARMAN, decimals, factor, heading, is_shown, scale_note
+from simcse_pl.results.metrics import CURVES, SPEARMAN, decimals, factor, heading, scale_note
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
@@ -24,7 +24,7 @@ def run_table(results: Mapping[str, Any]) -> Table:
     stages = [("dev", results["before"]), ("dev", results["best"])]
     if results["test"] or results["test_before"]:
         stages += [("test", results["test_before"]), ("test", results["test"])]
-    found = dict.fromkeys(metric for _, scores in stages for metric in scores if is_shown(metric))
+    found = dict.fromkeys(metric for _, scores in stages for metric in scores if metric not in CURVES)
     metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN), *found]))
     columns: dict[str, list[Any]] = {
         "": ["before training", f"best, step {results['best_step']} of {results['steps']}"] * (len(stages) // 2),
