@@ -1,7 +1,6 @@
 """Callbacks: per-step seeding, checkpoints, warnings, curves, and progress."""
 
 import logging
-import sys
 import time
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
+from rich.console import Console
 
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
@@ -16,6 +16,7 @@ from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.resume import LAST_CHECKPOINT
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.terminal import is_terminal
 
 log = logging.getLogger(__name__)
 
@@ -213,13 +214,15 @@ class ProgressBar(RichProgressBar):
     def __init__(self) -> None:
         super().__init__()
         self._loss: dict[str, float] = {}
+        if not is_terminal(Console()):
+            self.disable()  # otherwise, Rich prints the last state of every bar
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the step and the score if there is no terminal."""
+        """Log the step and the score if there is no bar."""
         super().on_validation_end(trainer, pl_module)
         monitor = getattr(trainer.checkpoint_callback, "monitor", None)
         score = trainer.callback_metrics.get(monitor or "")
-        if score is not None and trainer.is_global_zero and not sys.stdout.isatty():
+        if score is not None and trainer.is_global_zero and self.is_disabled:
             log.info("step %d: %s %.4f", trainer.global_step, monitor, score)
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:

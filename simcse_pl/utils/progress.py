@@ -6,13 +6,15 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
+from simcse_pl.utils.terminal import is_terminal
+
 T = TypeVar("T")
 
 
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
     """Return a rich progress bar with these columns, or with the default columns. `shown=False` never shows it."""
     console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
+    return Progress(*columns, console=console, transient=True, disable=not (shown and is_terminal(console)))
 
 
 def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:

@@ -33,7 +33,12 @@ def text_table(
     return table
 
 
+def is_terminal(console: Console) -> bool:
+    """Return whether a console writes to a terminal; with FORCE_COLOR, rich takes a pipe for one."""
+    return console.is_terminal and console.file.isatty()
+
+
 def show(what: rich.table.Table | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
-    console = Console(width=None if Console().is_terminal else 100)
+    console = Console(width=None if is_terminal(Console()) else 100)
     console.print(what, crop=False, soft_wrap=isinstance(what, Text))

@@ -25,13 +25,14 @@ CURVES = [
 
 def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentences, make_model):
     given = ["data=text", f"data.train={sentences}", "model.head=mlp", *tiny(make_model("bert"))]
-    done, folder = train(*given, fresh=True)
+    done, folder = train(*given, fresh=True, FORCE_COLOR="1")
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
     settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
     expected = {"head": "mlp", "steps": "4, validated every 3", "device": "1 x cpu"}
     assert dict(settings) == expected | {"W&B": f"offline: wandb sync {folder}/wandb"}
     assert re.findall(r"step (\d+): val/spearman \d\.\d{4}\n", done.stdout) == ["0", "3", "4"]
+    assert not re.search("Validation|Testing|Epoch", done.stdout + done.stderr)  # no progress bars
     before, best = (
         json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")
     )
