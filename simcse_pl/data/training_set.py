@@ -43,7 +43,8 @@ class TrainingSet:
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
-        limit: the number of rows to train on, chosen at random and kept in order; None for all.
+        limit: the number of rows to train on, chosen at random from those that are not held out, and kept in order;
+            None for all of them.
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
@@ -169,7 +170,7 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
     def _choose(self, seed: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the rows to train on, and those that are held out."""
+        """Return the rows to train on, and those that are held out: first the held-out rows, then `limit` of the rest."""
         rows = _followed(self._names) if self._documents else range(len(self.rows))
         held_out: Sequence[int] = ()
         if self.hold_out:
@@ -184,7 +185,7 @@ class TrainingSet:
         if self.limit is None:
             return rows, held_out
         if not 1 <= self.limit <= len(rows):
-            raise UserError(f"data.limit={self.limit}: it must be 1 to {len(rows)}, the number of rows")
+            raise UserError(f"data.limit={self.limit}: it must be 1 to {len(rows)}, the number of rows to choose from")
         return sorted(random.Random(seed).sample(rows, self.limit)), held_out
 
     def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:

@@ -1,4 +1,4 @@
-"""The loss of rows that are not trained on."""
+"""The loss of rows that are not trained on; data/training_set.py chooses them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

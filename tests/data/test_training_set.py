@@ -1,4 +1,4 @@
-"""A training set: the roles of its views, scores, and options that do not fit."""
+"""A training set: the roles of its views, scores, held-out rows, and options that do not fit."""
 
 import numpy as np
 import pytest
@@ -143,8 +143,10 @@ def test_a_batch_of_one_row_may_have_a_negative_made_by_a_view(read):
 def test_held_out_rows_are_not_trained_on(read):
     whole, _ = read(2, hold_out=0.34)
     assert len(whole.held_out) == 2 and sorted([*whole.chosen, *whole.held_out]) == list(range(6))
-    again, limited = read(2, hold_out=0.34)[0], read(2, hold_out=0.34, limit=3)[0]
-    assert again.held_out == whole.held_out == limited.held_out and set(limited.chosen) < set(whole.chosen)
+    assert read(2, hold_out=0.34)[0].held_out == whole.held_out
+    for limit in (2, 3):
+        limited = read(2, hold_out=0.34, limit=limit)[0]
+        assert limited.held_out == whole.held_out and set(limited.chosen) < set(whole.chosen)
     batch = whole.batch([(0, 0), (0, 1)], held_out=True)
     expected = TrainingSet.batch(read(2)[0], [(0, place) for place in whole.held_out])
     assert all(batch[name].equal(tensor) for name, tensor in expected.items())
