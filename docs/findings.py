@@ -63,7 +63,7 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "path": path,
             }
             point = path.iloc[-1 if metrics is results["best"] else 0]
-            row |= {score: point[score] for score in ("alignment", "uniformity")}
+            row |= {score: point[score] for score in ("alignment", "uniformity")} | {"last": 100 * point["score"]}
             row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
             row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
             rows.append(row)
@@ -152,6 +152,8 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
             counts[found] += 1
             title = heading(sweep_of(claim["better"].split("/")[0]))
             notes = [found, *([claim["note"]] if "note" in claim else [])]
+            if score == "dev" and found != VERDICTS[0]:
+                notes.append(f"at the last step: {shown(difference(frame, claim | {'score': 'last'}), digits)}")
             for variant in claim.get("tried", ()):
                 if (other := difference(frame, claim, variant)).count > 1:
                     about = PLAN["tables"][variant]["about"]

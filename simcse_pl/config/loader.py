@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -31,6 +32,7 @@ class CheckedLoader(ConfigLoaderImpl):
         Raises:
             UserError: an option, choice or row does not exist, or a value or file is not valid.
         """
+        self._check_own_files()
         overrides = [self._without_null(own) for own in overrides]
         if added := [own for own in overrides if own.startswith("+")]:
             _check_added(added, self._names(config_name, overrides))
@@ -43,6 +45,14 @@ class CheckedLoader(ConfigLoaderImpl):
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UserError(f"a config file is not valid YAML: {' '.join(str(error).split())}") from error
         return config if OmegaConf.select(config, "sweep.row") is None else with_row(config)
+
+    def _check_own_files(self) -> None:
+        """Raise UserError if a file of `--config-dir` has the name of a file of the project, which Hydra prefers."""
+        folders = {source.provider: Path(source.path) for source in self.get_sources() if source.scheme() == "file"}
+        if (own := folders.get("command-line")) and (projects := folders.get("main")):
+            for file in sorted(own.rglob("*.yaml")):
+                if (other := projects / file.relative_to(own)).is_file() and not other.samefile(file):
+                    raise UserError(f"{file}: the project has a config of this name, which would be used; rename yours")
 
     def _without_null(self, override: str) -> str:
         """Return `queue=[]` for `queue=null`, which Hydra accepts in a defaults list only."""

@@ -170,7 +170,7 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
     def _choose(self, seed: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the rows to train on, and those that are held out: first the held-out rows, then `limit` of the rest."""
+        """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
         rows = _followed(self._names) if self._documents else range(len(self.rows))
         held_out: Sequence[int] = ()
         if self.hold_out:

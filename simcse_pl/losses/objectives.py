@@ -32,12 +32,15 @@ class Objective(nn.Module, ABC):
         reads_embeddings: whether the loss needs `EmbeddedBatch.embeddings`, and not only its token ids.
         curves: scalars of the last batch to log, by name.
         chunk_size: see AuxiliaryLoss, for objectives that encode the batch once more.
+        progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
+            SimCSEModule sets it before each step. It is 1 for the loss of held-out rows, and without a trainer.
     """
 
     contrasts: ClassVar[bool]
     truncatable: ClassVar[bool] = True
     reads_embeddings: ClassVar[bool] = True
     chunk_size: int | None = None
+    progress: float = 1.0
 
     def __init__(self) -> None:
         super().__init__()

@@ -225,7 +225,8 @@ class SimCSEModule(EncoderModule):
     def loss(self, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the objective of this device's rows plus the auxiliary losses, and the curves to log by name.
 
-        The batch is that of `embed`. The mean of the loss over devices is the loss of the whole batch.
+        The batch is that of `embed`. The mean of the loss over devices is the loss of the whole batch. A subclass must
+        not need a trainer here: `training_step` has one.
         """
         embedded = self.embed(batch)
         dataset = batch.get("dataset")
@@ -253,6 +254,7 @@ class SimCSEModule(EncoderModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a training batch; log the means over devices."""
+        self._set_progress(self.global_step / self.trainer.estimated_stepping_batches)
         loss, curves = self.loss(batch)
         self._loss, self._views = mean_over_ranks(loss.detach()), views_of(batch)
         # a rank with one row has no negatives, so their similarity is nan there
@@ -266,6 +268,11 @@ class SimCSEModule(EncoderModule):
         self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
         return loss
 
+    def _set_progress(self, progress: float) -> None:
+        for part in self.modules():
+            if isinstance(part, Objective):
+                part.progress = progress
+
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the validation sets, and the loss of the held-out rows."""
         super().on_validation_epoch_end()
@@ -277,6 +284,7 @@ class SimCSEModule(EncoderModule):
                     self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
     def _held_out_loss(self, batch: Mapping[str, Any]) -> Tensor:
+        self._set_progress(1.0)  # so that the losses of all validations are comparable
         loss: Tensor = self.objective_of(batch.get("dataset"))(replace(self.embed(batch), queue=None))
         return loss
 

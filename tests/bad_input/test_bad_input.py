@@ -74,6 +74,7 @@ def files(tmp_path, make_model, index):
         "lost_base/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "/nowhere/base"}',
         "conf/experiment/no_yaml.yaml": "seed: [1,\n",
         "conf/experiment/itself.yaml": "defaults: [itself]\n",
+        "same/method/arccse.yaml": "objective: {margin: 33.0}\n",
         "lost.npy.shards/000000.npy": "without a manifest",
     }
     for name, content in contents.items():

@@ -167,6 +167,7 @@ BAD = {
     ),
     "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive$"),
     "no query": (Retrieval, [("a b.", "c d.", "e"), ("", "p 1", "p 2")], "line 2: the query is empty"),
+    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences$"),
     "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: the query has no positive but itself"),
 }
 

@@ -110,6 +110,21 @@ def test_dropout_and_head_are_on_in_training_only(module):
     assert seen == [{True}, {True}]  # two training steps, no validation
 
 
+def test_an_objective_knows_the_share_of_the_steps_that_are_done(encoder):
+    seen = []
+
+    class Recording(ContrastiveObjective):
+        def forward(self, batch):
+            seen.append(self.progress)
+            return super().forward(batch)
+
+    module = SimCSEModule(encoder, Recording(), adamw(), linear())
+    module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
+    module.prepare()
+    trainer(max_epochs=-1, max_steps=4).fit(module, data(encoder))
+    assert seen == [1.0, 0.0, 0.25, 0.5, 0.75]
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize(("algorithm", "order"), [("norm", 2.0), ("value", float("inf"))])
 def test_gradients_are_clipped_and_logged_with_the_learning_rate(module, precision, algorithm, order):

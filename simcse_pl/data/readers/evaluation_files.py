@@ -2,7 +2,7 @@
 
 import logging
 
-from simcse_pl.data.readers.formats import looks_like_a_name, text_problem
+from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
@@ -44,7 +44,8 @@ def read_cells(
         more: whether all further columns have sentences too.
 
     Raises:
-        UserError: the file does not exist, is damaged, or has no rows or too few columns, or a sentence is not text.
+        UserError: the file does not exist, is damaged, or has no rows or too few columns, a sentence is not text, or a
+            column of sentences has only numbers.
     """
     table = open_source(file, bool(header), split)
     at_least = sentences + score
@@ -65,6 +66,10 @@ def read_cells(
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
+    for i in range(max(len(cells) for _, cells in rows)):
+        column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
+        if not (score and i == sentences) and column and all(map(is_number, column)):
+            raise UserError(f"{file}: column {table.name(i)} has numbers, not sentences")
     return rows
 
 
