@@ -185,6 +185,8 @@ class Page:
                 error = self._prepare(command) or self._run(command)
                 reason = f"failed: {error}" if error else "ran"
             yield command, reason, time.monotonic() - started
+            for checkpoint in self.folder.glob("multirun/**/*.ckpt"):  # 400 MB per job; no command reads them
+                checkpoint.unlink()
         self._stop_server()
 
     def _prepare(self, command: str) -> str:
@@ -264,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command}", flush=True)
                     if kind == "failed":
                         print(result, flush=True)
+            shutil.rmtree(own)
             return results
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
