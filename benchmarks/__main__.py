@@ -32,10 +32,11 @@ Nothing has been measured on a GPU. Each table is below the command that produce
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl` measures before training which [speed
-  options](devices.md#what-determines-the-speed-on-a-cpu) are fastest. A note names the choice. Some
-  ways set one option instead: `padded` sets `speed.tokens_per_pass=.inf`. `a pass costs 256` sets
-  `speed.tokens_per_pass=256`, which assumes that a further pass takes as long as 256 tokens. The two
-  ways named after dropout set `speed.fast_dropout`.
+  options](devices.md#what-determines-the-speed-on-a-cpu) are fastest. The line `measured:` below a
+  table names the choice. Some ways set one option instead: `padded` sets
+  `speed.tokens_per_pass=.inf`. `a pass costs 256` sets `speed.tokens_per_pass=256`, which assumes
+  that a further pass takes as long as 256 tokens. The two ways named after dropout set
+  `speed.fast_dropout`.
 - The plain loops are in float32. They use the faster linear layers of simcse_pl, too.
 - A note gives the GFLOP/s of matrix products alone, for comparison. In float32 they are measured with
   torch's default library, and with oneDNN if simcse_pl uses it on the machine.

@@ -104,7 +104,7 @@ def main() -> None:
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
     note = (
         f"cold: with an empty cache; memory: how much the process has grown after {BATCHES} batches of {BATCH_SIZE} "
-        "rows, without and with the pages of memory-mapped files, which the system can reclaim"
+        "rows, without the pages of memory-mapped files and with them; the system can reclaim these pages"
     )
     save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
 

@@ -105,7 +105,7 @@ def main() -> None:
         reports = [report_seconds(first, count, Path(name, str(count))) for count in tracked(given.runs, "reports")]
         frame = {"runs": given.runs, "s": reports}
         note = "runs of one row of a sweep with different seeds"
-        tables.append(table("scaling_report", "`simcse report` by runs of a sweep", frame, note))
+        tables.append(table("scaling_report", "Time of `simcse report` by number of runs", frame, note))
     save(given.out, *tables)
 
 

@@ -65,7 +65,7 @@ def page() -> str:
         "Set an option by `option=value`, and choose a group's config file by `group=choice`:\n",
         "    simcse train model=bert objective.temperature=0.1 data.batch_size=128\n",
         "Each group is a folder of [conf](../conf), and each of its choices is a file in that folder. A",
-        "choice sets the options of its group, and a few choices also set options of other groups. Options on",
+        "choice sets the options of its group, and many choices also set options of other groups. Options on",
         "the command line have priority. `simcse train --help` and `simcse evaluate --help` print all options",
         "with their values.\n",
         "The first two sections have the groups and the options of the two commands. After them, each group",
