@@ -37,6 +37,9 @@ Nothing has been measured on a GPU. Each table is below the command that produce
   `speed.tokens_per_pass=.inf`. `a pass costs 256` sets `speed.tokens_per_pass=256`, which assumes
   that a further pass takes as long as 256 tokens. The two ways named after dropout set
   `speed.fast_dropout`.
+- Compare times within a table only: the tables were measured one after the other, and the load of the
+  machine varied.
+- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.
 - The plain loops are in float32. They use the faster linear layers of simcse_pl, too.
 - A note gives the GFLOP/s of matrix products alone, for comparison. In float32 they are measured with
   torch's default library, and with oneDNN if simcse_pl uses it on the machine.
