@@ -48,6 +48,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"seed=(\d)(,\d)+": r"seed=\1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=simcse,arccse",
+    r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
     r"--relative-margin 0.05": "--relative-margin 0",  # all sentences are similar for the small encoder
     r"outputs/RUN/encoder num_layers=3": "outputs/RUN/encoder num_layers=2",
