@@ -85,7 +85,9 @@ def loading(name: str) -> Iterator[str]:
     except BaseException as error:  # tokenizers panics on some damaged files
         if isinstance(error, UserError) or not is_failure(error):
             raise
-        if Path(source).exists():
+        if (Path(source) / "encoder").is_dir():
+            message = f"{name} is the folder of a run, not a model: give {Path(name) / 'encoder'}"
+        elif Path(source).exists():
             message = f"cannot load the model in {name}: {first_line(error)}"
         elif why := hub.unavailable(source):
             hint = "give the folder of a checkpoint"

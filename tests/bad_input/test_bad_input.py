@@ -54,7 +54,15 @@ def index(make_model, tmp_path_factory):
 def files(tmp_path, make_model, index):
     """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
-    for own in ("empty_folder", "conf/experiment", "same/method", "no_base", "lost_base", "lost.npy.shards"):
+    for own in (
+        "empty_folder",
+        "run/encoder",
+        "conf/experiment",
+        "same/method",
+        "no_base",
+        "lost_base",
+        "lost.npy.shards",
+    ):
         (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
     (folder / "decoder").symlink_to(make_model("llama"))
