@@ -156,5 +156,5 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
 
 
 def stsb_test(evaluators: Mapping[str, Any]) -> StsTask | None:
-    """Return the test split of STS-B, if an evaluator has read STS-B."""
-    return next((own.stsb["test"] for own in evaluators.values() if getattr(own, "stsb", None)), None)
+    """Return the test split of STS-B, if an evaluator has read it."""
+    return next((own.stsb["test"] for own in evaluators.values() if "test" in getattr(own, "stsb", ())), None)

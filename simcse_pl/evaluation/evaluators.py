@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from simcse_pl.data.evaluators import TEST, VALIDATION
 from simcse_pl.data.readers.evaluation_files import read_cells, read_scored
-from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask, load_stsb
+from simcse_pl.data.senteval.sts_sets import SPLITS, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.evaluator import FileEvaluator, Files, stsb_sources
 from simcse_pl.evaluation.metrics import alignment, best_accuracy, uniformity
@@ -45,7 +45,7 @@ class ScoredPairs(_Pairs):
         header: see FileEvaluator.
 
     Attributes:
-        stsb: the splits of STS-B, `dev` and `test`; empty if other files are used.
+        stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
 
     Raises:
         UserError: a file or STS-B cannot be read, or a score is not a number.
@@ -61,11 +61,12 @@ class ScoredPairs(_Pairs):
         self.stsb: dict[str, StsTask] = {}
         sources = stsb_sources(validation)
         if sources is not None:
-            self.stsb, validation = load_stsb(sources, senteval_dir), None
+            self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
+            validation = None
         super().__init__(validation, test, header)
         if self.stsb:
             self.sets[VALIDATION] = {"": self.stsb["dev"].pairs}
-            if test is None:
+            if "test" in self.stsb:
                 self.sets[TEST] = {"": self.stsb["test"].pairs}
 
     def name(self, split: str) -> str:

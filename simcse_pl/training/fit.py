@@ -77,6 +77,7 @@ def train_and_test(
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
         "validation": source_of(data.evaluators, VALIDATION),
+        "test_set": source_of(data.evaluators, TEST),
         "monitor": best.monitor.partition("/")[2],
         "mode": best.mode,
         "precision": trainer.precision,

@@ -59,7 +59,8 @@ def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
     results = json.loads((folder / "results.json").read_text())
     assert (results["monitor"], results["mode"], results["validation"]) == ("mrr", "max", "dev.tsv")
     assert set(results["test"]) == {"recall@1", "recall@3", "mrr", "ndcg@3"}
-    for expected in ("dev.tsv (mrr, recall, ndcg x 100)", "mrr ↑", "recall@3", f"{100 * results['best']['mrr']:.2f}"):
+    title = "dev.tsv, tested on test.tsv (mrr, recall, ndcg x 100)"
+    for expected in (title, "mrr ↑", "recall@3", f"{100 * results['best']['mrr']:.2f}"):
         assert expected in done.stdout
     assert f"{100 * results['test']['ndcg@3']:.2f}" in done.stdout and "Spearman" not in done.stdout
     (run,) = offline_runs(folder)
@@ -71,7 +72,7 @@ def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
     assert "Own data on test.tsv (recall, mrr, ndcg x 100)" in printed
     assert offline_runs(folder)[-1].summary["evaluation/test.tsv mrr"] == pytest.approx(results["test"]["mrr"])
     out = command("report", tmp_path / "measured", folder, "--labels", "own", "run", "--output", tmp_path / "r").out
-    assert "Own data on test.tsv" in out and "run: dev.tsv (mrr, recall, ndcg x 100)" in out
+    assert "Own data on test.tsv" in out and f"run: {title}" in out
     (row,) = json.loads((tmp_path / "r" / "own_data.json").read_text())["rows"]
     assert row["mrr ↑"] == pytest.approx(100 * results["test"]["mrr"])
     command("report", folder, "--html", tmp_path / "page.html")

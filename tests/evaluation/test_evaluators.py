@@ -58,11 +58,13 @@ def test_without_a_score_above_0_only_the_alignment_is_nan(write):
 
 
 @pytest.mark.parametrize("validation", ["sample", ["sample"]])
-def test_stsb_has_a_test_split_of_its_own(validation, write):
+def test_stsb_has_a_test_split_which_a_file_replaces(validation, write, caplog):
     evaluator = ScoredPairs(validation)
     assert evaluator.sets[VALIDATION][""] == load_sample("dev").pairs
     assert evaluator.sets[TEST][""] == load_sample("test").pairs and evaluator.name(TEST) == "sample"
-    other = ScoredPairs(validation, write(*SCORED, name="own.tsv"))
+    with caplog.at_level("INFO"):
+        other = ScoredPairs(validation, write(*SCORED, name="own.tsv"))
+    assert [message.partition(":")[0] for message in caplog.messages] == ["dev"]
     assert len(other.sets[TEST][""]) == len(SCORED) and other.name(TEST) == "own.tsv"
 
 

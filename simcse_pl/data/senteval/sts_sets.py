@@ -96,13 +96,16 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
     return StsTask(name, split, subsets)
 
 
-def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[str, StsTask]:
-    """Load STS-B's `dev` and `test` from the first of `sources` that has both, and log which one that is.
+def load_stsb(
+    sources: Sequence[str], senteval_dir: str | Path | None, splits: Sequence[str] = SPLITS
+) -> dict[str, StsTask]:
+    """Load splits of STS-B from the first of `sources` that has them, and log which one that is.
 
     Args:
         sources: some of `senteval` (skipped if `senteval_dir` is None or empty), `hub` (skipped with a warning if it
             fails) and `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
         senteval_dir: see `load_sts_task`.
+        splits: `dev`, `test` or both.
 
     Raises:
         UserError: a source is unknown, none has the data, or a given `senteval_dir` does not have it.
@@ -118,7 +121,7 @@ def load_stsb(sources: Sequence[str], senteval_dir: str | Path | None) -> dict[s
             failures.append("senteval_dir is not set")
             continue
         try:
-            tasks = {split: _stsb_from(source, senteval_dir, split) for split in SPLITS}
+            tasks = {split: _stsb_from(source, senteval_dir, split) for split in splits}
         except UserError as error:
             if source != "hub":
                 raise

@@ -56,6 +56,7 @@ class TrainingRun(Shape):
     monitor: str = SPEARMAN
     mode: Literal["max", "min"] = "max"
     validation: str = "dev"
+    test_set: str = ""
     steps: int | None = None
     best_step: int | None = None
     seed: int | None = None

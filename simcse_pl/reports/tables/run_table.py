@@ -16,7 +16,8 @@ from simcse_pl.utils.tables import Table
 def run_table(results: Mapping[str, Any]) -> Table:
     """Return the metrics on dev and test, before training and of the best checkpoint.
 
-    The first column is the metric that chose the checkpoint. A run without a test set has no rows for it.
+    The first column is the metric that chose the checkpoint. A run without a test set has no rows for it. The title
+    names the validation set, and the test set if it has another name.
 
     Args:
         results: the content of the run's results.json.
@@ -35,7 +36,10 @@ def run_table(results: Mapping[str, Any]) -> Table:
         columns[heading(metric, direction=True)] = [math.nan if v is None else factor(metric) * v for v in values]
     scale = scale_note(*metrics)
     shown = {heading(metric, direction=True): decimals(metric) for metric in metrics}
-    return Table("run", results["validation"] + f" ({scale})" * bool(scale), pd.DataFrame(columns), shown)
+    title, test_set = results["validation"], results.get("test_set")
+    if test_set and test_set != title:
+        title += f", tested on {test_set}"
+    return Table("run", title + f" ({scale})" * bool(scale), pd.DataFrame(columns), shown)
 
 
 def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:

@@ -30,7 +30,8 @@ def test_the_first_column_is_the_metric_that_chose_the_checkpoint_and_a_run_may_
         {"recall@1": 0.5, "mrr": None, "loss": 1.0},
     )
     results = {"validation": "dev.tsv", "monitor": "mrr", "before": before, "best": best, "test_before": {}, "test": {}}
-    table = run_table(results | {"steps": 9, "best_step": 6})
+    results |= {"steps": 9, "best_step": 6}
+    table = run_table(results)
     assert table.title == "dev.tsv (mrr, recall x 100)"
     assert table.shown().to_dict("list") == {
         "": ["before training", "best, step 6 of 9"],
@@ -39,3 +40,5 @@ def test_the_first_column_is_the_metric_that_chose_the_checkpoint_and_a_run_may_
         "recall@1 ↑": ["25.00", "50.00"],
         "loss ↓": ["2.000", "1.000"],
     }
+    for test_set, title in {"dev.tsv": "dev.tsv", "test.tsv": "dev.tsv, tested on test.tsv"}.items():
+        assert run_table(results | {"test_set": test_set}).title == f"{title} (mrr, recall x 100)"
