@@ -8,7 +8,7 @@ from typing import Any
 from pytorch_lightning import Callback, Trainer
 
 from simcse_pl.models.encoder_files import read_torch_file
-from simcse_pl.results.run_files import CURVES_FILE, WANDB_FILE
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
@@ -86,16 +86,23 @@ def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], sea
         checkpoint = Path(resume)
     own = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
     if first and not own:
-        if resume != "auto" and (folder / CURVES_FILE).exists():
+        if resume != "auto" and _holds_run(folder):
             raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
         (folder / WANDB_FILE).unlink(missing_ok=True)
     steps = _check_checkpoint(checkpoint, resume, folder, options) if checkpoint else -1
-    if first and (own or not checkpoint):
-        _cut_curves(folder / CURVES_FILE, steps)
+    if first:
+        _cut_curves(folder / CURVES_FILE, steps if own else -1)
     if checkpoint:
         why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
         log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
     return checkpoint
+
+
+def _holds_run(folder: Path) -> bool:
+    """Return whether a folder has results, checkpoints or curves after step 0. A run that failed earlier has none."""
+    curves = folder / CURVES_FILE
+    trained = curves.exists() and any(int(row["step"]) > 0 for row in read_rows(curves))
+    return trained or (folder / RESULTS_FILE).exists() or any((folder / LAST_CHECKPOINT.parent).glob("*"))
 
 
 def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, options: Sequence[str]) -> int:

@@ -191,6 +191,23 @@ def test_a_run_continues_its_folder_and_the_log_says_why(given, why, tmp_path, m
     assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_run_that_failed_before_its_first_step_does_not_block_its_folder(tmp_path, apart):
+    write_run(tmp_path / "other")
+    resume = str(tmp_path / "other" / "checkpoints" / "last.ckpt") if apart else None
+    (tmp_path / "metrics.csv").write_text("step,val/spearman\n0,0.5\n")
+    assert (find_checkpoint(resume, tmp_path, []) is not None) == apart
+    assert (tmp_path / "metrics.csv").read_text() == "step,val/spearman\n"
+
+
+@pytest.mark.parametrize("file", ["metrics.csv", "results.json", "checkpoints/best.ckpt"])
+def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, file):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / file).write_text("step,train/loss\n0,0.5\n1,0.4\n")
+    with pytest.raises(UserError, match="already holds a run"):
+        find_checkpoint(None, tmp_path, [])
+
+
 @pytest.mark.parametrize("search", [False, True])
 def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search):
     assert find_checkpoint("auto", tmp_path, [], search) is None
