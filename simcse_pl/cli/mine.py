@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from simcse_pl.cli.common import add_encoder, column, load_simcse
+from simcse_pl.cli.common import add_encoder, add_on_invalid_row, column, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningCounts, MiningOptions, mine
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
     about = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
     parser.add_argument("--header", choices=("true", "false"), help=about)
+    add_on_invalid_row(parser)
     about = "file of the sentences to choose negatives from (default: the positives of all pairs)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
@@ -57,13 +58,15 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("--corpus-column needs --corpus FILE")
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     header = None if arguments.header is None else arguments.header == "true"
-    pairs = [(row[0], row[1]) for row in read_rows(arguments.pairs, arguments.columns, header=header)]
-    corpus = read_sentences(arguments.corpus, arguments.corpus_column) if arguments.corpus else None
+    rows = read_rows(arguments.pairs, arguments.columns, on_invalid_row=arguments.on_invalid_row, header=header)
+    pairs, corpus = [(row[0], row[1]) for row in rows], None
+    if arguments.corpus:
+        corpus = read_sentences(arguments.corpus, arguments.corpus_column, arguments.on_invalid_row)
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
-    rows, counts = mine(encode, pairs, options, corpus)
+    mined, counts = mine(encode, pairs, options, corpus)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
-    written = write_csv(out, columns, rows, ConversionStats({"without enough negatives": counts.too_few}))
+    written = write_csv(out, columns, mined, ConversionStats({"without enough negatives": counts.too_few}))
     if counts.left_out:
         show(_left_out(counts).printed())
     show(_cosines(counts).printed())

@@ -41,17 +41,20 @@ def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **
     return [row for row, _ in iterate_rows(source, columns, **options)]
 
 
-def read_sentences(source: str | Path, column: int | str | None = None) -> list[str]:
+def read_sentences(source: str | Path, column: int | str | None = None, on_invalid_row: str = "error") -> list[str]:
     """Read all sentences of a file; the arguments and errors are those of `iterate_sentences`."""
-    return list(iterate_sentences(source, column))
+    return list(iterate_sentences(source, column, on_invalid_row))
 
 
-def iterate_sentences(source: str | Path, column: int | str | None = None) -> Iterator[str]:
+def iterate_sentences(
+    source: str | Path, column: int | str | None = None, on_invalid_row: str = "error"
+) -> Iterator[str]:
     """Open a file and return an iterator over its sentences: its lines, or one column of a table.
 
     Args:
         source: see `iterate_rows`; or `-`, standard input, one sentence per line.
         column: the column's name, or its position from 0; required if there are several columns.
+        on_invalid_row: see `iterate_rows`.
 
     Raises:
         UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
@@ -61,7 +64,7 @@ def iterate_sentences(source: str | Path, column: int | str | None = None) -> It
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.width} columns: choose the one with the sentences")
     positions = [0] if column is None else [_position(source, table, column)]
-    rows = _valid_rows(source, table, positions, None, "error", log.warning)
+    rows = _valid_rows(source, table, positions, None, on_invalid_row, log.warning)
     return (row[0] for row, _ in _check_no_numbers(source, table, positions, rows))
 
 
@@ -155,7 +158,7 @@ def _valid_rows(
             first_dropped = first_dropped or f"{place}: {row.problem}"
             dropped += 1
         else:
-            advice = "data.on_invalid_row=drop skips such rows in training"
+            advice = "data.on_invalid_row=drop skips such rows in training, and --on-invalid-row drop in simcse mine"
             raise UserError(f"{source}, {place}: {row.problem} ({advice})")
     if not rows:
         raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
