@@ -18,10 +18,10 @@ class OneFile:
 
 
 def test_the_data_in_a_config_come_first(tmp_path):
-    (tmp_path / "own.tsv").write_text("a\tb\n")
+    (tmp_path / "own.tsv").write_text("a.\tb.\n")
     makers = {"queries": partial(Retrieval, validation=str(tmp_path / "own.tsv"), top_k=[2])}
     made = make_evaluators(makers, validation="missing.tsv", test=None)["queries"]
-    assert made.sentences(VALIDATION) == ["a", "b"] and made.sentences(TEST) == [] and made.top_k == [2]
+    assert made.sentences(VALIDATION) == ["a.", "b."] and made.sentences(TEST) == [] and made.top_k == [2]
 
 
 @pytest.mark.parametrize(

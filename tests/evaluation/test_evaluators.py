@@ -91,7 +91,7 @@ def test_binary_pairs_are_ranked_and_separated(write):
 
 def test_retrieval_equals_loops_over_ranks(write):
     rows = [("a b", "c d", "e"), ("f", "g h i"), ("a b", "k k"), ("e", "f f", "g h i"), ("m", "n n", "o p q")]
-    metrics = Retrieval(write(*rows, name="queries.csv.tsv"), top_k=[1, 3])(encode, VALIDATION)
+    metrics = Retrieval(write(*rows, name="queries.csv.tsv"), top_k=[1, 3], header=False)(encode, VALIDATION)
     positives = {}
     for query, *found in rows:
         positives.setdefault(query, []).extend(found)
@@ -111,7 +111,8 @@ def test_retrieval_equals_loops_over_ranks(write):
 def test_a_query_is_not_its_own_positive(write):
     rows = [("a b", "a b", "c d"), ("e", "a b"), ("f", "c d", "")]
     with_itself, without = write(*rows), write(("a b", "c d"), *rows[1:], name="without.tsv")
-    assert Retrieval(with_itself)(encode, VALIDATION) == Retrieval(without)(encode, VALIDATION)
+    metrics = [Retrieval(file, header=False)(encode, VALIDATION) for file in (with_itself, without)]
+    assert metrics[0] == metrics[1]
 
 
 def test_each_split_of_a_dataset_of_the_hub_is_read(monkeypatch):
@@ -153,6 +154,17 @@ def test_a_first_row_of_names_is_a_header(write, header):
             ScoredPairs(named, header=header)
     else:
         assert len(ScoredPairs(named, header=header).sets[VALIDATION][""]) == len(SCORED)
+
+
+def test_names_of_ones_own_are_not_read_as_a_query(write):
+    rows = [("What is a dog?", "An animal that barks."), ("Any cat?", "An animal that meows.")]
+    for names in (("Query", "document"), ("question", "the answer in one sentence")):
+        assert Retrieval(write(names, *rows)).sets[VALIDATION][""].keys() == dict(rows).keys()
+    own = write(("Frage", "Antwort"), *rows)
+    with pytest.raises(UserError, match="dev.tsv, line 1: Frage, Antwort may be the columns' names; set evaluators"):
+        Retrieval(own)
+    assert len(Retrieval(own, header=True).sets[VALIDATION][""]) == 2
+    assert Retrieval(own, header=False).sets[VALIDATION][""]["Frage"] == ["Antwort"]
 
 
 BAD = {

@@ -45,7 +45,7 @@ def read_cells(
 
     Raises:
         UserError: the file does not exist, is damaged, or has no rows or too few columns, a sentence is not text, or a
-            column of sentences has only numbers.
+            column of sentences has only numbers; or it is not clear whether the first row has the columns' names.
     """
     table = open_source(file, bool(header), split)
     at_least = sentences + score
@@ -62,7 +62,7 @@ def read_cells(
             if not (score and i == sentences) and (problem := text_problem(cell)):
                 raise UserError(f"{file}, {place}: column {table.name(i)} {problem}")
         rows.append((place, [str(cell).strip() for cell in own]))
-    if header is None and table.header is None and rows and _is_header(rows[0][1], score):
+    if header is None and table.header is None and rows and _is_header(file, *rows[0], score):
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
@@ -73,6 +73,11 @@ def read_cells(
     return rows
 
 
-def _is_header(cells: list[str], scored: bool) -> bool:
+def _is_header(file: str, place: str, cells: list[str], scored: bool) -> bool:
     """Return whether cells are names. A first query may look like a name, a score does not."""
-    return all(map(looks_like_a_name, cells)) if scored else cells[0].lower() in _NAMES_OF_QUERIES
+    like_names = all(map(looks_like_a_name, cells))
+    known = not scored and cells[0].lower() in _NAMES_OF_QUERIES
+    if like_names and not scored and not known:
+        advice = "set evaluators.NAME.header=true if they are, or false if not"
+        raise UserError(f"{file}, {place}: {', '.join(cells)} may be the columns' names; {advice}")
+    return known or like_names
