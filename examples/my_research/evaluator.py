@@ -12,7 +12,7 @@ class NearestPartner(FileEvaluator[list[tuple[str, str]]]):
 
     def read(self, file: str) -> list[tuple[str, str]]:
         """Read the first two columns."""
-        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.header, self.split)]
+        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.header, self.split, self.columns)]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
         """Return the sentences of all pairs."""

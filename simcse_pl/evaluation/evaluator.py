@@ -9,6 +9,7 @@ import numpy as np
 
 from simcse_pl.data.evaluators import TEST, VALIDATION
 from simcse_pl.data.evaluators import Evaluator as Evaluator
+from simcse_pl.data.readers.evaluation_files import Columns
 from simcse_pl.data.senteval.sts_sets import STSB_SOURCES
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
@@ -25,6 +26,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
     Args:
         validation, test: a file, files by name, or None.
         header: whether the first row of a csv or tsv file has the columns' names; None guesses.
+        columns: the columns to read, by name or by position from 0; None for all.
 
     Attributes:
         split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
@@ -33,8 +35,11 @@ class FileEvaluator(Evaluator, Generic[Data]):
         UserError: a file does not exist or is not valid.
     """
 
-    def __init__(self, validation: Files = None, test: Files = None, header: bool | None = None) -> None:
+    def __init__(
+        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
+    ) -> None:
         self.header = header
+        self.columns = columns
         self.split = VALIDATION
         self.files = {VALIDATION: validation, TEST: test}
         self.sets = {VALIDATION: self.read_files(validation, VALIDATION), TEST: self.read_files(test, TEST)}

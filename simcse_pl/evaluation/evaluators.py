@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from simcse_pl.data.evaluators import TEST, VALIDATION
-from simcse_pl.data.readers.evaluation_files import read_cells, read_scored
+from simcse_pl.data.readers.evaluation_files import Columns, read_cells, read_scored
 from simcse_pl.data.senteval.sts_sets import SPLITS, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.evaluation.evaluator import FileEvaluator, Files, stsb_sources
@@ -42,7 +42,7 @@ class ScoredPairs(_Pairs):
             and sts_sets.load_stsb).
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
-        header: see FileEvaluator.
+        header, columns: see FileEvaluator.
 
     Attributes:
         stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
@@ -57,13 +57,14 @@ class ScoredPairs(_Pairs):
         test: Files = None,
         senteval_dir: str | Path | None = None,
         header: bool | None = None,
+        columns: Columns = None,
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
         sources = stsb_sources(validation)
         if sources is not None:
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
-        super().__init__(validation, test, header)
+        super().__init__(validation, test, header, columns)
         if self.stsb:
             self.sets[VALIDATION] = {"": self.stsb["dev"].pairs}
             if "test" in self.stsb:
@@ -77,7 +78,7 @@ class ScoredPairs(_Pairs):
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        rows = read_scored(file, self.header, self.split)
+        rows = read_scored(file, self.header, self.split, self.columns)
         pairs = [ScoredPair(first, second, score) for _, first, second, score in rows]
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file}: all scores are {pairs[0].score:g}; pairs with different scores are needed")
@@ -103,7 +104,7 @@ class BinaryPairs(_Pairs):
 
     Args:
         validation, test: a file of two sentences and a label, files by name, or None.
-        header: see FileEvaluator.
+        header, columns: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
@@ -112,7 +113,7 @@ class BinaryPairs(_Pairs):
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a label from each row."""
         pairs = []
-        for place, first, second, label in read_scored(file, self.header, self.split):
+        for place, first, second, label in read_scored(file, self.header, self.split, self.columns):
             if label not in (0, 1):
                 raise UserError(f"{file}, {place}: the label is {label:g}; it must be 0 or 1")
             pairs.append(ScoredPair(first, second, label))
@@ -140,7 +141,7 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
             same query are joined.
         top_k: the values of k.
-        header: see FileEvaluator.
+        header, columns: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, a row has no query or no positive, or a k is below 1.
@@ -152,16 +153,17 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         test: Files = None,
         top_k: Sequence[int] = (1, 5, 10),
         header: bool | None = None,
+        columns: Columns = None,
     ) -> None:
         if not top_k or min(top_k) < 1:
             raise UserError(f"evaluators.retrieval.top_k={list(top_k)}: give numbers of 1 or more")
         self.top_k = sorted(top_k)
-        super().__init__(validation, test, header)
+        super().__init__(validation, test, header, columns)
 
     def read(self, file: str) -> dict[str, list[str]]:
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
-        for place, (query, *cells) in read_cells(file, 2, self.header, self.split, more=True):
+        for place, (query, *cells) in read_cells(file, 2, self.header, self.split, self.columns, more=True):
             if not query:
                 raise UserError(f"{file}, {place}: the query is empty")
             found = [cell for cell in cells if cell not in ("", query)]

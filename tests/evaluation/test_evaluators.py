@@ -167,6 +167,23 @@ def test_names_of_ones_own_are_not_read_as_a_query(write):
     assert Retrieval(own, header=False).sets[VALIDATION][""]["Frage"] == ["Antwort"]
 
 
+def test_columns_are_chosen_by_name_or_position(write):
+    rows = [(number, score, first, "a topic", second) for number, (first, second, score) in enumerate(SCORED)]
+    named = write(("id", "wert", "satz1", "thema", "satz2"), *rows, name="named.tsv")
+    expected = ScoredPairs(write(*SCORED)).sets
+    assert ScoredPairs(named, columns=["satz1", "satz2", "wert"]).sets == expected
+    assert ScoredPairs(named, columns=[2, 4, 1]).sets == expected, "the header is guessed"
+    found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
+    assert found["a b"] == ["c d", "g h"] and len(found) == 4
+    for columns, message in (
+        (["satz1", "satz"], "no column satz in .*named.tsv, which has the columns id, wert, satz1, thema, satz2$"),
+        ([0, 1], "named.tsv: its rows have 2 columns, and 3 are needed$"),
+        (["satz1", "id", "wert"], "named.tsv: column id has numbers, not sentences$"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ScoredPairs(named, columns=columns)
+
+
 BAD = {
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all scores are 3; pairs with different scores"),
     "two columns": (ScoredPairs, [("a.", "b."), ("c", "d")], "its rows have 2 columns, and 3 are needed"),

@@ -1,26 +1,31 @@
 """Rows of validation and test files: scored pairs, and queries with their positives."""
 
 import logging
+from collections.abc import Sequence
 
 from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
-from simcse_pl.data.readers.row_reader import open_source
+from simcse_pl.data.readers.row_reader import open_source, position_of
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text_files import Unreadable
 from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
 
+Columns = Sequence[int | str] | None
+
 _NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 
 
-def read_scored(file: str, header: bool | None, split: str) -> list[tuple[str, str, str, float]]:
+def read_scored(
+    file: str, header: bool | None, split: str, columns: Columns = None
+) -> list[tuple[str, str, str, float]]:
     """Return the place, two sentences and the number of each row of a file; the arguments are those of read_cells.
 
     Raises:
         UserError: the file cannot be read, or a row has an empty sentence or no number.
     """
     rows = []
-    for place, (first, second, number) in read_cells(file, 2, header, split, score=True):
+    for place, (first, second, number) in read_cells(file, 2, header, split, columns, score=True):
         score = as_number(number)
         if score is None:
             raise UserError(f"{file}, {place}: the score is {number!r}, not a number")
@@ -31,7 +36,13 @@ def read_scored(file: str, header: bool | None, split: str) -> list[tuple[str, s
 
 
 def read_cells(
-    file: str, sentences: int, header: bool | None, split: str, score: bool = False, more: bool = False
+    file: str,
+    sentences: int,
+    header: bool | None,
+    split: str,
+    columns: Columns = None,
+    score: bool = False,
+    more: bool = False,
 ) -> list[tuple[str, list[str]]]:
     """Return the place and the first cells of each row of a csv, tsv, jsonl or parquet file, as text; null is ''.
 
@@ -40,6 +51,8 @@ def read_cells(
         sentences: the number of columns of sentences.
         header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
         split: the split of a dataset of the hub.
+        columns: the columns to read, by name or by position from 0; None for all. With a name, the first row is read as
+            the columns' names, unless `header` is False.
         score: whether a column of numbers follows.
         more: whether all further columns have sentences too.
 
@@ -47,7 +60,9 @@ def read_cells(
         UserError: the file does not exist, is damaged, or has no rows or too few columns, a sentence is not text, or a
             column of sentences has only numbers; or it is not clear whether the first row has the columns' names.
     """
-    table = open_source(file, bool(header), split)
+    by_name = any(isinstance(column, str) for column in columns or ())
+    opened = open_source(file, by_name if header is None else header, split)
+    table = opened if columns is None else opened.select([position_of(file, opened, column) for column in columns])
     at_least = sentences + score
     if table.width < at_least:
         raise UserError(f"{file}: its rows have {table.width} columns, and {at_least} are needed")
@@ -62,7 +77,7 @@ def read_cells(
             if not (score and i == sentences) and (problem := text_problem(cell)):
                 raise UserError(f"{file}, {place}: column {table.name(i)} {problem}")
         rows.append((place, [str(cell).strip() for cell in own]))
-    if header is None and table.header is None and rows and _is_header(file, *rows[0], score):
+    if header is None and opened.header is None and rows and _is_header(file, *rows[0], score):
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")

@@ -49,6 +49,11 @@ class OpenedTable:
         """Return a column's name, or its position if the file has no names."""
         return column if self.header is None else self.header[column]
 
+    def select(self, columns: Sequence[int]) -> "OpenedTable":
+        """Return the table with these columns only; cells that a short row lacks are ''."""
+        records = parse_records(self.records, lambda row: [row[i] if i < len(row) else "" for i in columns])
+        return OpenedTable(records, len(columns), [str(self.name(i)) for i in columns])
+
 
 def open_table(path: Path, header: bool | None = True) -> OpenedTable:
     """Open a file, whose format follows from the end of its name.

@@ -63,7 +63,7 @@ def iterate_sentences(
     table = open_source(str(source), True, "train")
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.width} columns: choose the one with the sentences")
-    positions = [0] if column is None else [_position(source, table, column)]
+    positions = [0] if column is None else [position_of(source, table, column)]
     rows = _valid_rows(source, table, positions, None, on_invalid_row, log.warning)
     return (row[0] for row, _ in _check_no_numbers(source, table, positions, rows))
 
@@ -103,11 +103,11 @@ def iterate_rows(
     """
     table = open_source(str(source), header, split)
     given, option = (label_column, "label_column") if score_column is None else (score_column, "score_column")
-    label = None if given is None else _position(source, table, given)
+    label = None if given is None else position_of(source, table, given)
     if columns is None:
         positions = [i for i in range(table.width) if i != label]
     else:
-        positions = [_position(source, table, column) for column in columns]
+        positions = [position_of(source, table, column) for column in columns]
     if label in positions:
         raise UserError(f"data.{option}={given} is also in data.columns: remove it from one of them")
     if table.width == 1 and not positions:
@@ -204,7 +204,8 @@ def _check_no_numbers(source: str | Path, table: OpenedTable, positions: list[in
     yield from itertools.chain(head, rows)
 
 
-def _position(source: str | Path, table: OpenedTable, column: int | str) -> int:
+def position_of(source: str | Path, table: OpenedTable, column: int | str) -> int:
+    """Return the position of a column, given by name or by position; raise UserError if it does not exist."""
     if isinstance(column, int) and 0 <= column < table.width:
         return column
     if table.header is not None and column in table.header:
