@@ -1,6 +1,8 @@
 """Rules of docs/architecture.md that import-linter does not check (its contracts are in pyproject.toml)."""
 
 import ast
+import importlib
+import inspect
 import re
 
 from tests.conftest import ROOT
@@ -20,6 +22,17 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
+
+
+def test_no_class_overrides_a_private_method_of_a_class_in_another_file():
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "simcse_pl").rglob("*.py")]
+    modules = [importlib.import_module(".".join(own)) for own in parts if own[-1] not in ("__init__", "__main__")]
+    classes = {own for module in modules for own in vars(module).values() if inspect.isclass(own)}
+    bases = [(own, base) for own in classes for base in own.__mro__[1:] if base.__module__.startswith("simcse_pl.")]
+    assert len(bases) > 150
+    for own, base in bases:
+        private = {name for name, method in vars(base).items() if name[:1] == "_" != name[1:2] and callable(method)}
+        assert own.__module__ == base.__module__ or not private & {*vars(own)}, (own, base)
 
 
 def test_the_page_describes_every_package():

@@ -44,10 +44,10 @@ class ContrastedPositivesObjective(ContrastiveObjective):
             column = {"classes": "label_column", "scores": "score_column"}[labels]
             raise UserError(f"objective=contrasted_positives takes no labels: set data.{column}=null")
 
-    def _loss_of_views(
+    def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss, with the similarities of the positives and all hard negatives."""
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
-        return super()._loss_of_views(batch, views, mask, further_similarities=further, **changed)
+        return super().loss_of_views(batch, views, mask, further_similarities=further, **changed)

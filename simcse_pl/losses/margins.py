@@ -42,13 +42,13 @@ class AngularMarginObjective(ContrastiveObjective):
             raise UserError(f"objective.similarity={self.similarity}: an angular margin needs cosine")
         self.margin = margin
 
-    def _loss_of_views(
+    def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss with the margin."""
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
         positive_similarities = add_angle(cosines, math.radians(self.margin))
-        return super()._loss_of_views(batch, views, mask, positive_similarities=positive_similarities, **changed)
+        return super().loss_of_views(batch, views, mask, positive_similarities=positive_similarities, **changed)
 
 
 def add_angle(cosines: Tensor, angle: float) -> Tensor:

@@ -75,7 +75,7 @@ class MixedNegatives(ContrastiveObjective):
             raise UserError(f"objective.share={share}: it must be 0 to 1")
         self.share = share
 
-    def _loss_of_views(
+    def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss with the similarities of both kinds of mixtures."""
@@ -90,7 +90,7 @@ class MixedNegatives(ContrastiveObjective):
         of_mixtures = similarity_matrix(mixed_anchors[rows], positives, self.similarity)
         before, after = ((rows + step).remainder(len(anchors))[:, None] for step in (-1, 1))
         further = torch.cat([with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)], dim=1)
-        return super()._loss_of_views(batch, views, mask, further_similarities=further, **changed)
+        return super().loss_of_views(batch, views, mask, further_similarities=further, **changed)
 
 
 class NegativesWithoutDropout(ContrastiveObjective):
@@ -125,7 +125,7 @@ class NegativesWithoutDropout(ContrastiveObjective):
                 "a row needs one positive, and no negative"
             )
 
-    def _loss_of_views(
+    def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
@@ -134,7 +134,7 @@ class NegativesWithoutDropout(ContrastiveObjective):
         plain = self.encoder.project(pooled)[:, 0]
         similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
-        return super()._loss_of_views(batch, views, mask, **compared, **changed)
+        return super().loss_of_views(batch, views, mask, **compared, **changed)
 
     def _pool_without_dropout(self, inputs: Batch) -> Tensor:
         backbone = self.encoder.backbone

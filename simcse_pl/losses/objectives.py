@@ -164,7 +164,7 @@ class ContrastiveObjective(Objective):
             if self.false_negative_threshold is not None:
                 near = self._near(*compared, views, batch.split.label_offset)
                 left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
-            losses.append(self._loss_of_views(batch, views, left_out))
+            losses.append(self.loss_of_views(batch, views, left_out))
         return batch.split.weight * torch.stack(losses).mean()
 
     def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], num_positives: int) -> Tensor | None:
@@ -184,7 +184,7 @@ class ContrastiveObjective(Objective):
     def _near(
         self, embeddings: Tensor, gathered: Tensor, queue: Tensor | None, views: list[int], offset: int
     ) -> Tensor:
-        """Return the `negative_mask` of probable false negatives, for the views of `_loss_of_views`."""
+        """Return the `negative_mask` of probable false negatives, for the views of `loss_of_views`."""
         assert self.false_negative_threshold is not None
         others = select_views(gathered, views[1:])
         compared = (embeddings[:, views[0]], others[:, 0], others[:, 1:], queue)
@@ -193,16 +193,22 @@ class ContrastiveObjective(Objective):
         self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, negatives)
         return near
 
-    def _loss_of_views(
+    def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
-        """Return the loss of an anchor, its positive, the other positives and the hard negatives.
+        """Return the loss of anchors and one of their positives. A subclass can override it to change similarities.
 
         Args:
             batch: this device's rows.
-            views: the positions of these views, in this order.
-            mask: the `negative_mask` of `contrastive_loss`.
-            changed: keyword arguments of `contrastive_loss` that override or extend those taken from the batch.
+            views: the positions of the anchor, the positive, and the hard negatives, in this order. Other positives
+                are before the hard negatives, and `mask` removes those of the own row. With `symmetric`, there are
+                further calls with the positive and the anchor.
+            mask: the `negative_mask` of `contrastive_loss`, or None.
+            changed: tensors that `contrastive_loss` gets in place of those of the batch, or in addition, such as
+                `positive_similarities` [batch].
+
+        Returns:
+            The mean over this device's rows, a scalar, without `batch.split.weight`.
         """
         others = select_views(batch.gathered, views[1:])
         tensors: dict[str, Any] = {

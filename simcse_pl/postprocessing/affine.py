@@ -49,7 +49,8 @@ class AffinePostProcess(PostProcess):
     mean: Tensor
     matrix: Tensor
 
-    def _transform(self, x: Tensor) -> Tensor:
+    def map(self, x: Tensor) -> Tensor:
+        """Return (x - mean) matrix."""
         return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -72,7 +72,8 @@ class Flow(PostProcess):
         self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size
         self.lr, self.seed = lr, seed
 
-    def _fit(self, x: Tensor) -> None:
+    def learn(self, x: Tensor) -> None:
+        """Train the couplings by maximum likelihood."""
         x = x.float()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -106,7 +107,8 @@ class Flow(PostProcess):
                     raise UserError(f"postprocess.lr={self.lr}: the likelihood diverged; choose a smaller one")
 
     @torch.no_grad()
-    def _transform(self, x: Tensor) -> Tensor:
+    def map(self, x: Tensor) -> Tensor:
+        """Return the points of the Gaussian."""
         transform = self._flow.to(x.device)().transform
         return torch.cat([transform(rows) for rows in x.split(_ROWS_AT_A_TIME)])
 

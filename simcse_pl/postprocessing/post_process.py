@@ -53,7 +53,7 @@ class PostProcess(ABC):
         self._check(x)
         if len(x) < 2:
             raise UserError(f"{self.name}: {len(x)} embeddings are too few to fit on; give at least 2")
-        self._fit(x.detach())
+        self.learn(x.detach())
         self.width = x.shape[1]
         return self
 
@@ -67,7 +67,7 @@ class PostProcess(ABC):
         if not self.fitted:
             raise UserError(f"{self.name}: fit it on embeddings first")
         self._check(x)
-        z = self._transform(as_float64(x.detach())).to(x)
+        z = self.map(as_float64(x.detach())).to(x)
         if not torch.isfinite(z).all():
             raise UserError(f"{self.name}: the result overflows {x.dtype}; pass the embeddings in float64")
         return z
@@ -103,12 +103,12 @@ class PostProcess(ABC):
         """Set the fitted tensors, or raise any exception if they do not fit the options and the width."""
 
     @abstractmethod
-    def _fit(self, x: Tensor) -> None:
-        """Learn the map from at least two finite embeddings."""
+    def learn(self, x: Tensor) -> None:
+        """Learn the map from `x` [n, dim], at least two embeddings, which `fit` has checked."""
 
     @abstractmethod
-    def _transform(self, x: Tensor) -> Tensor:
-        """Map float64 embeddings of the right width."""
+    def map(self, x: Tensor) -> Tensor:
+        """Return the map of `x` [n, dim] in float64, which `transform` has checked, as float64 [n, k]."""
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or not x.shape[1] or not x.is_floating_point():

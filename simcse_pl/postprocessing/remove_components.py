@@ -37,7 +37,8 @@ class RemoveComponents(AffinePostProcess):
         self.count = count
         self.center = center
 
-    def _fit(self, x: Tensor) -> None:
+    def learn(self, x: Tensor) -> None:
+        """Find the mean, and the projection that removes the top components."""
         self.mean, variances, directions = principal_directions(x, self.center)
         if len(variances) <= self.count:
             raise UserError(

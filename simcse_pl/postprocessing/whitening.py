@@ -44,7 +44,8 @@ class Whitening(AffinePostProcess):
         if self.dim is not None and self.dim > width:
             raise UserError(f"postprocess.dim={self.dim}: the embeddings have {width} dimensions")
 
-    def _fit(self, x: Tensor) -> None:
+    def learn(self, x: Tensor) -> None:
+        """Find the mean, and the principal directions, each divided by its standard deviation."""
         self.mean, variances, directions = principal_directions(x)
         if not len(variances):
             raise UserError(f"whitening: the {len(x)} embeddings are all the same")
