@@ -97,7 +97,7 @@ def _about_differences(groups: SeedGroups) -> list[str]:
         widths = "".join(f"; over {n} seeds it reaches {reach(n):.1f} standard deviations to each side" for n in counts)
         notes.append(
             f"difference: from {simcse} with the same seed, mean [{CONFIDENCE:.0%} t-interval]{widths}; *: a gain "
-            f"whose interval excludes 0, as 1 in {1 / (1 - CONFIDENCE):.0f} intervals does by chance"
+            f"whose interval excludes 0; about 1 in {2 / (1 - CONFIDENCE):.0f} methods without any effect gets a star"
         )
     if alone := [group.label for group, other in pairs if not other]:
         notes.append(f"no difference, because SimCSE in this setting is not in the sweep: {'; '.join(alone)}")
