@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import pkgutil
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,10 +110,23 @@ def source_hints(target: str) -> dict[str, Any]:
 
 def _imported(target: str, place: str) -> Any:
     try:
-        return _locate(target)  # get_object would log the error too
+        found = _locate(target)  # get_object would log the error too
     except (ImportError, ValueError) as error:
-        why = first_line(error.__cause__ or error)
-        raise UserError(f"{place}._target_={target}: it cannot be imported: {why}") from error
+        raise UserError(f"{place}._target_={target}: {_why_not(error.__cause__ or error, target)}") from error
+    if not callable(found):
+        raise UserError(f"{place}._target_={target}: it must be a class or a function")
+    return found
+
+
+def _why_not(error: BaseException, target: str) -> str:
+    """Return why a target cannot be imported. If a module has no such name, return the nearest names too."""
+    missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    owner, _, name = missing.rpartition(".")
+    if not owner or not f"{target}.".startswith(f"{missing}."):  # an import inside the target's own file may fail
+        return f"it cannot be imported: {first_line(error)}"
+    module = _locate(owner)
+    modules = (own.name for own in pkgutil.iter_modules(getattr(module, "__path__", ())))
+    return f"{owner} has no {name}{did_you_mean(name, dict.fromkeys([*dir(module), *modules]))}"
 
 
 def _check_values(hints: Mapping[str, Any], values: Mapping[Any, Any], written: Any, place: Sequence[Any]) -> None:

@@ -55,6 +55,28 @@ def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
     check_types(part(taker, **values))
 
 
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("targets.losses.MyLos", "targets.losses has no MyLos; did you mean MyLoss?"),
+        ("targets.loses.MyLoss", "targets has no loses; did you mean losses?"),
+        ("targets.losses.Other", "targets.losses has no Other"),
+        ("targets.losses.MyLoss.made", "it cannot be imported: type object 'MyLoss' has no attribute 'made'"),
+        ("targets.broken.MyLoss", "it cannot be imported: No module named 'json.missing'"),
+        ("target.losses.MyLoss", "it cannot be imported: No module named 'target'"),
+        ("targets.losses", "it must be a class or a function"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_an_error_with_the_nearest_name(target, why, tmp_path, monkeypatch):
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "losses.py").write_text("class MyLoss: pass\n")
+    (tmp_path / "targets" / "broken.py").write_text("import json.missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError) as error:
+        check_types(OmegaConf.create({"part": {"_target_": target}}))
+    assert str(error.value) == f"part._target_={target}: {why}"
+
+
 SEEDS = {"_target_": "simcse_pl.training.callbacks.SeedEveryStep"}
 
 
