@@ -1,13 +1,21 @@
 """Tables and text in the terminal."""
 
+import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 import rich.table
 from rich.console import Console
 from rich.text import Text
 
 _HEADING_WIDTH = 12  # characters
+
+
+class _HeadingWrapper(textwrap.TextWrapper):
+    """Wraps headings at spaces, and names of options and metrics after dots, slashes and underscores."""
+
+    wordsep_simple_re = re.compile(r"(\s+)|(?<=[./])(?=\w)|(?<=\w_)(?=\w)")
 
 
 def text_table(
@@ -18,16 +26,17 @@ def text_table(
     Args:
         columns: the cells of each column by its heading.
         numeric: the headings of the columns of numbers. They are on the right, and only their headings wrap.
+            The other headings wrap if they are longer than the cells.
         notes: footnotes.
     """
     caption = Text("\n".join(notes), style="dim") if notes else None
     table = rich.table.Table(title=Text(title), caption=caption, caption_justify="left")
     for heading, cells in columns.items():
-        if heading in numeric:
-            wrapped = textwrap.fill(heading, _HEADING_WIDTH, break_long_words=False, break_on_hyphens=False)
-            table.add_column(Text(wrapped), justify="right", overflow="fold", min_width=max(map(len, cells), default=0))
-        else:
-            table.add_column(Text(heading), overflow="fold")
+        is_number, widest = heading in numeric, max(map(len, cells), default=0)
+        width = _HEADING_WIDTH if is_number else max(_HEADING_WIDTH, widest)
+        wrapped = Text(_HeadingWrapper(width, break_long_words=False, break_on_hyphens=False).fill(heading))
+        justify: Literal["right", "left"] = "right" if is_number else "left"
+        table.add_column(wrapped, justify=justify, overflow="fold", min_width=widest if is_number else None)
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
