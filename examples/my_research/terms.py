@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
@@ -44,7 +44,7 @@ class TeacherSimilarities(AuxiliaryLoss):
 
 
 class NegativeMargin(AuxiliaryLoss):
-    """A hinge loss: a row's negative should be less similar to the anchor than its positive, by a margin."""
+    """A hinge loss: a row's negative should be less similar to the anchor than each positive, by a margin."""
 
     name = "margin"
 
@@ -59,8 +59,7 @@ class NegativeMargin(AuxiliaryLoss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows, weighted by their share of the whole batch."""
-        anchor, positive, negative = (
-            batch.embeddings[:, batch.views(role)[0]] for role in (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE)
-        )
-        closer = F.cosine_similarity(anchor, negative) - F.cosine_similarity(anchor, positive)
+        anchor, negative = (batch.embeddings[:, None, batch.views(role)[0]] for role in (Role.ANCHOR, Role.NEGATIVE))
+        positives = select_views(batch.embeddings, batch.views(Role.POSITIVE))
+        closer = F.cosine_similarity(anchor, negative, dim=-1) - F.cosine_similarity(anchor, positives, dim=-1)
         return batch.split.weight * torch.relu(closer + self.margin).mean()

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -10,10 +11,14 @@ import sys
 import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from examples.my_research.module import WarmUpOfTerms
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin
+from examples.my_research.view import Typo
+from simcse_pl.data.views.view import ViewInput
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.utils.errors import UserError
@@ -49,6 +54,14 @@ def test_the_run_uses_the_examples_data_optimizer_and_evaluator(idea):
     assert rates.iloc[0] == pytest.approx(0.005) and rates.iloc[-1] < 0.001, "a cosine schedule"
 
 
+def test_a_row_of_the_run_has_a_second_positive_with_a_typing_error(idea):
+    views = OmegaConf.load(idea / "config" / "resolved.yaml").data.views
+    assert views == {"typo": {"_target_": "examples.my_research.view.Typo", "role": "positive"}}
+    made = Typo()([ViewInput("Der Zug fährt ab.", (), random.Random(seed), ()) for seed in range(20)])
+    assert {*made} == {"Der Zug fhärt ab.", "Der Zug färht ab."}
+    assert Typo().make(ViewInput("Er ist da.", (), random.Random(0), ())) == "Er ist da."
+
+
 def test_the_teacher_is_not_saved_and_the_encoder_needs_its_pooling_by_name(idea):
     weights = torch.load(idea / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     assert not [name for name in weights if "teacher" in name]
@@ -70,6 +83,13 @@ def test_the_terms_reach_their_weights_after_the_warmup(monkeypatch):
     for step, expected in ((0, 10 - 0.75 * 2), (1, 9.0), (3, 10.0), (9, 10.0)):
         monkeypatch.setattr(WarmUpOfTerms, "global_step", step)
         assert module.loss({})[0] == pytest.approx(expected)
+
+
+def test_the_margin_compares_the_negative_with_each_positive():
+    x, loss = torch.randn(6, 4, 5), NegativeMargin(0.1)
+    both = loss(None, EmbeddedBatch(x, (*default_roles(3), Role.POSITIVE), {}))
+    single = [loss(None, EmbeddedBatch(x[:, views], default_roles(3), {})) for views in ([0, 1, 2], [0, 3, 2])]
+    torch.testing.assert_close(both, sum(single) / 2)
 
 
 def test_rows_without_the_roles_that_a_loss_reads_are_errors():
