@@ -157,9 +157,11 @@ def write_own_files(page: Path, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with open(folder / name, "a", encoding="utf-8") as file:  # a page may add lines to a file
             file.write(dedent(config))
-    classes = [dedent(code) for code in re.findall(block, text, flags=re.MULTILINE) if "\n    class " in code]
-    for name in ("my_package.py", "my_losses.py"):
-        (folder / name).write_text("\n".join(classes), encoding="utf-8")
+    blocks = [dedent(code) for code in re.findall(block, text, flags=re.MULTILINE)]
+    definition, other = r"(?m)^(class|def) ", r"(?m)^(?!class|def|from|import|\s|$)"
+    code = "\n".join(own for own in blocks if re.search(definition, own) and not re.search(other, own))
+    for name in ("my_package.py", "my_losses.py", "my_poolings.py"):
+        (folder / name).write_text(code, encoding="utf-8")
     (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
     shutil.copy(folder / "conf" / "experiment" / "unsup_minilm.yaml", folder / "my_conf/experiment/my_experiment.yaml")
 

@@ -19,7 +19,7 @@ def test_named_poolings_equal_layers_by_number():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("average", "pooling=average: choose one of cls, mean, .* span, mask, mask_2, layers like layers_1_2, or your"),
+        ("average", "pooling=average: choose one of cls, mean, .* mask, mask_2, layers like layers_1_2, or your"),
         *((name, f"pooling={name}: choose one of") for name in ("mask_0", "mask_01", "masks", "torch.", "a..b", "a.1")),
         ("torch.no_such_function", "^pooling=torch.no_such_function: cannot import it: module 'torch' has no attrib"),
         ("math.pi", "^pooling=math.pi: it is not a function$"),
