@@ -47,7 +47,7 @@ TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv",
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
     r"seed=(\d)(,\d)+": r"seed=\1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
-    r"method=simcse,arccse\S*": "method=simcse,arccse",
+    r"method=simcse,arccse\S*": "method=arccse",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
     r"--relative-margin 0.05": "--relative-margin 0",  # all sentences are similar for the small encoder
@@ -215,7 +215,7 @@ class Page:
                 words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
             )
         else:
-            if words[1] in ("train", "train.py") and "diagnose" not in command:
+            if words[1] in ("train", "train.py") and not re.search("diagnose=(?!anomaly)", command):
                 words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment)
