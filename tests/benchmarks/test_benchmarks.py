@@ -23,6 +23,7 @@ from tests.conftest import SENTENCES
 from tests.test_config import composed
 
 SLOW = pytest.mark.slow  # many processes
+BY_HAND = pytest.mark.by_hand  # a minute or more each
 
 
 def test_ways_take_turns_and_the_first_round_is_not_counted():
@@ -63,16 +64,16 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("evaluate", ["--rounds", "1"], 3, marks=SLOW),
         pytest.param("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4, marks=SLOW),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
-        pytest.param("first_step", ["--lines", "300"], 2, marks=pytest.mark.by_hand),
-        pytest.param("startup", ["--rounds", "1"], 13, marks=SLOW),
+        pytest.param("first_step", ["--lines", "300"], 2, marks=BY_HAND),
+        pytest.param("startup", ["--rounds", "1"], 13, marks=BY_HAND),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
         pytest.param(
             *("scaling", ["--sizes", "8", "--lengths", "8", "--ranks", "1", "--runs", "2"], 1),
             marks=SLOW,
         ),
         pytest.param("matryoshka", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
-        pytest.param("mining", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
-        pytest.param("distillation", ["--seeds", "0", "--steps", "2"], 6, marks=SLOW),
+        pytest.param("mining", ["--seeds", "0", "--steps", "2"], 5, marks=BY_HAND),
+        pytest.param("distillation", ["--seeds", "0", "--steps", "2"], 6, marks=BY_HAND),
         pytest.param("methods", ["--rounds", "1", "--steps", "1", "--only", "simcse"], 2, marks=SLOW),
         pytest.param(
             "masked_head", ["--rounds", "1", "--vocabulary", "100", "--dim", "24", "--positions", "64"], 2, marks=SLOW
