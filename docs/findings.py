@@ -20,13 +20,14 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
 from benchmarks.findings import PLAN, RECORDS, read_records
-from simcse_pl.reports.figures.alignment_uniformity import run_plane
+from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
 from simcse_pl.reports.paper import ablation
 from simcse_pl.reports.sweeps.paired import Difference
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, StsScores
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory
 
@@ -41,6 +42,15 @@ PATHS = {  # of figure 2, by table and row
     ("dropout_path", "0.0"): "no dropout",
     ("dropout_path", "fixed 0.1"): "one mask",
     ("augmentation_path", "delete one word"): "delete one word",
+}
+ENCODERS = {  # of figure 3
+    "before/table_6_pooling/unsupervised/CLS with MLP in training only": "untrained, [CLS]",
+    "before/table_6_pooling/unsupervised/first-last avg.": "untrained, first-last average",
+    "table_2_objective/one encoder/next sentence": "next sentence as positive",
+    "table_3_dropout/fixed 0.1": "one mask",
+    "table_3_dropout/0.1": "unsupervised SimCSE",
+    "table_6_pooling/supervised/CLS with MLP in training only": "supervised SimCSE",
+    "table_6_pooling/supervised/CLS with MLP": "supervised SimCSE, MLP kept",
 }
 
 
@@ -205,16 +215,35 @@ def paths(records: Sequence[Mapping[str, Any]]) -> None:
         figure.savefig(FIGURES / "findings_paths.png", dpi=150)
 
 
+def encoders(frame: pd.DataFrame) -> None:
+    """Write the figure of encoders after training, the paper's figure 3, as means over seeds."""
+    means = frame.groupby("run")[["last", "alignment", "uniformity"]].mean()
+    results = [
+        Result(
+            label=label,
+            sts=[StsScores(task="STS-B", all=Correlation(spearman=own["last"] / 100))],
+            geometry=Geometry(alignment=own["alignment"], uniformity=own["uniformity"]),
+        )
+        for run, label in ENCODERS.items()
+        if run in means.index
+        for own in [means.loc[run].to_dict()]
+    ]
+    if figure := encoder_plane(results):
+        figure.savefig(FIGURES / "findings_encoders.png", dpi=150)
+
+
 def updated(page: str, file: Path = RECORDS) -> str:
     """Return the page with its generated parts up to date with a file of records."""
     records = read_records(file)
-    made, counts = claims(scores(records))
+    frame = scores(records)
+    made, counts = claims(frame)
     seconds = {(own["backbone"], own["config"]): own["seconds"] for own in records}
     runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread each
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} core hours.\n"
     parts = {"summary": summary, "claims": made, "tables": tables(records)}
     paths(records)
+    encoders(frame)
     return PART.sub(lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", page)
 
 

@@ -113,7 +113,9 @@ def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, m
     assert "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +10.00" in text
     assert re.search(r"learning rate 1e-4: \+20.00 ± 0.00 \(2 seeds\)", text)
     assert text.count("### Table 3: dropout") == 1 and "dropout_longer" not in text
-    assert {path.name for path in tmp_path.glob("*.png")} == {"findings_table_3_dropout.png", "findings_paths.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        f"findings_{name}.png" for name in ("table_3_dropout", "paths", "encoders")
+    }
 
 
 def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
