@@ -25,10 +25,13 @@ _HEAD = """# Speed and memory
 `python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
 Nothing has been measured on a GPU. Each table is below the command that produces it.
 
-- Tables with ratios compare several ways to do the same work. The ways take turns in several
-  rounds, because the load of a machine varies. A rate is the median over the rounds.
+- Tables with ratios compare several ways to do the same work. The ways take turns in each round,
+  because the load of a machine varies. A note below the table gives the number of rounds. A rate is
+  the median over the rounds.
 - In each round, the rate of a way is divided by that of the first way. `times the first` is the
-  median of these ratios, and `lowest` and `highest` are the extremes.
+  median of these ratios, and `lowest` and `highest` are the extremes. The table of the start-up
+  compares times instead of rates, so more is slower there; its `lowest` and `highest` are in
+  seconds.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl` measures before training which [speed
@@ -40,7 +43,8 @@ Nothing has been measured on a GPU. Each table is below the command that produce
 - Compare times within a table only: the tables were measured one after the other, and the load of the
   machine varied.
 - `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.
-- The plain loops are in float32. They use the faster linear layers of simcse_pl, too.
+- A plain loop is PyTorch without Lightning, in float32. It has the encoder, the loss and the linear
+  layers of simcse_pl.
 - A note gives the GFLOP/s of matrix products alone, for comparison. In float32 they are measured with
   torch's default library, and with oneDNN if simcse_pl uses it on the machine.
 """

@@ -103,8 +103,8 @@ def main() -> None:
             row = run_json("-m", "benchmarks.data", "--one", way, source, Path(folder) / f"{way}-{lines}")
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
     note = (
-        f"cold: with an empty cache; memory: how much the process has grown after {BATCHES} batches of {BATCH_SIZE} "
-        "rows, without the pages of memory-mapped files and with them; the system can reclaim these pages"
+        f"cold: with an empty cache; warm: the second start; memory: the growth of the process after {BATCHES} batches "
+        f"of {BATCH_SIZE} rows; mapped files: includes the pages of memory-mapped files, which the system can reclaim"
     )
     save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
 
