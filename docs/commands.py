@@ -55,6 +55,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
+    r"diagnose=overfit": r"\g<0> trainer.max_steps=20",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bA,B\b": "outputs/RUN_1/encoder,outputs/RUN_2/encoder",
     r"\bFOLDER\b": "outputs/merged",
@@ -83,6 +84,7 @@ def _nli(i: int, label: str) -> str:
 
 SCORED = rows_of("The {1} have {0} legs.\t{0} legs belong to the {1}.\t{3}\n")
 QUERIES = rows_of("Where are my {0} {1}?\tThe {0} {1} are here.\n")
+SENTEVAL_LINES = 200  # of each file
 WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
     "my_sentences.txt": rows_of("My parcel of {0} {1} is late.\nHow do I return {0} {1}?\n"),
@@ -141,9 +143,12 @@ def copy_clone(folder: Path) -> None:
     shutil.copytree(ROOT, folder, ignore=left_out)
     for name, content in FILES.items():
         (folder / name).write_text(content, encoding="utf-8")
-    if os.environ.get("SENTEVAL_DIR"):
-        (folder / "SentEval" / "data").mkdir(parents=True)
-        (folder / "SentEval" / "data" / "downstream").symlink_to(Path(os.environ["SENTEVAL_DIR"]).resolve())
+    if bundle := os.environ.get("SENTEVAL_DIR"):
+        for file in (own for own in Path(bundle).rglob("*") if own.is_file()):
+            shorter = folder / "SentEval" / "data" / "downstream" / file.relative_to(bundle)
+            shorter.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("rb") as lines:
+                shorter.write_bytes(b"".join(itertools.islice(lines, SENTEVAL_LINES)))
 
 
 def write_own_files(page: Path, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import itertools
 import logging
 import os
@@ -91,6 +92,12 @@ def embedded(embeddings, inputs=None, **further):
     from simcse_pl.models.roles import default_roles
 
     return EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), inputs or {}, **further)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the objects of the libraries, which live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -29,11 +29,9 @@ def imported(stderr):
         (["train", "modle=bert"], 2, set()),
         (["train", "model=brt"], 2, set()),
         (["train", "model.num_layers=three"], 2, set()),
-        (["train", "data.batch_size=many"], 2, set()),
         (["evaluate", "encodr=folder"], 2, set()),
         (["evaluate"], 2, set()),
         (["encode", "--help"], 0, LIBRARIES),
-        (["search", "--help"], 0, LIBRARIES),
         (["info", "no_folder"], 2, LIBRARIES),
     ],
 )

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
 import pkgutil
@@ -83,6 +84,7 @@ def check_types(config: DictConfig) -> None:
         _check_values(_hints(target), node, written, place)
 
 
+@functools.cache
 def source_hints(target: str) -> dict[str, Any]:
     """Return the annotations of the arguments of a class or function of this project, without importing it.
 

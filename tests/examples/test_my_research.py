@@ -35,7 +35,7 @@ def idea(tmp_path_factory):
     shutil.copytree(ROOT / EXAMPLE, folder / EXAMPLE)
     command = "import sys; from simcse_pl.__main__ import main; sys.path.remove(''); main()"  # as the script simcse
     done = subprocess.run(
-        [sys.executable, "-c", command, "train", *COMMAND, "hydra.run.dir=run"],
+        [sys.executable, "-c", command, "train", *COMMAND, "trainer.max_epochs=4", "hydra.run.dir=run"],
         cwd=folder,
         capture_output=True,
         text=True,
