@@ -2,7 +2,7 @@
 
     python -m benchmarks.profile_step
 
-A step is that of `simcse train` on 64 sentences of the packaged Wikipedia sample and the packaged encoder (6 layers):
+A step is that of `simcse train` on sentences of the packaged Wikipedia sample and the packaged encoder (6 layers):
 forward, backward, clipping and AdamW. torch's profiler measures the operations; what is left of the step is Python and
 the dispatch of operations.
 """
@@ -102,9 +102,11 @@ def seconds_by_kind(step: Callable[[], None]) -> Counter[str]:
 
 def main() -> None:
     """Run the command line."""
-    given = parser(__doc__, rounds=False).parse_args()
+    command_line = parser(__doc__, rounds=False)
+    command_line.add_argument("--sentences", type=int, default=64, help="rows of a batch")
+    given = command_line.parse_args()
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
-    sentences = wikipedia_sentences(64)
+    sentences = wikipedia_sentences(given.sentences)
     ways = {
         "float32, plain": (False, False),
         "float32": (False, True),

@@ -35,11 +35,17 @@ def step_seconds(sentences: list[str], max_length: int) -> float:
     return [timed(step) for _ in range(2)][1]
 
 
-def rate_of_run(ranks: int, folder: Path) -> float:
+def rate_of_run(ranks: int, steps: int, folder: Path) -> float:
     """Return the sentences per second that a run with this number of processes logs, the median over its steps."""
-    options = [f"trainer.devices={ranks}", "trainer.accelerator=cpu", "trainer.max_steps=12", "val_every=12"]
-    options += ["setting=unsupervised", "data=wiki_sample", "log_every=1", "logger=csv", f"hydra.run.dir={folder}"]
-    options += ["data.validation=sample", "speed=fixed", *(["trainer=ddp"] if ranks > 1 else [])]
+    options = [f"trainer.devices={ranks}", "trainer.accelerator=cpu", f"hydra.run.dir={folder}"]
+    options += [f"trainer.max_steps={steps}", f"val_every={steps}", "log_every=1", "logger=csv"]
+    options += [
+        "setting=unsupervised",
+        "data=wiki_sample",
+        "data.validation=sample",
+        "speed=fixed",
+        *(["trainer=ddp"] if ranks > 1 else []),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": str((os.cpu_count() or ranks) // ranks)}
     command = [sys.executable, "-W", "ignore", "-m", "simcse_pl", "train", *options]
     subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -72,6 +78,7 @@ def main() -> None:
     command_line.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256, 1024, 4096], help="batch sizes")
     command_line.add_argument("--lengths", type=int, nargs="+", default=[16, 32, 64, 128, 256, 512], help="tokens")
     command_line.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="numbers of processes")
+    command_line.add_argument("--steps", type=int, default=12, help="steps of a run with a number of processes")
     command_line.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000], help="runs of a report")
     given = command_line.parse_args()
     sentences = wikipedia_sentences()
@@ -96,7 +103,7 @@ def main() -> None:
 
     with TemporaryDirectory() as name:
         runs = {ranks: Path(name, f"run_{ranks}") for ranks in given.ranks}
-        rates = [rate_of_run(ranks, folder) for ranks, folder in tracked(list(runs.items()), "processes")]
+        rates = [rate_of_run(ranks, given.steps, folder) for ranks, folder in tracked(list(runs.items()), "processes")]
         frame = {"processes": given.ranks, "sentences/s": rates}
         note = "64 rows of two sentences over all processes, by `simcse train trainer=ddp`"
         tables.append(table("scaling_ranks", "Training by processes", frame, note))

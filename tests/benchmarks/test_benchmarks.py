@@ -60,7 +60,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
             marks=SLOW,
         ),
         ("encode", ["--rounds", "1", "--sentences", "16"], 3),
-        pytest.param("profile_step", [], 4, marks=SLOW),
+        pytest.param("profile_step", ["--sentences", "8"], 4, marks=SLOW),
         pytest.param("evaluate", ["--rounds", "1"], 3, marks=SLOW),
         pytest.param("search", ["--rounds", "1", "--sentences", "64", "--queries", "8"], 4, marks=SLOW),
         pytest.param("data", ["--lines", "300"], 4, marks=SLOW),
@@ -68,7 +68,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
         pytest.param("startup", ["--rounds", "1"], 13, marks=BY_HAND),
         pytest.param("memory", ["--sizes", "8", "--chunk-size", "4"], 2, marks=SLOW),
         pytest.param(
-            *("scaling", ["--sizes", "8", "--lengths", "8", "--ranks", "1", "--runs", "2"], 1),
+            *("scaling", ["--sizes", "8", "--lengths", "8", "--ranks", "1", "--steps", "3", "--runs", "2"], 1),
             marks=SLOW,
         ),
         pytest.param("matryoshka", ["--seeds", "0", "--steps", "2"], 5, marks=SLOW),
