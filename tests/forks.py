@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import signal
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ def forks(folder: Path, clone: Path = ROOT) -> Iterator[Forks]:
     yield forks
     if forks.process:
         forks.process.communicate("")
+
+
+def start_ranks(function: Callable[..., None], arguments: tuple[Any, ...], ranks: int) -> None:
+    """Call a function in as many processes with their numbers, forked from one that has imported the libraries."""
+    from torch.multiprocessing import start_processes
+
+    multiprocessing.set_forkserver_preload(list(LIBRARIES))
+    start_processes(function, arguments, ranks, start_method="forkserver")
 
 
 def serve() -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.reports.methods import baselines, published_scores
 from tests.conftest import ROOT, SENTENCES
+from tests.forks import start_ranks
 from tests.test_config import composed
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
@@ -217,7 +218,7 @@ def gradients_on_two_ranks(configs, folder, dtype=torch.float32):
     """Return the gradients of each config on each rank."""
     with mp.Manager() as manager:
         results = manager.dict()
-        mp.spawn(on_rank, (folder / "store", configs, results, dtype), nprocs=2)
+        start_ranks(on_rank, (folder / "store", configs, results, dtype), 2)
         return results[0], results[1]
 
 

@@ -89,7 +89,7 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert [run.config["model"]["dropout"] for run in runs] == [0.05, 0.05, 0.1, 0.1]
     assert len({run.started.run_id for run in runs}) == 4
 
-    _, alone = train("model.dropout=0.1", "model.pooling=cls", "logger=csv", *common, folder="alone", fresh=True)
+    _, alone = train("model.dropout=0.1", "model.pooling=cls", "logger=csv", *common, folder="alone")
     timeless = [column for column in CURVES if not column.startswith("speed")]
     curves = [pandas.read_csv(folder / "metrics.csv")[timeless] for folder in (sweep / "2", alone, sweep / "0")]
     pandas.testing.assert_frame_equal(curves[0], curves[1], check_exact=True)

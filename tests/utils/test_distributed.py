@@ -41,6 +41,7 @@ from simcse_pl.utils.distributed import (
     world_size,
 )
 from tests.conftest import SENTENCES, adamw
+from tests.forks import start_ranks
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 
@@ -202,7 +203,7 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
     SentenceEncoder.from_pretrained(folder, pooling="mean").save_pretrained(f"{folder}_guide")
     with mp.Manager() as manager:
         results = manager.dict()
-        mp.spawn(_one_rank, (ranks, tmp_path / "store", folder, results), nprocs=ranks)
+        start_ranks(_one_rank, (ranks, tmp_path / "store", folder, results), ranks)
         results = dict(results)
     monkeypatch.setattr(TokenMaskingLoss, "mask", _mask_by_content)
     monkeypatch.setattr(ReplacedTokenDetection, "edit", _edit_by_content)
