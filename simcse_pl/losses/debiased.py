@@ -102,11 +102,12 @@ class DebiasedObjective(Objective):
 
     def _noise(self, anchors: Tensor, positives: Tensor) -> Tensor:
         """Return the noise vectors after the ascent steps, [k, dim], for the rows of all devices."""
-        anchors, positives = at_least_float32(anchors.detach()), at_least_float32(positives.detach())
-        noise = from_first_rank(anchors.new_empty(int(self.noise_ratio * len(anchors)), anchors.shape[1]).normal_())
-        for _ in range(self.noise_steps if len(noise) else 0):
-            noise.requires_grad_()
-            loss = contrastive_loss(anchors, positives, queue=noise, temperature=self.temperature)
-            (gradient,) = torch.autograd.grad(loss, noise)
-            noise = noise.detach() + self.noise_step_size * unit_vectors(gradient)
-        return noise.detach()
+        with torch.inference_mode(False), torch.enable_grad():  # the loss of held-out rows has neither
+            anchors, positives = (at_least_float32(x.detach()).clone() for x in (anchors, positives))
+            noise = from_first_rank(anchors.new_empty(int(self.noise_ratio * len(anchors)), anchors.shape[1]).normal_())
+            for _ in range(self.noise_steps if len(noise) else 0):
+                noise.requires_grad_()
+                loss = contrastive_loss(anchors, positives, queue=noise, temperature=self.temperature)
+                (gradient,) = torch.autograd.grad(loss, noise)
+                noise = noise.detach() + self.noise_step_size * unit_vectors(gradient)
+            return noise.detach()

@@ -92,9 +92,7 @@ class SentenceEncoder(PooledBackbone):
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
         check_sentences(sentences, batch_size)
-        if max_length is None:
-            max_length = self.max_length
-        max_length = self.templates.checked_length(max_length, self.backbone)
+        max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
         bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
@@ -158,10 +156,10 @@ class SentenceEncoder(PooledBackbone):
     ) -> "SentenceEncoder":
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
 
-        The encoder is in evaluation mode, on the CPU.
+        The encoder is in evaluation mode, on the CPU. A quantized backbone is on a GPU if there is one.
 
         Args:
-            name: a folder, a hub name, or `package:NAME` (see backbone.resolve).
+            name: a folder, a hub name, or `package:NAME` (see sources.resolve).
             pooling: required for a plain checkpoint. If given for a folder of sentence-transformers, only
                 its transformer is loaded.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
@@ -188,7 +186,7 @@ class SentenceEncoder(PooledBackbone):
             raise UserError(f"num_layers={num_layers}: {name} {MERGE_FIRST}")
         backbone = load_backbone(
             str(name),
-            num_layers or spec.num_layers,
+            spec.num_layers if num_layers is None else num_layers,
             dropout,
             attention_dropout,
             spec.subfolder,

@@ -67,7 +67,8 @@ def projection_head(backbone: Backbone, head: str) -> nn.Sequential:
     nn.init.normal_(linear.weight, std=std)
     nn.init.zeros_(linear.bias)
     if head == "transform":
-        eps = getattr(backbone.config, "layer_norm_eps", 1e-12)
+        config = backbone.config
+        eps = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT
         return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
     return nn.Sequential(linear, nn.Tanh())
 
@@ -87,4 +88,8 @@ def pretrained_transform(name: str) -> dict[str, Tensor]:
     except UserError as error:
         log.warning("head=transform: %s; its weights are drawn at random", error)
         return {}
-    return {f"{i}.{key}": x for i, part in ((0, linear[0]), (2, norm[0])) for key, x in part.state_dict().items()}
+    found: dict[str, Tensor] = {}
+    for i, part in ((0, linear[0]), (2, norm[0])):
+        bias = torch.zeros(len(part.weight)) if part.bias is None else part.bias  # ModernBERT has none
+        found |= {f"{i}.weight": part.weight.detach(), f"{i}.bias": bias.detach()}
+    return found

@@ -56,7 +56,7 @@ class PooledBackbone(nn.Module):
         self.head = head
         self.normalize = normalize
         self.hidden_size: int = backbone.config.hidden_size
-        self.projection = None if head == "none" else projection_head(backbone, head)
+        self.projection = None if head == "none" else projection_head(backbone, head).to(backbone.device)
         self.postprocess = postprocess
         takes = inspect.signature(backbone.forward).parameters
         self._takes_positions = is_decoder(backbone.config) and "position_ids" in takes
@@ -161,7 +161,9 @@ class PooledBackbone(nn.Module):
         expected = (*inputs["attention_mask"].shape, self.hidden_size)
         if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
             model = type(self.backbone).__name__
-            raise UserError(f"{model} does not return the output of each layer: it needs pooling=cls, mean or max")
+            raise UserError(
+                f"{model} does not return the output of each layer: choose a pooling of the last layer only"
+            )
         return states
 
     def project(self, vectors: Tensor) -> Tensor:

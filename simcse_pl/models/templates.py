@@ -114,8 +114,8 @@ class Templates:
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = self._leading + self._trailing
-        rooms = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
-        return special + min(rooms, default=limit - special)
+        lengths = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
+        return special + min(lengths, default=limit - special)
 
     def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
         """Return the most tokens to read of a sentence, special tokens included; raise UserError if out of range.

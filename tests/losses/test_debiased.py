@@ -75,6 +75,9 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(threshold, ratio, mo
     own, other = (torch.autograd.grad(one, pairs)[0] for one in (loss, expected))
     torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-12)
     assert own.norm() > 0.01
+    torch.manual_seed(7)
+    with torch.inference_mode():  # as for held-out rows
+        torch.testing.assert_close(objective(EmbeddedBatch(pairs.clone(), (ANCHOR, POSITIVE), {})), loss.detach())
     assert (punished > 0) == (threshold < 1) and objective.curves["masked_negatives"] == pytest.approx(punished / 20)
 
 

@@ -108,7 +108,7 @@ def test_heads_apply_in_their_modes(head, make_model):
         torch.testing.assert_close(encoder.train(training)(inputs), expected[training])
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert", "modernbert"])
 def test_the_head_transform_is_that_of_the_masked_language_model(
     architecture, make_masked_language_model, make_model, caplog
 ):
@@ -123,6 +123,19 @@ def test_the_head_transform_is_that_of_the_masked_language_model(
     SentenceEncoder.from_pretrained(make_model(architecture), pooling="cls", head="transform")
     (warning,) = caplog.records
     assert re.search("^head=transform: .* no masked-language-model head .*drawn at random$", warning.getMessage())
+
+
+def test_a_template_works_with_a_backbone_without_a_limit(make_model, monkeypatch):
+    monkeypatch.setattr("simcse_pl.models.templates.longest_input", lambda backbone: None)  # such as BLOOM
+    options = {"pooling": "mean", "template": 'A man: "{sentence}".', "max_length": 20}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options)
+    assert encoder.max_length == 20
+    assert encoder.encode(SENTENCES).isfinite().all()
+
+
+def test_no_layers_are_an_error(make_model):
+    with pytest.raises(UserError, match="num_layers=0"):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=0)
 
 
 def test_the_head_transform_is_applied_before_the_bias_is_subtracted(make_model):
