@@ -17,7 +17,10 @@ from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 # groups that may be null
-_OPTIONAL = {"auxiliary", "diagnose", "experiment", "local", "logger", "method", "queue", "setting", "size", "sweep"}
+_OPTIONAL = {
+    *("adapter", "auxiliary", "diagnose", "experiment", "local", "logger", "method", "quantization", "queue"),
+    *("setting", "size", "sweep"),
+}
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
 
 

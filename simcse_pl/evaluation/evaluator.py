@@ -80,7 +80,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
     def name(self, split: str) -> str:
         """Return the names of the files."""
         files = self.files[split]
-        return Path(files).name if isinstance(files, str) else ", ".join(files or ())
+        return Path(files).name if isinstance(files, str) else ", ".join(map(str, files or ()))
 
     def sentences(self, split: str) -> list[str]:
         """Return the sentences of all files of a split."""

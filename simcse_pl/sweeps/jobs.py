@@ -66,5 +66,5 @@ def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
         "choices": {group: choice for group, choice in choices.items() if choice},
         "overrides": list(hydra.overrides.task),
         "seed": config.seed,
-        "sweep": place | {"size": config.size} if sweep else None,
+        "sweep": place | {"size": config.get("size")} if sweep else None,
     }

@@ -61,7 +61,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
     if system:
-        _discard_output()
+        _flush_output()
     if debug:
         traceback.print_exception(error)
     elif known:
@@ -72,6 +72,14 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
         what = f"{type(error).__name__}: {first_line(error)}"
         print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
     return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else 1
+
+
+def _flush_output() -> None:
+    """Write buffered output; if this fails, discard it. The other jobs of a sweep still print."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
 
 
 def _discard_output() -> None:

@@ -35,3 +35,11 @@ ITS_OWN_CAUSE = KeyError("a\nb")
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
+
+
+def test_output_after_an_error_of_the_system_is_printed(capfd):
+    error = UserError("the hub cannot be reached")
+    error.__cause__ = OSError("no network")
+    assert report_error(error, debug=False, debug_option="debug=true") == 2
+    print("the next job")
+    assert capfd.readouterr().out == "the next job\n"
