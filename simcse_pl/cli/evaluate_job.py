@@ -58,7 +58,11 @@ def evaluate(config: DictConfig) -> None:
     write_json(folder / RESULTS_FILE, report)
     result = Result(**report)
     tables = encoder_tables([result], config.aggregation)
-    save(folder, tables, figures={"dimensions": figure} if (figure := dimension_curves([result], config.aggregation)) else {})
+    save(
+        folder,
+        tables,
+        figures={"dimensions": figure} if (figure := dimension_curves([result], config.aggregation)) else {},
+    )
     for table in tables:
         show(table.printed())
     print(f"results  {folder}")
