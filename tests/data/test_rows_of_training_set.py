@@ -126,6 +126,8 @@ def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog
 
 
 def test_a_limit_draws_among_the_rows_with_a_next_sentence(given_rows):
+    with pytest.raises(UserError, match="n=0: it must be at least 1"):
+        OneOfNextSentences(0)
     view = OneOfNextSentences(3)
     rows = given_rows(ROWS, ROWS, [view], DOCUMENTS, limit=5)
     for epoch in range(5):

@@ -31,6 +31,10 @@ def cosine(first, second):
 SCORED = [("a b", "c d", 4.5), ("e f", "g h", 0.5), ("a b", "g h", 3.0), ("i", "k", 5.0), ("l m n", "o", 2.0)]
 
 
+def test_names_of_files_may_be_numbers(write):
+    assert ScoredPairs({2012: write(*SCORED), 2013: write(*SCORED, name="other.tsv")}).name(VALIDATION) == "2012, 2013"
+
+
 def test_scored_pairs_have_the_papers_metrics(write):
     file = write(*SCORED)
     evaluator = ScoredPairs(file)
