@@ -2,9 +2,9 @@
 
     python -m benchmarks.profile_step
 
-A step is that of `simcse train` on sentences of the packaged Wikipedia sample and the packaged encoder (6 layers):
-forward, backward, clipping and AdamW. torch's profiler measures the operations; what is left of the step is Python and
-the dispatch of operations.
+A step is that of `simcse train` on 64 sentences (`--sentences`) of the packaged Wikipedia sample and the packaged
+encoder (6 layers): forward, backward, clipping and AdamW. torch's profiler measures the operations; what is left of the
+step is Python and the dispatch of operations.
 """
 
 import copy

@@ -105,7 +105,7 @@ def main() -> None:
         runs = {ranks: Path(name, f"run_{ranks}") for ranks in given.ranks}
         rates = [rate_of_run(ranks, given.steps, folder) for ranks, folder in tracked(list(runs.items()), "processes")]
         frame = {"processes": given.ranks, "sentences/s": rates}
-        note = "64 rows of two sentences over all processes, by `simcse train trainer=ddp`"
+        note = "64 rows over all processes, by `simcse train trainer=ddp`; the two views of a row count as sentences"
         tables.append(table("scaling_ranks", "Training by processes", frame, note))
 
         first = runs[given.ranks[0]]
