@@ -16,7 +16,7 @@ from torch import nn
 from benchmarks.common import PACKAGED
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, embed_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
@@ -80,7 +80,7 @@ def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: Sent
             views = range(batch["input_ids"].shape[1])
             embeddings = torch.stack([encoder(_trimmed(batch, view)) for view in views], dim=1)
         else:
-            embeddings = embed_views(encoder, batch)
+            embeddings = encoder.embed(batch)
         optimizer.zero_grad()
         objective(EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), batch)).backward()
         nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from simcse_pl.losses.duplicates import hash_token_ids
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
@@ -84,18 +83,3 @@ class EmbeddedBatch:
 def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
     """Return some views of a tensor [batch, views, ...]; indexing by a list would wait for a GPU."""
     return torch.stack([tensor[:, view] for view in views], dim=1)
-
-
-def pool_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
-    """Embed all views of a batch without the projection head: tensors [batch, views, tokens] to [batch, views, hidden].
-
-    On a CPU, sequences of similar length are encoded together (see length_bucketing.py).
-    """
-    rows, views = batch["input_ids"].shape[:2]
-    sequences = {name: tensor.flatten(0, 1) for name, tensor in batch.items()}
-    return encoder.pool_in_length_groups(sequences).view(rows, views, -1)
-
-
-def embed_views(encoder: SentenceEncoder, batch: Batch) -> Tensor:
-    """Embed all views of a batch, as `pool_views` does, with the projection head: [batch, views, dim]."""
-    return encoder.project(pool_views(encoder, batch))

@@ -1,15 +1,12 @@
 """Networks that are neither trained nor saved, such as a guide for false negatives or a teacher."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import embed_views
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.models.tokenization import Batch
@@ -84,5 +81,5 @@ class FrozenEncoder(Frozen):
         """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
         inputs = {name: batch[name] for name in names if name in batch}
-        vectors = apply_in_chunks(partial(embed_views, self.network), inputs, self.chunk_size)
+        vectors = self.network.embed(inputs, self.chunk_size)
         return vectors[..., : self.network.truncate_dim]

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.objectives import Objective
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import from_first_rank

@@ -10,12 +10,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.losses.objectives import Objective
 from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.length_bucketing import length_groups
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch

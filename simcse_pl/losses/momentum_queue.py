@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.functional import paired_similarity, similarity_matrix
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import from_first_rank
@@ -141,6 +141,6 @@ class NegativesWithoutDropout(ContrastiveObjective):
         was_training = backbone.training
         backbone.eval()  # also in the backward pass of apply_in_chunks
         try:
-            return pool_views(self.encoder, inputs)
+            return self.encoder.pool_views(inputs)
         finally:
             backbone.train(was_training)

@@ -1,16 +1,14 @@
 """A second trained network that embeds the same views and agrees with the encoder."""
 
 import copy
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import Role
@@ -62,7 +60,7 @@ class PeerNetwork(AuxiliaryLoss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         (anchor,), views = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE, Role.OTHER)
-        pooled = apply_in_chunks(partial(pool_views, self.peer), batch.inputs, self.chunk_size)
+        pooled = self.peer.pool_views(batch.inputs, self.chunk_size)
         networks = batch.embeddings, encoder.project(self.pooler(pooled))
         anchors = [embeddings[:, anchor] for embeddings in networks]
         gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))

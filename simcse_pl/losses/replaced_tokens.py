@@ -10,10 +10,10 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.layers import changed_layer_input, embedding_module
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import Batch

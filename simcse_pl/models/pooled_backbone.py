@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,12 @@ from simcse_pl.models.attention_masks import use_masks_without_synchronization
 from simcse_pl.models.backbone_config import is_decoder
 from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.encoder_files import EncoderSettings
+from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.heads import HEADS, projection_head
 from simcse_pl.models.length_bucketing import TOKENS_PER_PASS, apply_in_length_groups, ignores_padding
 from simcse_pl.models.onednn_linear import use_onednn_linear
 from simcse_pl.models.pooling import find_pooling
+from simcse_pl.models.shared_dropout import pool_with_shared_dropout
 from simcse_pl.models.template_bias import bare_templates, check_template_bias
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
 from simcse_pl.models.tokenization import Batch, match_inputs
@@ -121,6 +124,28 @@ class PooledBackbone(nn.Module):
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
         return self._subtract_bias(self._pool_states(inputs, inputs, num_layers), inputs, num_layers)
+
+    def embed(self, views: Batch, chunk_size: int | None = None) -> Tensor:
+        """Return the vectors of all views of a training batch, [batch, views, dim]; see `pool_views`."""
+        return self.project(self.pool_views(views, chunk_size))
+
+    def pool_views(self, views: Batch, chunk_size: int | None = None, shared_dropout: bool = False) -> Tensor:
+        """Return the vectors of `embed` before the projection head, [batch, views, hidden].
+
+        On a CPU, sequences of similar length are encoded together (see length_bucketing.py).
+
+        Args:
+            views: tensors [batch, views, tokens].
+            chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
+            shared_dropout: use the same dropout masks for all views of a row ("fixed 0.1" in Table 3).
+        """
+        pool = partial(pool_with_shared_dropout, self.pool) if shared_dropout else self._pool_flattened
+        return apply_in_chunks(pool, views, chunk_size)
+
+    def _pool_flattened(self, views: Batch) -> Tensor:
+        rows, count = views["input_ids"].shape[:2]
+        sequences = {name: tensor.flatten(0, 1) for name, tensor in views.items()}
+        return self.pool_in_length_groups(sequences).view(rows, count, -1)
 
     def forward_in_length_groups(self, inputs: Batch) -> Tensor:
         """Return the vectors of `forward`, computed with less padding; see `length_bucketing.length_groups`."""

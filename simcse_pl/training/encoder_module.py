@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
-from simcse_pl.losses.embedded_batch import embed_views
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
@@ -99,7 +98,7 @@ class EncoderModule(LightningModule):
         """
         inputs = views_of(example_batch(self.encoder, RowKind()))
         for encoder in self.encoders():
-            freeze_unused(encoder, partial(embed_views, encoder, inputs))
+            freeze_unused(encoder, partial(encoder.embed, inputs))
         self._prepared = True
 
     def setup(self, stage: str) -> None:

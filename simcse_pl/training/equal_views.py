@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import torch
 
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.losses.embedded_batch import pool_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.encoder_module import views_of
 from simcse_pl.utils.errors import UserError
@@ -23,7 +22,7 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
         inputs = {name: x[:, :2].to(encoder.device) for name, x in views_of(batch).items()}
         ids = inputs["input_ids"]
         with torch.random.fork_rng(devices=[]):
-            first, second = pool_views(encoder, inputs).unbind(dim=1)
+            first, second = encoder.pool_views(inputs).unbind(dim=1)
         if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
             raise UserError(
                 f"model.dropout: the two views of a sentence of {own.train} have equal vectors without dropout: "

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, pool_views, select_views
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
 from simcse_pl.models.backbone import longest_input, recompute_layers
@@ -27,7 +26,6 @@ from simcse_pl.training.freezing import example_batch, freeze_first_layers, free
 from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
-from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
 from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean
@@ -194,7 +192,7 @@ class SimCSEModule(EncoderModule):
         if not self.needs_embeddings(batch.get("dataset")):
             empty = torch.empty(*inputs["input_ids"].shape[:2], 0, device=self.device)
             return EmbeddedBatch(empty, roles, inputs, labels=batch.get("labels"))
-        pooled = apply_in_chunks(self._pool_at_once, inputs, self.chunk_size)
+        pooled = self._pool(inputs)
         embeddings = self._project(pooled)
         queue = self.queue.negatives() if self.queue else None
         return EmbeddedBatch(embeddings, roles, inputs, pooled, batch.get("labels"), queue)
@@ -203,14 +201,12 @@ class SimCSEModule(EncoderModule):
         """Return whether a loss of a data set needs embeddings."""
         return self.objective_of(dataset).reads_embeddings or bool(self.auxiliary)
 
-    def _pool_at_once(self, batch: Batch) -> Tensor:
-        if self.shared_dropout_mask:
-            return embed_with_shared_dropout_mask(self.encoder.pool, batch)
+    def _pool(self, batch: Batch) -> Tensor:
         if not self.positive_encoder:
-            return pool_views(self.encoder, batch)
+            return self.encoder.pool_views(batch, self.chunk_size, self.shared_dropout_mask)
         first, others = ({name: x[:, views] for name, x in batch.items()} for views in (slice(1), slice(1, None)))
-        anchors = pool_views(self.encoder, first)
-        return torch.cat([anchors, pool_views(self.positive_encoder, others)], dim=1)
+        anchors = self.encoder.pool_views(first, self.chunk_size)
+        return torch.cat([anchors, self.positive_encoder.pool_views(others, self.chunk_size)], dim=1)
 
     def _project(self, pooled: Tensor) -> Tensor:
         """Apply the head of each view's encoder to pooled vectors [batch, views, hidden]."""

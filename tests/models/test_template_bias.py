@@ -7,7 +7,6 @@ import torch
 from transformers import AutoModel
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.embedded_batch import pool_views
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import SENTENCE_MASK
@@ -88,7 +87,7 @@ def rows_of(encoder, views=2):
 def test_views_and_gradients_are_those_of_single_passes(architecture, kind, load, model_of):
     """In training each view has the bias of its own template. Dropout is off here."""
     encoder = load(architecture, template_bias=kind, dropout=0.0).double().train()
-    pooled = pool_views(encoder, rows_of(encoder))
+    pooled = encoder.pool_views(rows_of(encoder))
     model = AutoModel.from_pretrained(model_of(architecture)).double().eval()
     found = partial(without_bias, model, encoder.tokenizer, padded=kind.startswith("padded"))
     expected = torch.stack([torch.stack([found(text, FIRST), found(text, SECOND)]) for text in TEXTS])
@@ -157,14 +156,14 @@ def test_each_of_two_encoders_has_its_own_bias(load):
     module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), positive_encoder=other)
     pooled = module.embed(rows_of(encoder)).pooled
     for view, own in enumerate((encoder, other)):
-        torch.testing.assert_close(pooled[:, view], pool_views(own, rows_of(own))[:, view], atol=1e-5, rtol=0)
+        torch.testing.assert_close(pooled[:, view], own.pool_views(rows_of(own))[:, view], atol=1e-5, rtol=0)
 
 
 def test_the_bias_is_half_precision_in_autocast(load):
     encoder = load(template_bias="train_only", dropout=0.0).train()
     with torch.autocast("cpu", torch.bfloat16):
-        half = pool_views(encoder, rows_of(encoder))
-    torch.testing.assert_close(half.float(), pool_views(encoder, rows_of(encoder)), atol=0.2, rtol=0)
+        half = encoder.pool_views(rows_of(encoder))
+    torch.testing.assert_close(half.float(), encoder.pool_views(rows_of(encoder)), atol=0.2, rtol=0)
 
 
 @pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])

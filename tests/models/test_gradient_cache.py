@@ -7,11 +7,10 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.embedded_batch import embed_views
-from simcse_pl.losses.gradient_cache import apply_in_chunks
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
+from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.models.shared_dropout import pool_with_shared_dropout
 from tests.conftest import SENTENCES, embedded
 
 
@@ -24,7 +23,7 @@ def gradients(encoder, embed, seed=5):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("embed", [embed_views, embed_with_shared_dropout_mask])
+@pytest.mark.parametrize("embed", [SentenceEncoder.embed, pool_with_shared_dropout])
 def test_chunks_have_the_gradients_of_stored_activations_with_the_same_dropout(embed, size, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").train()
     batch = ViewCollator(encoder.tokenizer, 32)(list(itertools.pairwise(SENTENCES)))

@@ -9,10 +9,10 @@ from torch import Tensor
 from simcse_pl.models.tokenization import Batch
 
 
-def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    """Embed all views of a batch with the same dropout masks.
+def pool_with_shared_dropout(pool: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
+    """Pool all views of a batch with the same dropout masks.
 
-    Each view is embedded in a separate pass, and all passes start from the same random state. Views
+    Each view is encoded in a separate pass, and all passes start from the same random state. Views
     are padded to the same shape, so the passes draw the same masks, and equal views get equal vectors.
 
     Returns:
@@ -25,5 +25,5 @@ def embed_with_shared_dropout_mask(encoder: Callable[[Batch], Tensor], batch: Ba
     for view in range(views):
         last = view == views - 1  # only the last pass advances the random state
         with nullcontext() if last else torch.random.fork_rng(devices, device_type=ids.device.type):
-            vectors.append(encoder({name: x[:, view] for name, x in batch.items()}))
+            vectors.append(pool({name: x[:, view] for name, x in batch.items()}))
     return torch.stack(vectors, dim=1)

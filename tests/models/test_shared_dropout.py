@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.shared_dropout import embed_with_shared_dropout_mask
+from simcse_pl.models.shared_dropout import pool_with_shared_dropout
 from tests.tiny_models import ARCHITECTURES
 
 RATE = 0.3
@@ -22,7 +22,7 @@ def batch():
 def test_views_of_the_same_text_are_equal_to_the_bit(architecture, make_model, batch):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", dropout=RATE).train()
     same = {name: x[:, :1].repeat(1, 2, 1) for name, x in batch.items()}
-    first, second = embed_with_shared_dropout_mask(encoder, same).unbind(dim=1)
+    first, second = pool_with_shared_dropout(encoder, same).unbind(dim=1)
     assert torch.equal(first, second)
     ordinary = encoder({name: x[:, 0] for name, x in same.items()})
     assert ((first - ordinary).abs().amax(dim=-1) > 0.01).all()
@@ -35,9 +35,9 @@ def test_views_of_different_text_share_their_masks(batch):
     def encoder(inputs):
         return nn.functional.dropout(ones(inputs["input_ids"]), RATE).flatten(1)
 
-    vectors = embed_with_shared_dropout_mask(encoder, batch)
+    vectors = pool_with_shared_dropout(encoder, batch)
     masks = vectors == 0
     assert torch.equal(masks[:, 0], masks[:, 1]) and torch.equal(masks[:, 0], masks[:, 2])
     assert 0.2 < masks.float().mean() < 0.4
     assert len({tuple(row.tolist()) for row in masks[:, 0]}) == len(masks), "rows have different masks"
-    assert not torch.equal(embed_with_shared_dropout_mask(encoder, batch) == 0, masks), "steps have different masks"
+    assert not torch.equal(pool_with_shared_dropout(encoder, batch) == 0, masks), "steps have different masks"
