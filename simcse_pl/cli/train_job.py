@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.evaluation_results import write_json
@@ -25,10 +26,10 @@ from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.tracking.wandb_logger import Dashboard
 from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
-from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import run_job, starts_ranks
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
@@ -68,7 +69,7 @@ def train(config: DictConfig) -> float:
     module.prepare(data.row_kinds)
     with_dropout = any(config.model.get(option) is not None for option in ("dropout", "attention_dropout"))
     if not with_dropout and config.encoders == "one":  # Table 3 has a row with dropout=0
-        check_views_differ(encoder, [own for name, own in data.sets.items() if module.needs_embeddings(name)])
+        check_views_differ(encoder, [own for name, own in data.sets.items() if name in module.embedded_datasets])
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
@@ -133,7 +134,7 @@ def start_job(
     return config, None, checkpoint, search
 
 
-def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     """Return the LightningModule that trains an encoder. Its class needs to accept only the parts that are set."""
     make = instantiate(config.module)
     arguments = {
@@ -141,17 +142,18 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
         "objective": instantiate(config.objective),
         "optimizer": instantiate(config.optimizer),
         "scheduler": instantiate(config.scheduler),
-        "auxiliary": list(instantiate(config.get("auxiliary") or {}).values()) or None,
+        "auxiliary": instantiate(config.get("auxiliary")) or None,
         "positive_encoder": instantiate(config.model) if config.encoders == "two" else None,
         "queue": instantiate(config.get("queue")),
-        "objectives": instantiate(config.objectives) or None,
     }
+    if config.objectives:
+        arguments["objective"] = LossPerDataset(arguments["objective"], instantiate(config.objectives))
     arguments = {name: value for name, value in arguments.items() if value is not None}
     with reraise_as(f"module._target_={config.module._target_}"):
         inspect.signature(make).bind(**arguments)
-    module: EncoderModule = make(**arguments)
-    if not isinstance(module, EncoderModule):
-        raise UserError(f"module._target_={config.module._target_}: it must be an EncoderModule or a SimCSEModule")
+    module: SimCSEModule = make(**arguments)
+    if not isinstance(module, SimCSEModule):
+        raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
     return module
 
 

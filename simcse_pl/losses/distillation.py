@@ -1,42 +1,38 @@
-"""Objectives that train an encoder to imitate a larger one, the teacher."""
+"""Losses that train an encoder to imitate a larger one, the teacher."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.checks import check_head_is_kept, check_no_labels, check_one_anchor
+from simcse_pl.losses.checks import check_contrasted, check_head_is_kept
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.functional import SIMILARITIES, paired_similarity
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import Similarity, paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
-LOSSES = ("mse", "cosine")
 
-
-class _Distillation(Objective):
-    contrasts = False
-
-    def __init__(self, teacher: str | Path, pooling: str | None) -> None:
-        super().__init__()
+class _Distillation(Loss):
+    def __init__(self, teacher: str | Path, pooling: str | None, weight: float) -> None:
+        super().__init__(weight)
         self.teacher = FrozenEncoder(teacher, pooling)
         self.normalize = self.teacher.network.normalize
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the teacher reads the encoder's token ids, and whether vectors are compared at length 1."""
-        self.teacher.check_vocabulary(encoder, "objective.teacher")
+        self.teacher.check_vocabulary(encoder, "teacher")
         self.normalize = encoder.normalize or self.teacher.network.normalize
 
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
-        self.check_rows(batch.roles, batch.label_kind)
-        return batch.split.weight * self._loss(batch, self._scaled(self.teacher.embed(batch.inputs)))
+        return batch.split.weight * self._loss(batch, self._scaled(self.teacher.embed(batch)))
 
     def _scaled(self, vectors: Tensor) -> Tensor:
         # Without this, an encoder whose vectors are longer makes its tokens cancel out, which destroys the vectors.
@@ -60,27 +56,31 @@ class EmbeddingDistillation(_Distillation):
         pooling: of the teacher; None takes what it was saved with.
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
             1, the squared error is the cosine loss times 2 / dim.
+        weight: see Loss.
     """
 
-    truncatable = False  # the teacher's vectors are whole
-
-    def __init__(self, teacher: str | Path, pooling: str | None = None, loss: str = "mse") -> None:
-        if loss not in LOSSES:
-            raise UserError(f"objective.loss={loss}: choose one of {', '.join(LOSSES)}")
-        super().__init__(teacher, pooling)
+    def __init__(
+        self,
+        teacher: str | Path,
+        pooling: str | None = None,
+        loss: Literal["mse", "cosine"] = "mse",
+        weight: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(teacher, pooling, weight)
         self.loss = loss
         self.projection: nn.Linear | None = None
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
-        check_head_is_kept(encoder, "objective=distillation")
+        check_head_is_kept(encoder)
         if self.teacher.network.dim != encoder.hidden_size:
             self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.dim)
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError if rows have labels."""
-        check_no_labels(labels, "distillation")
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError if rows have labels, which would be ignored."""
+        if rows.labels:
+            raise UserError("this loss takes no labels: set data.label_column=null data.score_column=null")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         own = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
@@ -103,21 +103,24 @@ class MarginMSE(_Distillation):
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
         pooling: of the teacher; None takes what it was saved with.
         similarity: `cosine`, or `dot` as in the paper.
+        weight: see Loss.
     """
 
-    def __init__(self, teacher: str | Path, pooling: str | None = None, similarity: str = "cosine") -> None:
-        if similarity not in SIMILARITIES:
-            raise UserError(f"objective.similarity={similarity}: choose one of {', '.join(SIMILARITIES)}")
-        super().__init__(teacher, pooling)
+    truncatable = True
+
+    def __init__(
+        self,
+        teacher: str | Path,
+        pooling: str | None = None,
+        similarity: Similarity = "cosine",
+        weight: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(teacher, pooling, weight)
         self.similarity = similarity
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have one anchor, one positive and hard negatives."""
-        check_one_anchor(roles)
-        check_no_labels(labels, "margin_mse")
-        if list(roles).count(Role.POSITIVE) != 1 or Role.NEGATIVE not in roles:
-            given = [str(role) for role in roles]
-            raise UserError(f"data.roles={given}: objective=margin_mse needs one positive and a negative in each row")
+        check_contrasted(rows, positives=1, negatives=True)
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         own, teachers = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))

@@ -1,57 +1,102 @@
-"""A training step as the losses see it: the embeddings of a batch, the roles of its views, and the other devices."""
+"""A training batch as the losses see it: its embeddings, the roles of its views, and the rows of other devices."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcse_pl.losses.duplicates import hash_token_ids
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EmbeddedBatch:
-    """This device's rows of a batch, embedded.
-
-    `dataclasses.replace` makes a changed copy, for an objective that wraps another one.
+    """This device's rows of a batch, which are embedded when a loss first reads `embeddings` or `pooled`.
 
     Args:
-        embeddings: [batch, views, dim], after the projection head.
-        roles: the role of each view.
+        encoder: the trained encoder.
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
-        pooled: [batch, views, hidden], before the projection head; the same tensor if no head applies. None if the
-            embeddings do not come from an encoder.
+        roles: the role of each view.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
+        dataset: the name of the data set, if there are several.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
+        positive_encoder: the encoder of all views but the first, if it is another one.
+        chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
+        shared_dropout: whether all views of a row have the same dropout masks.
+        progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
+
+    Attributes:
+        curves: scalars to log, by name; losses add to them with `log`.
     """
 
-    embeddings: Tensor
-    roles: tuple[Role, ...]
+    encoder: SentenceEncoder | None
     inputs: Batch
-    pooled: Tensor | None = None
+    roles: tuple[Role, ...]
     labels: Tensor | None = None
+    dataset: str | None = None
     queue: Tensor | None = None
+    positive_encoder: SentenceEncoder | None = None
+    chunk_size: int | None = None
+    shared_dropout: bool = False
+    progress: float = 1.0
+    curves: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *views: Tensor, labels: Tensor | None = None) -> "EmbeddedBatch":
+        """Return a batch of given embeddings, each [n, dim]: anchors, positives, then hard negatives."""
+        embeddings = torch.stack(views, dim=1)
+        batch = cls(None, {}, default_roles(len(views)), labels)
+        return batch.replaced(embeddings=embeddings, pooled=embeddings)
+
+    def replaced(self, **attributes: Any) -> "EmbeddedBatch":
+        """Return a copy with other attributes, such as `embeddings` or `queue`."""
+        batch = copy.copy(self)
+        if "embeddings" in attributes:
+            vars(batch).pop("gathered", None)
+        vars(batch).update(attributes)
+        return batch
+
+    @cached_property
+    def pooled(self) -> Tensor:
+        """The vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies."""
+        assert self.encoder is not None
+        if self.positive_encoder is None:
+            return self.encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
+        anchors = self.encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
+        others = {name: x[:, 1:] for name, x in self.inputs.items()}
+        return torch.cat([anchors, self.positive_encoder.pool_views(others, self.chunk_size)], dim=1)
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """The embeddings after the projection head, [batch, views, dim]."""
+        assert self.encoder is not None
+        if self.positive_encoder is None:
+            return self.encoder.project(self.pooled)
+        anchors = self.encoder.project(self.pooled[:, :1])
+        return torch.cat([anchors, self.positive_encoder.project(self.pooled[:, 1:])], dim=1)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether a loss has read the embeddings."""
+        return "embeddings" in vars(self)
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
-        return [view for role in roles for view, own in enumerate(self.roles) if own == role]
-
-    @property
-    def label_kind(self) -> LabelKind | None:
-        """What the labels are; None if there are none."""
-        if self.labels is None:
-            return None
-        return "scores" if self.labels.is_floating_point() else "classes"
+        return [view for role in roles for view, other in enumerate(self.roles) if other == role]
 
     @cached_property
     def split(self) -> BatchSplit:
         """The number of rows that each device holds."""
-        return split_batch(len(self.embeddings), self.embeddings.device)
+        rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
+        return split_batch(len(rows), rows.device)
 
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
@@ -69,15 +114,16 @@ class EmbeddedBatch:
     def truncated(self, dim: int) -> "EmbeddedBatch":
         """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""
         queue = None if self.queue is None else self.queue[:, :dim]
-        batch = replace(self, embeddings=self.embeddings[..., :dim], queue=queue)
-        shared = {"split": self.split, "gathered": self.gathered[..., :dim]}  # not gathered once more
-        vars(batch).update(shared)
-        return batch
+        return self.replaced(embeddings=self.embeddings[..., :dim], gathered=self.gathered[..., :dim], queue=queue)
 
     @cached_property
     def sentence_hashes(self) -> Tensor:
         """A hash of each sentence, [batch, views] int64: equal for equal sentences."""
         return hash_token_ids(self.inputs)
+
+    def log(self, name: str, value: Tensor) -> None:
+        """Log a scalar of this device's rows as train/NAME; the curve is its mean over devices."""
+        self.curves[name] = value.detach()
 
 
 def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:

@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import SENTENCE_MASK
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
 
 
@@ -46,13 +46,11 @@ class FrozenEncoder(Frozen):
 
     Attributes:
         network: the encoder, in evaluation mode.
-        chunk_size: see SimCSEModule, which sets it.
 
     Raises:
         UserError: if it cannot be loaded, or has a post-processing.
     """
 
-    chunk_size: int | None = None
     network: SentenceEncoder
 
     def __init__(
@@ -77,9 +75,8 @@ class FrozenEncoder(Frozen):
             raise UserError(f"{option}: its pooling={self.network.pooling} must be that of the trained encoder")
 
     @torch.no_grad()
-    def embed(self, batch: Batch) -> Tensor:
-        """Embed all views of a batch: tensors [batch, views, tokens] in, [batch, views, dim] out."""
+    def embed(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the embeddings of all views of a batch, [batch, views, dim]."""
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
-        inputs = {name: batch[name] for name in names if name in batch}
-        vectors = self.network.embed(inputs, self.chunk_size)
-        return vectors[..., : self.network.truncate_dim]
+        inputs = {name: batch.inputs[name] for name in names if name in batch.inputs}
+        return self.network.embed(inputs, batch.chunk_size)[..., : self.network.truncate_dim]

@@ -1,28 +1,25 @@
 """Embeddings of inner layers: an encoder that can be cut to its first layers (2D-Matryoshka, Li et al. 2024)."""
 
 import copy
-from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
-from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
-class InnerLayer(AuxiliaryLoss):
+class InnerLayer(Loss):
     """The objective on the embeddings of one inner layer, drawn at random in each step.
 
     In plain terms: an encoder that is loaded with `num_layers=n` should be a good one for every n. For embeddings h of
@@ -31,48 +28,48 @@ class InnerLayer(AuxiliaryLoss):
         objective(h') + kl_weight * t * KL( softmax(h / t) || softmax(h' / t) )
 
     where the distributions are over the dimensions, h is constant, and KL is the mean over views and rows. With
-    MatryoshkaObjective in both places this is 2D-Matryoshka (Li et al. 2024); the released code of
+    MatryoshkaLoss in both places this is 2D-Matryoshka (Li et al. 2024); the released code of
     sentence-transformers has this divergence. The layer costs a second pass through the encoder.
 
     Args:
         objective: a loss of embeddings, without parameters.
-        weight: the weight of this loss, 0 or more.
-        kl_weight: the weight of the divergence, 0 or more.
-        temperature: t, above 0.
+        weight: see Loss.
+        kl_weight: the weight of the divergence.
+        temperature: t.
 
     Raises:
-        UserError: a value is out of range; from `attach`, if the encoder has one layer, the objective has parameters,
+        UserError: from `attach`, if the encoder has one layer, the objective has parameters,
             or the encoder's inner layers are not the last layers of cut encoders. A pooling of your own is not checked:
             it must also suit an encoder of one layer.
     """
 
-    name = "inner_layer"
-
     def __init__(
-        self, objective: Objective, weight: float = 1.0, kl_weight: float = 1.0, temperature: float = 0.3
+        self,
+        objective: Loss,
+        weight: NonNegativeFloat = 1.0,
+        kl_weight: NonNegativeFloat = 1.0,
+        temperature: PositiveFloat = 0.3,
     ) -> None:
         super().__init__(weight)
-        check_non_negative(f"{self.option}.kl_weight", kl_weight)
-        check_positive(f"{self.option}.temperature", temperature)
         self.objective, self.kl_weight, self.temperature = objective, kl_weight, temperature
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and check that the encoder can be cut."""
         self.objective.attach(encoder)
         if any(True for _ in self.objective.parameters()):
-            raise UserError(f"{self.option}.objective: {type(self.objective).__name__} has parameters")
+            raise UserError(f"objective: {type(self.objective).__name__} has parameters")
         config = encoder.backbone.config
         if config.num_hidden_layers < 2:
-            raise UserError(f"{self.option}: the model has one layer only")
+            raise UserError("the model has one layer only")
         if encoder.pooling == "top2" or encoder.pooling.startswith("layers_"):
-            raise UserError(f"{self.option}: pooling={encoder.pooling} reads layers that a cut encoder does not have")
+            raise UserError(f"pooling={encoder.pooling} reads layers that a cut encoder does not have")
         if not _can_be_cut(encoder):
             kind = config.model_type
-            raise UserError(f"{self.option}: {kind} normalizes the output of its last layer only; choose BERT")
+            raise UserError(f"{kind} normalizes the output of its last layer only; choose BERT")
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Check the rows for the objective."""
-        self.objective.check_rows(roles, labels)
+        self.objective.check_rows(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of a layer that the first device draws."""
@@ -84,9 +81,9 @@ class InnerLayer(AuxiliaryLoss):
             sequences = {name: x.flatten(0, 1) for name, x in inputs.items()}
             return encoder.pool(sequences, num_layers=layer).view(rows, views, -1)
 
-        pooled = apply_in_chunks(pool, batch.inputs, self.chunk_size)
-        inner = replace(batch, embeddings=encoder.project(pooled), pooled=pooled, queue=None)
-        loss: Tensor = self.objective(inner)
+        pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
+        inner = batch.replaced(embeddings=encoder.project(pooled), pooled=pooled, queue=None, curves={})
+        loss = self.objective(encoder, inner)
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence

@@ -1,45 +1,47 @@
 """Matryoshka representation learning: embeddings whose first dimensions are embeddings, too (Kusupati et al. 2022)."""
 
 from collections.abc import Sequence
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from simcse_pl.losses.checks import check_head_is_kept
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import check_non_negative
 
 
-class MatryoshkaObjective(Objective):
-    """A weighted sum of an objective on the first dimensions of the embeddings, for several numbers of dimensions.
+class MatryoshkaLoss(Loss):
+    """A weighted sum of a loss on the first dimensions of the embeddings, for several numbers of dimensions.
 
     In plain terms: an embedding that is cut to its first 48 dimensions should still be a good one. The loss is that of
-    equation 1 of Kusupati et al. (2022), with an objective of embeddings in place of a classifier.
+    equation 1 of Kusupati et al. (2022), with a loss of embeddings in place of a classifier.
 
     Args:
         objective: a loss of embeddings, without parameters.
         dims: the numbers of dimensions. None takes all dimensions, a half, a quarter and an eighth of them.
         weights: one weight per number of dimensions; None for 1 each.
+        weight: see Loss.
 
     Raises:
-        UserError: if `dims` or `weights` are out of range; from `attach`, if they do not fit the encoder, its head is
-            dropped at test time, or the objective is not defined for the first dimensions.
+        UserError: from `attach`, if the dimensions do not fit the encoder, its head is dropped at test time, or the
+            objective is not defined for the first dimensions.
     """
 
     weights: dict[int, float]
 
     def __init__(
-        self, objective: Objective, dims: Sequence[int] | None = None, weights: Sequence[float] | None = None
+        self,
+        objective: Loss,
+        dims: Annotated[Sequence[PositiveInt], Field(min_length=1)] | None = None,
+        weights: Sequence[NonNegativeFloat] | None = None,
+        weight: NonNegativeFloat = 1.0,
     ) -> None:
-        super().__init__()
-        if dims is not None and (not dims or len(set(dims)) < len(dims) or min(dims) < 1):
-            raise UserError(f"objective.dims={list(dims)}: give different numbers, each 1 or more")
-        for weight in weights or ():
-            check_non_negative("objective.weights", weight)
+        super().__init__(weight)
         self.objective = objective
         self.given = dims, weights
 
@@ -51,28 +53,30 @@ class MatryoshkaObjective(Objective):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and choose the numbers of dimensions if they were not given."""
         self.objective.attach(encoder)
-        check_head_is_kept(encoder, "objective=matryoshka")
-        if not self.objective.truncatable or any(True for _ in self.objective.parameters()):
-            name = type(self.objective).__name__
-            raise UserError(f"objective.objective: {name} needs whole embeddings, so it does not work with matryoshka")
+        check_head_is_kept(encoder)
+        if not self.objective.truncatable:
+            raise UserError(f"objective: {type(self.objective).__name__} needs whole embeddings")
         dims, weights = self.given
         dims = [encoder.hidden_size // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
-        if len(weights) != len(dims):
-            raise UserError(f"objective.weights={list(weights)}: give one weight for each of dims={list(dims)}")
+        if len(weights) != len(dims) or len(set(dims)) < len(dims):
+            raise UserError(f"weights={list(weights)}: give one weight for each of dims={list(dims)}")
         if max(dims) > encoder.hidden_size:
-            raise UserError(f"objective.dims: the model has {encoder.hidden_size} dimensions, not {max(dims)}")
+            raise UserError(f"dims: the model has {encoder.hidden_size} dimensions, not {max(dims)}")
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
-            raise UserError(f"objective.dims={list(dims)}: the other dimensions would not be trained: {hint}")
+            raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")
         self.weights = dict(zip(dims, weights, strict=True))
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Check the rows for the objective."""
-        self.objective.check_rows(roles, labels)
+        self.objective.check_rows(rows)
 
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted sum."""
-        losses = {dim: self.objective(batch.truncated(dim)) for dim in self.weights}
-        self.curves = self.objective.curves | {f"objective/{dim}": loss.detach() for dim, loss in losses.items()}
-        return torch.stack([weight * losses[dim] for dim, weight in self.weights.items()]).sum()
+        total: Any = 0
+        for dim, weight in self.weights.items():
+            loss = self.objective(encoder, batch.truncated(dim))
+            batch.log(f"objective/{dim}", loss)
+            total = total + weight * loss
+        return torch.as_tensor(total)

@@ -1,28 +1,24 @@
-"""Masked language modelling: as an auxiliary loss (SimCSE's Appendix A and Table D.2), and as the objective itself."""
+"""Masked language modelling: added to the objective (SimCSE's Appendix A and Table D.2), or in its place."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import NonNegativeFloat
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.mlm_head import MLMHead
-from simcse_pl.losses.objectives import Objective
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.length_bucketing import length_groups
-from simcse_pl.models.roles import LabelKind, Role
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
-from simcse_pl.utils.errors import UserError
-
-HEADS = ("pretrained", "new")
 
 
 class MaskedLanguageModeling(TokenMaskingLoss):
@@ -33,37 +29,47 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     encoder's word embeddings, as in BERT. The masks are drawn from torch's global random state, on
     the device of the batch.
 
-    The head is trained with the encoder. Training checkpoints contain it; saved encoders do not.
+    The head is trained with the encoder. Training checkpoints contain it. If this loss is the objective, the saved
+    encoder contains it too, so that AutoModelForMaskedLM loads it, and the perplexity of held-out rows is measured.
 
     Args:
-        weight: lambda, 0 or more.
+        weight: lambda.
         probability: see TokenMaskingLoss.
         head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
         whole_words: see TokenMaskingLoss.
+        anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
     """
 
-    name = "mlm"
     head: MLMHead
 
     def __init__(
-        self, weight: float = 0.1, probability: float = 0.15, head: str = "pretrained", whole_words: bool = False
+        self,
+        weight: NonNegativeFloat = 1.0,
+        probability: Probability = 0.15,
+        head: Literal["pretrained", "new"] = "pretrained",
+        whole_words: bool = False,
+        anchors_only: bool = False,
     ) -> None:
         super().__init__(weight, probability, whole_words)
-        if head not in HEADS:
-            raise UserError(f"{self.option}.head={head}: choose one of {', '.join(HEADS)}")
-        self.head_is_new = head == "new"
+        self.head_is_new, self.anchors_only = head == "new", anchors_only
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Load or initialize the head, or raise UserError if there is no mask token or no pretrained head."""
         super().attach(encoder)
-        self.head = MLMHead(encoder.backbone, not self.head_is_new, self.option)
+        self.head = MLMHead(encoder.backbone, not self.head_is_new)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
-        return self.mean_over_chosen(encoder, encoder.backbone, batch.inputs)
+        inputs = {name: x[:, :1] if self.anchors_only else x for name, x in batch.inputs.items()}
+        return self.mean_over_chosen(encoder, encoder.backbone, inputs, batch.chunk_size)
 
     def mean_over_chosen(
-        self, encoder: SentenceEncoder, backbone: PreTrainedModel, inputs: Batch, **further: Tensor
+        self,
+        encoder: SentenceEncoder,
+        backbone: PreTrainedModel,
+        inputs: Batch,
+        chunk_size: int | None = None,
+        **further: Tensor,
     ) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
@@ -71,13 +77,14 @@ class MaskedLanguageModeling(TokenMaskingLoss):
             encoder: the trained encoder.
             backbone: passed to `self.states`.
             inputs: tensors [batch, views, tokens].
+            chunk_size: see EmbeddedBatch.
             further: more inputs for `self.states`, each [batch * views, 1, ...].
         """
         views = inputs["input_ids"].shape[1]
         sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
         of_chunk = partial(self._sum, backbone, (encoder.ignores_padding, encoder.tokens_per_pass))
-        total = apply_in_chunks(of_chunk, sequences | further, self.chunk_size and self.chunk_size * views)
+        total = apply_in_chunks(of_chunk, sequences | further, chunk_size and chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 
@@ -97,45 +104,6 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         states: Tensor = backbone(**inputs).last_hidden_state
         return states
 
-
-class _Loss(MaskedLanguageModeling):
-    @property
-    def option(self) -> str:
-        return "objective"
-
-
-class MaskedLanguageModelingObjective(Objective):
-    """Masked language modelling instead of a contrastive loss: continued pretraining before SimCSE.
-
-    Only the anchors are read. After training, the saved encoder contains the head, so that AutoModelForMaskedLM
-    loads it too. The perplexity is exp of the mean loss of the held-out rows (data.hold_out).
-
-    Args:
-        probability, head, whole_words: see MaskedLanguageModeling.
-    """
-
-    contrasts = False
-    truncatable = False
-    reads_embeddings = False
-    encoder: SentenceEncoder
-
-    def __init__(self, probability: float = 0.15, head: str = "pretrained", whole_words: bool = False) -> None:
-        super().__init__()
-        self.term = _Loss(1.0, probability, head, whole_words)
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or initialize the head, or raise UserError if there is no mask token or no pretrained head."""
-        self.term.attach(encoder)
-        self.__dict__["encoder"] = encoder  # not a submodule, whose weights would be saved twice
-
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Accept all rows."""
-
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
-        anchors = {name: tensor[:, :1] for name, tensor in batch.inputs.items()}
-        return self.term.mean_over_chosen(self.encoder, self.encoder.backbone, anchors)
-
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:
         """Return the loss and the perplexity."""
         return {"loss": loss, "perplexity": loss.exp()}
@@ -145,5 +113,5 @@ class MaskedLanguageModelingObjective(Objective):
         if has_adapter(encoder.backbone):
             super().save(encoder, folder)
             return
-        with self.term.head.around(encoder.backbone) as model:
+        with self.head.around(encoder.backbone) as model:
             encoder.save_pretrained(folder, model)

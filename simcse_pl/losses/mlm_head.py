@@ -25,17 +25,16 @@ class MLMHead(nn.Module):
         backbone: the trained backbone.
         pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
             global random state.
-        option: the config path of the loss that uses this head, for error messages.
 
     Raises:
         UserError: if the architecture has no masked language model, or its checkpoint no head.
     """
 
-    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True, option: str = "auxiliary.mlm") -> None:
+    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True) -> None:
         super().__init__()
         config = copy.deepcopy(backbone.config)
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-            raise UserError(f"{option}: transformers has no masked language model for {config.model_type}")
+            raise UserError(f"transformers has no masked language model for {config.model_type}")
         try:
             model = (
                 load_masked_language_model(str(config.name_or_path), config)
@@ -43,7 +42,7 @@ class MLMHead(nn.Module):
                 else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
             )
         except UserError as error:
-            raise UserError(f"{error}; {option}.head=new initializes a new one") from error
+            raise UserError(f"{error}; head=new initializes a new one") from error
         setattr(model, model.base_model_prefix, backbone)
         model.tie_weights()
         setattr(model, model.base_model_prefix, _GivenHiddenStates())

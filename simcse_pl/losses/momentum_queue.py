@@ -1,9 +1,10 @@
 """A queue of past embeddings as negatives (MoCo, He et al. 2020; ESimCSE, Wu et al. 2022)."""
 
 import copy
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -23,19 +24,15 @@ class MomentumQueue(nn.Module):
     checkpoints contain it; saved encoders do not.
 
     Args:
-        size: number of embeddings kept, at least 1. ESimCSE uses 2.5 times the batch size.
-        momentum: at least 0 and below 1. ESimCSE uses 0.995.
+        size: number of embeddings kept. ESimCSE uses 2.5 times the batch size.
+        momentum: the share of the copy that stays. ESimCSE uses 0.995.
     """
 
     encoder: SentenceEncoder
     rows: Tensor
 
-    def __init__(self, size: int = 160, momentum: float = 0.995) -> None:
+    def __init__(self, size: PositiveInt = 160, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.995) -> None:
         super().__init__()
-        if size < 1:
-            raise UserError(f"queue.size={size}: it must be at least 1")
-        if not 0 <= momentum < 1:
-            raise UserError(f"queue.momentum={momentum}: it must be 0 or more, and below 1")
         self.size, self.momentum = size, momentum
         self._filled = 0  # on the host, as reading it from a GPU would synchronize
 
@@ -48,7 +45,7 @@ class MomentumQueue(nn.Module):
         """
         if encoder.template_bias.endswith("train_only") or encoder.head == "transform":
             option = "head=transform" if encoder.head == "transform" else f"template_bias={encoder.template_bias}"
-            raise UserError(f"queue: it does not support model.{option}: change it, or set queue=null")
+            raise UserError(f"it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         self.register_buffer("rows", torch.zeros(self.size, encoder.hidden_size))

@@ -1,17 +1,17 @@
 """Regularizers of the word embeddings: cosine regularization and spectrum control."""
 
+from typing import Literal
+
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32, unit_vectors
-from simcse_pl.utils.validation import check_non_negative
-
-DECAYS = ("polynomial", "exponential")
 
 
 def cosine_regularization(words: Tensor) -> Tensor:
@@ -84,20 +84,18 @@ def word_embeddings(encoder: SentenceEncoder) -> Tensor:
     return rows if padding is None else torch.cat([rows[:padding], rows[padding + 1 :]])
 
 
-class CosineRegularization(AuxiliaryLoss):
+class CosineRegularization(Loss):
     """Reduce the mean cosine of word embeddings (Gao et al. 2019); see `cosine_regularization`.
 
     The weight is gamma, which is 1 in the paper.
     """
-
-    name = "cosine_regularization"
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the encoder's word embeddings, without the weight."""
         return cosine_regularization(word_embeddings(encoder))
 
 
-class SpectrumControl(AuxiliaryLoss):
+class SpectrumControl(Loss):
     """Control the decay of singular values (Wang et al. 2020); see `spectrum_control`.
 
     Args:
@@ -107,16 +105,14 @@ class SpectrumControl(AuxiliaryLoss):
         rate: c_2, 0 or more, for exponential decay only.
     """
 
-    name = "spectrum_control"
-
     def __init__(
-        self, weight: float = 1.0, decay: str = "polynomial", exponent: float = 0.2, rate: float = 0.5
+        self,
+        weight: NonNegativeFloat = 1.0,
+        decay: Literal["polynomial", "exponential"] = "polynomial",
+        exponent: NonNegativeFloat = 0.2,
+        rate: NonNegativeFloat = 0.5,
     ) -> None:
         super().__init__(weight)
-        if decay not in DECAYS:
-            raise UserError(f"{self.option}.decay={decay}: choose one of {', '.join(DECAYS)}")
-        check_non_negative(f"{self.option}.exponent", exponent)
-        check_non_negative(f"{self.option}.rate", rate)
         self.decay, self.exponent, self.rate = decay, exponent, rate
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:

@@ -1,22 +1,27 @@
-"""The base class of the auxiliary losses that mask tokens."""
+"""The base class of losses that mask tokens."""
+
+from typing import Annotated
 
 import torch
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import begins_word
 from simcse_pl.utils.errors import UserError, reraise_as
 
+Probability = Annotated[float, Field(gt=0, le=1)]
+
 NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy ignores it
 
 
-class TokenMaskingLoss(AuxiliaryLoss):
-    """An auxiliary loss that masks tokens as BERT's pretraining does (Devlin et al. 2019).
+class TokenMaskingLoss(Loss):
+    """A loss that masks tokens as BERT's pretraining does (Devlin et al. 2019).
 
     Args:
-        weight: 0 or more.
+        weight: see Loss.
         probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
             mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
         whole_words: choose whole words with this probability in place of single tokens.
@@ -25,10 +30,8 @@ class TokenMaskingLoss(AuxiliaryLoss):
     special_ids: Tensor
     begins_word: Tensor
 
-    def __init__(self, weight: float, probability: float, whole_words: bool = False) -> None:
+    def __init__(self, weight: NonNegativeFloat, probability: Probability, whole_words: bool = False) -> None:
         super().__init__(weight)
-        if not 0 < probability <= 1:
-            raise UserError(f"{self.option}.probability={probability}: it must be above 0 and at most 1")
         self.probability, self.whole_words = probability, whole_words
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -36,12 +39,12 @@ class TokenMaskingLoss(AuxiliaryLoss):
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token is None:
             model = encoder.backbone.config.name_or_path
-            raise UserError(f"{self.option}: the tokenizer of {model} has no mask token")
+            raise UserError(f"the tokenizer of {model} has no mask token")
         probability = 1.0 if self.whole_words else self.probability  # `mask` chooses whole words before the collator
         self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
         if self.whole_words:
-            with reraise_as(f"{self.option}.whole_words=true", users_too=True):
+            with reraise_as("whole_words=true", users_too=True):
                 self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
 
     def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Callbacks: per-step seeding, checkpoints, warnings, curves, and progress."""
 
 import logging
+import math
 import time
 from typing import Any
 
@@ -11,9 +12,12 @@ from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from rich.console import Console
 
 from simcse_pl.evaluation.metrics import gram_bound
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import LAST_CHECKPOINT
+from simcse_pl.training.speed import Speed as CpuSettings
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import is_terminal
@@ -104,14 +108,11 @@ class WarnOnShare(Callback):
         curve: the curve's name.
         warning: the text that follows the percentage.
         above: the limit.
-        unless: an option of objectives. If all objectives that have it set it, there is no warning.
-        advice: the text that follows the warning if the objective has the option `unless`.
+        unless: an option of losses. If all losses that have it set it, there is no warning.
     """
 
-    def __init__(
-        self, curve: str, warning: str, above: float = 0.0, unless: str | None = None, advice: str = ""
-    ) -> None:
-        self.curve, self.warning, self.above, self.unless, self.advice = curve, warning, above, unless, advice
+    def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
+        self.curve, self.warning, self.above, self.unless = curve, warning, above, unless
         self._shares: list[torch.Tensor] = []
         self._warned = False
 
@@ -125,12 +126,11 @@ class WarnOnShare(Callback):
         share = float(torch.stack(self._shares).nanmean()) if self._shares else 0.0  # nan: a batch of another data set
         self._shares.clear()
         settings = [getattr(part, self.unless or "", None) for part in pl_module.modules()]
-        disabled = any(settings) and all(own for own in settings if own is not None)
+        disabled = any(settings) and all(setting for setting in settings if setting is not None)
         if share > self.above and not disabled:
             self._warned = True
             if trainer.is_global_zero:
-                own = getattr(getattr(pl_module, "objective", None), self.unless or "", None)
-                log.warning("%.2f%% %s", 100 * share, self.warning + ("" if own is None else self.advice))
+                log.warning("%.2f%% %s", 100 * share, self.warning)
 
 
 class WarnOnCollapse(Callback):
@@ -146,6 +146,29 @@ class WarnOnCollapse(Callback):
             if trainer.is_global_zero:
                 what = f"step {trainer.global_step}: the embeddings have collapsed (val/uniformity is %.2g)"
                 log.warning(f"{what}: lower optimizer.lr, or check that the sentences of a batch differ", uniformity)
+
+
+class CpuSpeed(Callback):
+    """Choose what is fastest on a CPU, before the first validation; see `Speed`."""
+
+    def __init__(self, speed: CpuSettings) -> None:
+        self.speed = speed
+        self._chosen = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Train and measure each encoder as `speed` says, measured if it does not."""
+        if self._chosen or trainer.strategy.root_device.type != "cpu":
+            return
+        self._chosen = True
+        assert isinstance(pl_module, SimCSEModule)
+        if pl_module.compiled:
+            self.speed = CpuSettings(tokens_per_pass=math.inf, fast_dropout=False)
+        bf16 = str(trainer.precision).startswith("bf16")
+        self.speed = self.speed.measured(pl_module.encoder.backbone, bf16)
+        if trainer.is_global_zero:
+            log.info("%-13s %s", "speed", self.speed)
+        for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:
+            self.speed.apply(encoder)
 
 
 class GeometryCurves(Callback):

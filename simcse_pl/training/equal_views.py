@@ -6,7 +6,7 @@ import torch
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.encoder_module import views_of
+from simcse_pl.training.module import views_of
 from simcse_pl.utils.errors import UserError
 
 

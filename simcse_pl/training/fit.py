@@ -21,7 +21,7 @@ from simcse_pl.results.evaluation_results import SuiteResults
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
-from simcse_pl.training.encoder_module import EncoderModule
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.training.resume import RunMetadata
 from simcse_pl.training.watchdog import watched_workers
@@ -35,7 +35,7 @@ _WORSE = "the saved encoder is the best checkpoint, and scores worse than the en
 
 def train_and_test(
     trainer: pl.Trainer,
-    module: EncoderModule,
+    module: SimCSEModule,
     data: SentenceDataModule,
     record: RunMetadata,
     resume: Path | None = None,
@@ -91,12 +91,12 @@ def train_and_test(
 
 
 def run_settings(
-    trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule, choices: Mapping[str, str | None]
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
     encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
-    auxiliary = [str(term.name) for term in getattr(module, "auxiliary", ())]
+    auxiliary = list(getattr(module, "auxiliary", ()))
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
     lr = learning_rate(module.optimizer)
     return {
@@ -157,7 +157,7 @@ def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
     }
 
 
-def _test(trainer: pl.Trainer, module: EncoderModule, data: SentenceDataModule) -> dict[str, float]:
+def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -> dict[str, float]:
     """Return the metrics of the test sets, if there are any."""
     return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
 

@@ -22,8 +22,6 @@ class NonFiniteSteps:
     """
 
     def __init__(self, action: str) -> None:
-        if action not in ("error", "skip"):
-            raise UserError(f"module.on_non_finite={action}: choose one of error, skip")
         self.action = action
         self.skipped = 0
 

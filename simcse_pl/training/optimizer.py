@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,44 +10,16 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.validation import check_non_negative, check_positive
+from simcse_pl.utils.errors import UserError
 
 MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
 MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
 
 _STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
 _LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
-
-
-def check_optimizer(optimizer: MakeOptimizer, scheduler: MakeSchedule | None) -> None:
-    """Build an optimizer and its schedule for one parameter, to find invalid settings before training.
-
-    Raises:
-        UserError: if a value is out of range, or the schedule needs more than an optimizer and a number of steps.
-    """
-    if (lr := _settings(optimizer).get("lr")) is not None:
-        check_positive("optimizer.lr", lr)
-    check_non_negative("scheduler.num_warmup_steps", _settings(scheduler).get("num_warmup_steps", 0))
-    try:
-        example = build_optimizer(optimizer, [nn.Parameter(torch.zeros(1))])
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"optimizer: {first_line(error)}") from error
-    if inspect.isclass(target := getattr(scheduler, "func", scheduler)) and issubclass(target, ReduceLROnPlateau):
-        raise UserError("scheduler: ReduceLROnPlateau depends on a metric; choose a schedule that depends on the step")
-    try:
-        if (schedule := build_schedule(scheduler, example, total_steps=10)) is not None:
-            with warnings.catch_warnings(action="ignore"):  # the optimizer made no step
-                schedule.step()
-    except (TypeError, ValueError) as error:
-        raise UserError(f"scheduler: {first_line(error)}") from error
-    except ArithmeticError as error:
-        raise UserError(
-            f"scheduler: it cannot compute a learning rate ({first_line(error)}); change its settings"
-        ) from error
 
 
 def learning_rate(optimizer: MakeOptimizer) -> float | None:
@@ -81,7 +52,7 @@ def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_s
 def parameter_groups(
     module: nn.Module,
     encoders: Sequence[SentenceEncoder],
-    lr: float | None,
+    optimizer: MakeOptimizer,
     layer_decay: float | None = None,
     no_weight_decay: Sequence[str] = (),
 ) -> list[Any]:
@@ -90,20 +61,24 @@ def parameter_groups(
     Args:
         module: its parameters are grouped.
         encoders: parts of the module, whose layers `layer_decay` counts.
-        lr: the learning rate.
-        layer_decay: the learning rate of a layer is that of the layer above it times this factor. Parameters above
-            the last layer have the rate `lr`, and the word embeddings are below the first layer. None for one rate.
+        optimizer: makes the optimizer; `layer_decay` needs its learning rate.
+        layer_decay: the learning rate of a layer is that of the layer above it times this factor. Parameters
+            above the last layer have the optimizer's rate, and the word embeddings are below the first layer. None for
+            one rate.
         no_weight_decay: parts of parameter names, in lower or upper case. Parameters whose name contains one of them
             have no weight decay.
 
     Returns:
-        The parameters if neither option is set, otherwise groups, of which the first have the rate `lr`.
+        The parameters if neither option is set, otherwise groups, of which the first have the optimizer's rate.
 
     Raises:
         UserError: `layer_decay` is set, but the names of an encoder's parameters do not show its layers.
     """
     if layer_decay is None and not no_weight_decay:
         return list(module.parameters())
+    lr = learning_rate(optimizer)
+    if layer_decay is not None and lr is None:
+        raise UserError("module.layer_decay needs optimizer.lr")
     depth = {number: below for own in encoders for number, below in _depths(own, layer_decay is not None).items()}
     groups: dict[tuple[int, bool], list[Parameter]] = {}
     for name, parameter in module.named_parameters():

@@ -83,6 +83,15 @@ def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
         raise UserError(f"{what}: {first_line(error)}") from error
 
 
+@contextmanager
+def prefixed(place: str) -> Iterator[None]:
+    """Begin the message of a UserError with a place, such as the config path of a loss, unless the place is empty."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{place}: {error}") if place else error from error.__cause__
+
+
 def is_failure(error: BaseException) -> bool:
     """Return whether an error is an `Exception`, or a panic of a Rust library, which is not."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"

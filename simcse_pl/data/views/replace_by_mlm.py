@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.data.views.words import check_rate, replace_word, strip_punctuation
+from simcse_pl.data.views.view import Rate, View, ViewInput
+from simcse_pl.data.views.words import replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
@@ -38,9 +38,8 @@ class MaskedLanguageModel(View):
         UserError: the rate is out of range, or the model does not exist or lacks a head, a mask token or whole words.
     """
 
-    def __init__(self, name: str, rate: float = 0.15, role: str = "positive") -> None:
+    def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive") -> None:
         super().__init__(role)
-        check_rate(rate)
         self.rate = rate
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)

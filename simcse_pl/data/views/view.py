@@ -4,11 +4,15 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import Field
 
 from simcse_pl.models.tokenization import Tokens
 
 T = TypeVar("T", str, Tokens)
+
+Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,10 @@ class View(ABC):
 class _OneByOne(View, Generic[T]):
     def __call__(self, inputs: Sequence[ViewInput]) -> list[T]:
         """Return the views of a batch, in order."""
-        return [self.make(own) for own in inputs]
+        return [self.make(source) for source in inputs]
 
     @abstractmethod
-    def make(self, own: ViewInput) -> T:
+    def make(self, source: ViewInput) -> T:
         """Return the view of one sentence."""
 
 

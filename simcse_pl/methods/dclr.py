@@ -1,26 +1,26 @@
-"""A contrastive loss with fewer false negatives, and with adversarially perturbed noise as further negatives."""
+"""DCLR (Zhou et al. 2022): fewer false negatives, and adversarially perturbed noise as further negatives."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_one_anchor
+from simcse_pl.losses.checks import check_contrasted
+from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.functional import contrastive_loss, similarity_matrix
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.distributed import from_first_rank
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, unit_vectors
-from simcse_pl.utils.validation import check_non_negative, check_positive
 
 
-class DebiasedObjective(Objective):
+class DebiasedLoss(Loss):
     """The loss of debiased contrastive learning (DCLR, Zhou et al. 2022, section 3), as in its released code.
 
     In plain terms: random vectors are further negatives, and are moved to where the contrastive loss is larger. A
@@ -44,11 +44,12 @@ class DebiasedObjective(Objective):
     Args:
         guide: folder or name of the fixed encoder. Its vocabulary must be that of the trained encoder, and it is not
             saved.
-        temperature: t, above 0.
-        threshold: phi, -1 to 1.
-        noise_ratio: k / m, 0 or more; k is rounded down.
-        noise_steps: the number of ascent steps, 0 or more.
-        noise_step_size: the length of an ascent step, 0 or more.
+        temperature: t.
+        threshold: phi.
+        noise_ratio: k / m; k is rounded down.
+        noise_steps: the number of ascent steps.
+        noise_step_size: the length of an ascent step.
+        weight: see Loss.
     """
 
     contrasts = True
@@ -56,43 +57,35 @@ class DebiasedObjective(Objective):
     def __init__(
         self,
         guide: str | Path,
-        temperature: float = 0.05,
-        threshold: float = 0.9,
-        noise_ratio: float = 1.0,
-        noise_steps: int = 4,
-        noise_step_size: float = 1e-3,
+        temperature: PositiveFloat = 0.05,
+        threshold: Annotated[float, Field(ge=-1, le=1)] = 0.9,
+        noise_ratio: NonNegativeFloat = 1.0,
+        noise_steps: NonNegativeInt = 4,
+        noise_step_size: NonNegativeFloat = 1e-3,
+        weight: NonNegativeFloat = 1.0,
     ) -> None:
-        super().__init__()
-        check_positive("objective.temperature", temperature)
-        if not -1 <= threshold <= 1:
-            raise UserError(f"objective.threshold={threshold}: it must be -1 to 1")
-        check_non_negative("objective.noise_ratio", noise_ratio)
-        check_non_negative("objective.noise_steps", noise_steps)
-        check_non_negative("objective.noise_step_size", noise_step_size)
+        super().__init__(weight)
         self.temperature, self.threshold, self.noise_ratio = temperature, threshold, noise_ratio
         self.noise_steps, self.noise_step_size = noise_steps, noise_step_size
         self.guide = FrozenEncoder(guide)
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the guide reads the encoder's token ids."""
-        self.guide.check_vocabulary(encoder, "objective.guide")
+        self.guide.check_vocabulary(encoder, "guide")
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows are an anchor and a positive, without labels."""
-        check_one_anchor(roles)
-        if list(roles).count(Role.POSITIVE) != 1 or Role.NEGATIVE in roles or labels:
-            raise UserError("objective=debiased takes one anchor and one positive, without labels: set views=dropout")
+        check_contrasted(rows, positives=1, negatives=False)
 
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
-        self.check_rows(batch.roles, batch.label_kind)
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
         gathered, offset = batch.gathered, batch.split.label_offset
-        guided = self.guide.embed(batch.inputs)
+        guided = self.guide.embed(batch)
         near = similarity_matrix(guided[:, anchor], batch.gather(guided)[:, positive]) > self.threshold
         is_positive = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
         near = near & ~is_positive
-        self.curves["masked_negatives"] = near.sum(dim=1).float().mean() / max(1, len(gathered) - 1)
+        batch.log("masked_negatives", near.sum(dim=1).float().mean() / max(1, len(gathered) - 1))
         noise = self._noise(gathered[:, anchor], gathered[:, positive])
         cosines = [similarity_matrix(batch.embeddings[:, anchor], keys) for keys in (gathered[:, positive], noise)]
         scores = torch.cat([cosines[0].masked_fill(near, 0), cosines[1]], dim=1) / self.temperature

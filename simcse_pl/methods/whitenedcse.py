@@ -1,21 +1,20 @@
-"""The contrastive objective of whitened vectors: WhitenedCSE (Zhuo et al. 2023)."""
+"""WhitenedCSE (Zhuo et al. 2023): the contrasted vectors are whitened within random groups of dimensions."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_one_anchor
+from simcse_pl.losses.checks import check_contrasted
+from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.functional import contrastive_loss
-from simcse_pl.losses.objectives import Objective
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32
-from simcse_pl.utils.validation import check_positive
 
 
 class _InverseSquareRoot(torch.autograd.Function):
@@ -71,7 +70,7 @@ def group_whitening(vectors: Tensor, order: Tensor, groups: int) -> Tensor:
         return whitened[:, order.argsort()].to(at_least_float32(vectors))
 
 
-class WhitenedContrastiveObjective(Objective):
+class WhitenedContrastiveLoss(Loss):
     """The contrastive loss of anchors with each positive, after the pooled vectors are whitened.
 
     In plain terms: the vectors of a batch are spread evenly over all directions before they are compared. For the
@@ -84,44 +83,37 @@ class WhitenedContrastiveObjective(Objective):
     there are two. InfoNCE is `contrastive_loss`: the positives of other rows in the same view are the negatives.
 
     Args:
-        temperature: divisor of the cosines, above 0.
+        temperature: divisor of the cosines.
         groups: the number of groups of dimensions, which divides the size of the vectors.
+        weight: see Loss.
     """
 
     contrasts = True
-    truncatable = False
 
-    def __init__(self, temperature: float = 0.05, groups: int = 128) -> None:
-        super().__init__()
-        check_positive("objective.temperature", temperature)
-        check_positive("objective.groups", groups)
+    def __init__(
+        self, temperature: PositiveFloat = 0.05, groups: PositiveInt = 128, weight: NonNegativeFloat = 1.0
+    ) -> None:
+        super().__init__(weight)
         self.temperature, self.groups = temperature, groups
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Keep the projection head, or raise UserError if the groups do not divide the dimensions."""
+        """Raise UserError if the groups do not divide the dimensions."""
         if encoder.hidden_size % self.groups:
-            raise UserError(
-                f"objective.groups={self.groups}: it must divide the {encoder.hidden_size} dimensions of the model"
-            )
-        self._project = encoder.project
+            raise UserError(f"groups={self.groups}: it must divide the {encoder.hidden_size} dimensions of the model")
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have one anchor, positives and nothing else."""
-        check_one_anchor(roles)
-        if Role.POSITIVE not in roles or Role.NEGATIVE in roles or labels:
-            raise UserError("objective=whitened takes an anchor and positives, without negatives and labels")
+        check_contrasted(rows, negatives=False)
 
-    def forward(self, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
-        self.check_rows(batch.roles, batch.label_kind)
         if batch.queue is not None:
             raise UserError("objective=whitened: the embeddings of a queue are not whitened: set queue=null")
-        assert batch.pooled is not None
         pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)
         orders = from_first_rank(torch.rand(len(pooled), pooled[0].shape[1], device=pooled[0].device).argsort(dim=1))
         whitened = [group_whitening(*view, self.groups) for view in zip(pooled, orders, strict=True)]
         offset = batch.split.label_offset
-        own = self._project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
+        own = encoder.project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
         losses = [
             contrastive_loss(own[:, 0], batch.gather(positives), temperature=self.temperature, label_offset=offset)
             for positives in own.unbind(dim=1)[1:]

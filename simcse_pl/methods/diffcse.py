@@ -1,16 +1,17 @@
-"""Replaced token detection with the help of a sentence vector: DiffCSE."""
+"""DiffCSE (Chuang et al. 2022): replaced token detection with the help of the sentence vector."""
 
 import copy
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
@@ -37,17 +38,21 @@ class ReplacedTokenDetection(TokenMaskingLoss):
     checkpoints contain them; saved encoders do not.
 
     Args:
-        weight: lambda, 0 or more.
+        weight: lambda.
         probability: of masking; see TokenMaskingLoss.
         generator: a folder, a hub name or package:NAME of a masked language model with the encoder's
             vocabulary. It is not trained, and uses dropout. None replaces the chosen tokens by random
             ones, which needs no model, but is an easier task.
     """
 
-    name = "replaced_token_detection"
     discriminator: PreTrainedModel
 
-    def __init__(self, weight: float = 0.005, probability: float = 0.3, generator: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        weight: NonNegativeFloat = 0.005,
+        probability: Probability = 0.3,
+        generator: str | Path | None = None,
+    ) -> None:
         super().__init__(weight, probability)
         self.generator_name = generator
 
@@ -61,7 +66,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.classifier = nn.Linear(encoder.hidden_size, 2)
 
     def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
-        option = f"{self.option}.generator={name}"
+        option = f"generator={name}"
         with reraise_as(option, users_too=True):
             model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
         if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
@@ -71,7 +76,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens of this device's rows."""
         views = batch.inputs["input_ids"].shape[1]
-        chunk_size = self.chunk_size and self.chunk_size * views
+        chunk_size = batch.chunk_size and batch.chunk_size * views
         sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         ids, attended = sequences["input_ids"], sequences["attention_mask"] != 0
         edited = torch.where(attended, self.edit(ids, sequences["attention_mask"], chunk_size), ids)

@@ -1,12 +1,61 @@
-"""The view that negates a sentence by rules (SNCSE, Wang et al. 2022)."""
+"""SNCSE (Wang et al. 2022): the negation of a sentence is a soft negative, by a loss between two margins."""
 
 import string
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.data.views.words import replace_word, strip_punctuation
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import Loss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import unit_vectors
+
+
+class BidirectionalMargin(Loss):
+    """The bidirectional margin loss of soft negatives (SNCSE, Wang et al. 2022, 3.4).
+
+    In plain terms: the negation of a sentence has almost the same words and another meaning. It should be less similar
+    to the anchor than the positive is, but only by alpha to beta. For the anchor h, the positive h+ and the soft
+    negative h-, the loss is the mean over rows of
+
+        max(0, D + alpha) + max(0, -D - beta),    D = cos(h, h-) - cos(h, h+)
+
+    The soft negative is the view with the role `other`, so that no contrastive objective compares it.
+
+    Args:
+        weight: lambda.
+        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta]; alpha is at most beta.
+    """
+
+    def __init__(self, weight: NonNegativeFloat = 1e-3, alpha: float = 0.1, beta: float = 0.3) -> None:
+        super().__init__(weight)
+        if alpha > beta:
+            raise UserError(f"alpha={alpha}: it must be at most beta, {beta}")
+        self.alpha, self.beta = alpha, beta
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor, one positive and one `other` view."""
+        if sorted(role for role in rows.roles if role != Role.NEGATIVE) != [Role.ANCHOR, Role.OTHER, Role.POSITIVE]:
+            raise UserError(
+                "rows need one positive and one other view, the soft negative, but they have "
+                f"{', '.join(rows.roles)}: set views=[dropout,negation]"
+            )
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's rows, without the weight."""
+        anchor, positive, other = batch.views(Role.ANCHOR, Role.POSITIVE, Role.OTHER)
+        unit = unit_vectors(batch.embeddings)
+        difference = (unit[:, anchor] * (unit[:, other] - unit[:, positive])).sum(dim=-1)
+        losses = torch.relu(difference + self.alpha) + torch.relu(-difference - self.beta)
+        return batch.split.weight * losses.mean()
+
 
 _BE = {"am", "is", "was", "are", "were"}
 _AUXILIARIES = _BE | {"can", "could", "will", "would", "shall", "should", "may", "must", "might"}
@@ -86,7 +135,7 @@ class Negation(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        return self.negations([own.sentence for own in inputs])
+        return self.negations([source.sentence for source in inputs])
 
     def negations(self, sentences: Sequence[str]) -> list[str]:
         """Return the negations of sentences, in order."""

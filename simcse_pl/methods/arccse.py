@@ -1,24 +1,25 @@
-"""An angular margin for the positive pair, and a margin between consecutively ordered views (ArcCSE)."""
+"""ArcCSE (Zhang et al. 2022): an angular margin for the positive pair, and an order of masked views."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.checks import check_one_anchor
+from simcse_pl.data.views.view import Rate, TokenView, ViewInput
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.functional import paired_similarity
-from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import check_non_negative
 
 
-class AngularMarginObjective(ContrastiveObjective):
+class AngularMarginLoss(ContrastiveLoss):
     """The contrastive loss with a margin added to the angle of each positive pair (ArcCSE, Zhang et al. 2022).
 
     In plain terms: a positive must be closer to the anchor, by the margin, to reach the same loss. The
@@ -30,16 +31,14 @@ class AngularMarginObjective(ContrastiveObjective):
     vectors are equal up to rounding.
 
     Args:
-        margin: in degrees, 0 to 180. 0 is the contrastive loss without a margin.
-        contrast: the arguments of ContrastiveObjective; the similarity is `cosine`.
+        margin: in degrees. 0 is the contrastive loss without a margin.
+        contrast: the arguments of ContrastiveLoss; the similarity is `cosine`.
     """
 
-    def __init__(self, margin: float = 10.0, **contrast: Any) -> None:
+    def __init__(self, margin: Annotated[float, Field(ge=0, le=180)] = 10.0, **contrast: Any) -> None:
         super().__init__(**contrast)
-        if not 0 <= margin <= 180:
-            raise UserError(f"objective.margin={margin}: it must be 0 to 180 degrees")
         if self.similarity != "cosine":
-            raise UserError(f"objective.similarity={self.similarity}: an angular margin needs cosine")
+            raise UserError(f"similarity={self.similarity}: an angular margin needs cosine")
         self.margin = margin
 
     def loss_of_views(
@@ -57,7 +56,7 @@ def add_angle(cosines: Tensor, angle: float) -> Tensor:
     return cosines * math.cos(angle) - sines * math.sin(angle)
 
 
-class TripletMargin(AuxiliaryLoss):
+class TripletMargin(Loss):
     """Keep an order of a row's `other` views by their similarity to the anchor (ArcCSE, Zhang et al. 2022).
 
     In plain terms: the more a view removes from the sentence, the less similar it should be. For the
@@ -66,22 +65,20 @@ class TripletMargin(AuxiliaryLoss):
         max(0, cos(h, v_(k+1)) - cos(h, v_k) + margin)
 
     Args:
-        weight: 0 or more.
-        margin: 0 or more.
+        weight: see Loss.
+        margin: of cosines.
     """
 
-    name = "triplet_margin"
+    truncatable = True
 
-    def __init__(self, weight: float = 0.1, margin: float = 0.0) -> None:
+    def __init__(self, weight: NonNegativeFloat = 0.1, margin: NonNegativeFloat = 0.0) -> None:
         super().__init__(weight)
-        check_non_negative(f"{self.option}.margin", margin)
         self.margin = margin
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
-        """Raise UserError unless rows have one anchor, and two or more views with the role `other`."""
-        check_one_anchor(roles)
-        if list(roles).count(Role.OTHER) < 2:
-            raise UserError("auxiliary.triplet_margin: it compares two or more views with role=other: add them")
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have two or more views with the role `other`."""
+        if rows.roles.count(Role.OTHER) < 2:
+            raise UserError("it compares two or more views with role=other: add them")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
@@ -89,3 +86,32 @@ class TripletMargin(AuxiliaryLoss):
         anchors = select_views(batch.embeddings, batch.views(Role.ANCHOR)).expand_as(others)
         cosines = paired_similarity(anchors, others)
         return batch.split.weight * (cosines[:, 1:] - cosines[:, :-1] + self.margin).relu().mean()
+
+
+class SpanMasking(TokenView):
+    """The sentence with one span of its tokens replaced by mask tokens (ArcCSE, Zhang et al. 2022).
+
+    The span begins at a random token, with equal probability. Special tokens are not masked. Of several such views of
+    a row, the one with the larger rate masks all tokens that the other one masks.
+
+    Args:
+        rate: the fraction of tokens to mask, rounded to the nearest integer.
+        role: see View.
+    """
+
+    shared_random = True
+
+    def __init__(self, rate: Rate = 0.2, role: str = "positive") -> None:
+        super().__init__(role)
+        self.rate = rate
+
+    def make(self, source: ViewInput) -> Tokens:
+        """Return the tokens with the span masked; raise UserError if the tokenizer has no mask token."""
+        if source.mask is None:
+            raise UserError("views: a span cannot be masked, because the model's tokenizer has no mask token")
+        inner = len(source.tokens) - sum(source.special)
+        length = round(self.rate * inner)
+        start = source.special[0] + int(source.random.random() * (inner - length + 1))
+        masked = source.tokens.copy()
+        masked[start : start + length] = source.mask
+        return masked

@@ -1,20 +1,21 @@
-"""Auxiliary losses on the ranking of a batch's sentences by similarity: RankCSE (Liu et al. 2023)."""
+"""RankCSE (Liu et al. 2023): views and teachers should rank the sentences of a batch alike."""
 
 import math
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.checks import check_views
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.functional import similarity_matrix
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import check_positive
+from simcse_pl.models.roles import Role, RowKind
 
 
 def list_net(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ def _similarities(batch: EmbeddedBatch, embeddings: Tensor, rows: Role, columns:
     return similarity_matrix(embeddings[:, first], batch.gather(embeddings[:, second]))
 
 
-class RankingConsistency(AuxiliaryLoss):
+class RankingConsistency(Loss):
     """The difference between the two rankings of a batch that two views of a sentence give (Liu et al. 2023).
 
     In plain terms: an anchor and its positive should rank the other sentences alike. For the cosines
@@ -71,17 +72,17 @@ class RankingConsistency(AuxiliaryLoss):
         JS( softmax_j(S(h_i, h'_j) / t), softmax_j(S(h'_i, h_j) / t) )
 
     Args:
-        weight: beta, 0 or more.
-        temperature: t, above 0.
+        weight: beta.
+        temperature: t.
     """
 
-    name = "ranking_consistency"
-    needs_positive = True
-
-    def __init__(self, weight: float = 1.0, temperature: float = 0.05) -> None:
+    def __init__(self, weight: NonNegativeFloat = 1.0, temperature: PositiveFloat = 0.05) -> None:
         super().__init__(weight)
-        check_positive(f"{self.option}.temperature", temperature)
         self.temperature = temperature
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor and a positive."""
+        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
@@ -95,7 +96,7 @@ class RankingConsistency(AuxiliaryLoss):
         return batch.split.weight * torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
 
 
-class RankingDistillation(AuxiliaryLoss):
+class RankingDistillation(Loss):
     """The difference between a batch's ranking by the encoder and by one or two teachers (Liu et al. 2023).
 
     In plain terms: each anchor should rank the positives of all rows as the teachers do; see `list_net`
@@ -103,37 +104,26 @@ class RankingDistillation(AuxiliaryLoss):
     S_1 and S_2, the encoder's are S / t.
 
     Args:
-        weight: gamma, 0 or more.
         teachers: one or two folders, hub names or package:NAME, with the vocabulary of the encoder.
         pooling: of the teachers; None takes what they were saved with.
         loss: `list_net` or `list_mle`.
-        alpha: the share of the first teacher, 0 to 1. No effect with one teacher.
-        temperature: t, above 0.
-        teacher_temperature: t_T, above 0. No effect on `list_mle`.
+        alpha: the share of the first teacher. No effect with one teacher.
+        temperature: t.
+        teacher_temperature: t_T. No effect on `list_mle`.
+        weight: gamma.
     """
-
-    name = "ranking_distillation"
-    needs_positive = True
 
     def __init__(
         self,
-        teachers: Sequence[str],
-        weight: float = 1.0,
+        teachers: Annotated[Sequence[str], Field(min_length=1, max_length=2)],
         pooling: str | None = None,
-        loss: str = "list_mle",
-        alpha: float = 0.33,
-        temperature: float = 0.05,
-        teacher_temperature: float = 0.025,
+        loss: Literal["list_net", "list_mle"] = "list_mle",
+        alpha: Annotated[float, Field(ge=0, le=1)] = 0.33,
+        temperature: PositiveFloat = 0.05,
+        teacher_temperature: PositiveFloat = 0.025,
+        weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
-        if loss not in LOSSES:
-            raise UserError(f"{self.option}.loss={loss}: choose one of {', '.join(LOSSES)}")
-        if not 1 <= len(teachers) <= 2:
-            raise UserError(f"{self.option}.teachers: give one or two, not {len(teachers)}")
-        if not 0 <= alpha <= 1:
-            raise UserError(f"{self.option}.alpha={alpha}: it must be 0 to 1")
-        check_positive(f"{self.option}.temperature", temperature)
-        check_positive(f"{self.option}.teacher_temperature", teacher_temperature)
         self.loss, self.temperature, self.teacher_temperature = loss, temperature, teacher_temperature
         self.shares = [alpha, 1 - alpha] if len(teachers) == 2 else [1.0]
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
@@ -142,7 +132,11 @@ class RankingDistillation(AuxiliaryLoss):
         """Check that the teachers read the encoder's token ids."""
         for number, teacher in enumerate(self.teachers):
             assert isinstance(teacher, FrozenEncoder)
-            teacher.check_vocabulary(encoder, f"{self.option}.teachers[{number}]")
+            teacher.check_vocabulary(encoder, f"teachers[{number}]")
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor and a positive."""
+        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""
@@ -151,7 +145,7 @@ class RankingDistillation(AuxiliaryLoss):
         teacher_scores = torch.zeros_like(scores)
         for share, teacher in zip(self.shares, self.teachers, strict=True):
             assert isinstance(teacher, FrozenEncoder)
-            similarities = _similarities(batch, teacher.embed(batch.inputs), *views)
+            similarities = _similarities(batch, teacher.embed(batch), *views)
             teacher_scores += share * similarities / self.teacher_temperature
         labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
         return batch.split.weight * LOSSES[self.loss](scores, teacher_scores, labels)

@@ -1,18 +1,18 @@
-"""The contrastive loss that also compares positives with hard negatives."""
+"""CoT-BERT (Zhang et al. 2024): positives are also compared with hard negatives."""
 
 from collections.abc import Sequence
 
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_one_anchor
+from simcse_pl.losses.checks import check_contrasted
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.functional import similarity_matrix
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models.roles import LabelKind, Role
-from simcse_pl.utils.errors import UserError
+from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.models.roles import RowKind
 
 
-class ContrastedPositivesObjective(ContrastiveObjective):
+class ContrastedPositives(ContrastiveLoss):
     """The contrastive loss with hard negatives of anchors and of positives (CoT-BERT, Zhang et al. 2024, equation 3).
 
     In plain terms: the similarity of an anchor and its positive should exceed the anchor's similarity to the other
@@ -26,23 +26,16 @@ class ContrastedPositivesObjective(ContrastiveObjective):
     batches adds sum_m exp(sim(h_i, h_m) / t).
 
     Args:
-        temperature: t, above 0.
+        temperature: t.
+        weight: see Loss.
     """
 
-    def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__(temperature)
-        self.mask_duplicates = None  # not an option of this objective
+    def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
+        super().__init__(temperature, weight=weight)
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have one anchor, one positive and hard negatives, and no labels."""
-        check_one_anchor(roles)
-        positives, negatives = (list(roles).count(role) for role in (Role.POSITIVE, Role.NEGATIVE))
-        if positives != 1 or not negatives:
-            found = f"rows have {positives} and {negatives}"
-            raise UserError(f"objective=contrasted_positives needs one positive and hard negatives, but {found}")
-        if labels:
-            column = {"classes": "label_column", "scores": "score_column"}[labels]
-            raise UserError(f"objective=contrasted_positives takes no labels: set data.{column}=null")
+        check_contrasted(rows, positives=1, negatives=True)
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor

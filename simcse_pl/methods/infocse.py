@@ -1,8 +1,10 @@
-"""Masked language modelling with the help of a sentence vector: InfoCSE."""
+"""InfoCSE (Wu et al. 2022): masked language modelling with the help of the sentence vector."""
 
 import copy
+from typing import Literal
 
 import torch
+from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -10,7 +12,7 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.mlm_head import MLMHead
-from simcse_pl.losses.token_masking import TokenMaskingLoss
+from simcse_pl.losses.token_masking import Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.layers import embedding_module, new_layers, run_layers
@@ -33,24 +35,23 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
     encoders do not.
 
     Args:
-        weight: lambda, 0 or more.
+        weight: lambda.
         probability: see TokenMaskingLoss.
         head: `pretrained` for a copy of the checkpoint's own MLM head, or `new` for random weights.
-        layers: the number of layers of T, 1 or more.
-        frozen_layers: the number of layers of F, 1 or more.
+        layers: the number of layers of T.
+        frozen_layers: the number of layers of F.
         frozen_dropout: whether F uses dropout.
     """
 
-    name = "sentence_mlm"
     head_layers: PreTrainedModel
 
     def __init__(
         self,
-        weight: float = 1e-5,
-        probability: float = 0.4,
-        head: str = "pretrained",
-        layers: int = 2,
-        frozen_layers: int = 6,
+        weight: NonNegativeFloat = 1e-5,
+        probability: Probability = 0.4,
+        head: Literal["pretrained", "new"] = "pretrained",
+        layers: PositiveInt = 2,
+        frozen_layers: PositiveInt = 6,
         frozen_dropout: bool = False,
     ) -> None:
         super().__init__(weight, probability, head)
@@ -67,22 +68,20 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         backbone = encoder.backbone
         available = backbone.config.num_hidden_layers
         for option, value in (("layers", self.layers), ("frozen_layers", self.frozen_layers)):
-            if not 1 <= value <= available:
-                hint = f"the model has {available} layers; choose 1 to {available}"
-                raise UserError(f"{self.option}.{option}={value}: {hint}")
+            if value > available:
+                raise UserError(f"{option}={value}: the model has {available} layers")
         embedding_module(backbone)  # called for its error only
-        first = rebuild_backbone(self.name, copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
+        first = rebuild_backbone("infocse", copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
         self.frozen = Frozen(first.train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()
         copied = copy.deepcopy(backbone)  # the head's decoder is tied to its word embeddings, not to the encoder's
-        self.head = MLMHead(copied, not self.head_is_new, self.option)
+        self.head = MLMHead(copied, not self.head_is_new)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
-        assert batch.pooled is not None and isinstance(self.frozen.network, PreTrainedModel)
-        return self.mean_over_chosen(
-            encoder, self.frozen.network, batch.inputs, sentence=batch.pooled.flatten(0, 1).unsqueeze(1)
-        )
+        assert isinstance(self.frozen.network, PreTrainedModel)
+        sentence = batch.pooled.flatten(0, 1).unsqueeze(1)
+        return self.mean_over_chosen(encoder, self.frozen.network, batch.inputs, batch.chunk_size, sentence=sentence)
 
     def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
         """Return the states of the trained layers; position 0 begins as the sentence vector."""

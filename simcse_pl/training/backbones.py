@@ -1,4 +1,4 @@
-"""Freeze parameters of any architecture. A backward pass shows which parameters an output depends on."""
+"""What is done to the backbone before training: recomputed activations, frozen parameters, compilation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,48 @@ from torch.nn import Parameter
 from transformers import PreTrainedModel
 
 from simcse_pl.data.collators import ViewCollator
+from simcse_pl.models.adapters import has_adapter
+from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import EXAMPLE
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
+
+_MULTIPLE_OF = 8  # lengths of compiled backbones; matrix units of GPUs prefer it, too
+
+
+def prepare_backbone(
+    encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None, chunk_size: int | None
+) -> None:
+    """Set an encoder to training mode, with recomputed activations and frozen first layers if asked to.
+
+    The arguments are those of SimCSEModule.
+
+    Raises:
+        UserError: if training would lose updates, or needs the whole batch at once.
+    """
+    backbone = encoder.backbone
+    if encoder.postprocess:
+        raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
+    if getattr(backbone, "is_quantized", False) and not has_adapter(backbone):
+        raise UserError("quantization: quantized weights cannot be trained: add adapter=lora")
+    if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
+        raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add adapter=lora")
+    # The head is applied to all chunks at once.
+    if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in backbone.modules()):
+        raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")
+    if gradient_checkpointing:
+        recompute_layers(backbone)
+    if freeze_layers is not None:
+        freeze_first_layers(encoder, freeze_layers)
+    encoder.train()  # Lightning trains each module in the mode that it is in
+
+
+def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
+    """Compile a backbone: once for all lengths if `mode` is True, otherwise in a mode of torch.compile."""
+    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
+        encoder.templates.multiple_of = _MULTIPLE_OF
+    encoder.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:

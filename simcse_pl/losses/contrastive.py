@@ -1,0 +1,322 @@
+"""SimCSE's contrastive loss. Equation numbers are those of the paper."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+from torch import Tensor
+
+from simcse_pl.losses.checks import check_contrasted
+from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import Similarity, similarity_matrix
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.utils.errors import UserError
+
+
+def contrastive_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    hard_negatives: Tensor | None = None,
+    queue: Tensor | None = None,
+    positive_similarities: Tensor | None = None,
+    further_similarities: Tensor | None = None,
+    *,
+    temperature: float = 0.05,
+    hard_negative_weight: float = 1.0,
+    similarity: Similarity = "cosine",
+    label_offset: int = 0,
+    negative_mask: Tensor | None = None,
+    decoupled: bool = False,
+    hardness: float = 0.0,
+) -> Tensor:
+    """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
+
+    In plain terms: each anchor should be more similar to its own positive than to the positives and
+    hard negatives of all other rows. The loss is the cross-entropy of finding its own positive.
+
+    These are equations 1 and 4 without hard negatives, 5 with them, and 8 with their weight. For the
+    anchor h_i, its positive h_i+ and the hard negatives h_j- of the rows j = 1..N, it is the mean of
+
+        -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
+
+    With several hard negatives per row, the second term is summed over them. A queue of embeddings
+    h_m from other batches adds sum_m exp(sim(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
+    2022).
+
+    With a hardness beta above 0, each negative's term x of a sum is multiplied by x^beta, divided by the
+    mean of x^beta over the negatives of this sum (Robinson et al. 2021, without the correction for false
+    negatives). As in their released code, the gradient includes these weights.
+
+    Args:
+        anchors: [n, dim], the rows to compute the loss of.
+        positives: [m, dim], the positives of all rows; m > n if other rows are on other devices.
+        hard_negatives: [m, k, dim], or None.
+        queue: [q, dim], embeddings of past batches, or None.
+        positive_similarities: [n], replace the similarities of the anchors with their own positives, or None.
+        further_similarities: [n, f], of each anchor with further negatives, or None.
+        temperature: t, above 0.
+        hard_negative_weight: alpha, 0 or more; 0 removes a row's own hard negatives from its sum.
+        similarity: `cosine` or `dot`.
+        label_offset: the index in `positives` of the first anchor's own positive.
+        negative_mask: [n, up to m + m k + q] bool, or None: True removes a key from an anchor's sum.
+            The keys are the positives, then the hard negatives row by row, then the queue. An
+            anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
+        decoupled: whether to remove an anchor's own positive from its sum (Yeh et al. 2022). The
+            loss of an anchor without negatives is then 0.
+        hardness: beta, 0 or more; 0 for equal weights.
+
+    Returns:
+        The mean over the anchors, a scalar.
+    """
+    keys, row_of = _keys(positives, hard_negatives, queue)
+    m = len(positives)
+    labels = row_of[label_offset : label_offset + len(anchors)]
+    similarities = similarity_matrix(anchors, keys, similarity)
+    if positive_similarities is not None:
+        similarities = similarities.scatter(1, labels[:, None], positive_similarities[:, None])
+    if further_similarities is not None:
+        similarities = torch.cat([similarities, further_similarities], dim=1)
+        row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
+    logits = similarities / temperature
+    if hard_negative_weight != 1.0:
+        log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
+        own_hard_negatives = row_of == labels[:, None]
+        own_hard_negatives[:, :m] = False
+        logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
+    if negative_mask is not None:
+        logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
+    if hardness:
+        logits = _weighted_by_hardness(logits, labels, hardness)
+    return _decoupled_cross_entropy(logits, labels) if decoupled else F.cross_entropy(logits, labels)
+
+
+def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
+    """Add log(x^hardness / mean x^hardness) to the logits log(x) of the negatives of each row.
+
+    Negatives are the columns above -inf other than the row's class.
+    """
+    negatives = logits.scatter(1, classes[:, None], -math.inf)
+    kept = ~negatives.isneginf()
+    count = kept.sum(dim=1, keepdim=True)
+    powers = hardness * negatives
+    log_sums = powers.masked_fill(count == 0, 0).logsumexp(dim=1, keepdim=True)  # finite, so the gradient is finite
+    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).log(), logits)
+
+
+@torch.no_grad()
+def near_negatives(
+    anchors: Tensor,
+    positives: Tensor,
+    hard_negatives: Tensor | None = None,
+    queue: Tensor | None = None,
+    *,
+    threshold: float,
+    label_offset: int = 0,
+) -> Tensor:
+    """Return which negatives are so similar to the anchor that they are probably false negatives.
+
+    DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024) compute them with a fixed encoder.
+
+    Args:
+        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`.
+        threshold: negatives with a higher cosine are returned. An anchor's own positive and its own
+            hard negatives never are.
+
+    Returns:
+        [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
+    """
+    keys, row_of = _keys(positives, hard_negatives, queue)
+    rows = row_of[label_offset : label_offset + len(anchors), None]
+    return (similarity_matrix(anchors, keys) > threshold) & (row_of != rows)
+
+
+def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the keys of the loss, [m + m k + q, dim], and the row of each, -1 for the queue."""
+    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
+    rows = torch.arange(len(positives), device=positives.device)
+    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
+    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
+    return torch.cat(parts), row_of
+
+
+def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the cross-entropy without the true class in the sum. A row without other classes has loss 0."""
+    others = logits.scatter(1, classes[:, None], -math.inf)
+    alone = others.isneginf().all(dim=1)
+    sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite
+    return (sums - logits.gather(1, classes[:, None]).squeeze(1)).masked_fill(alone, 0).mean()
+
+
+class ContrastiveLoss(Loss):
+    """SimCSE's contrastive loss over the batch of all devices.
+
+    In plain terms: each anchor should be more similar to its own positive than to the positives and
+    hard negatives of the other rows. These are equations 1, 4, 5 and 8 of the paper; see
+    `contrastive_loss`.
+
+    Args:
+        temperature: divisor of the similarities (Table D.1).
+        hard_negative_weight: alpha of equation 8. No effect without hard negatives.
+        similarity: `cosine`, or `dot` for the inner product.
+        mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
+            (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
+        false_negative_threshold: leave out negatives whose cosine with the anchor is above this
+            value. None leaves out none.
+        guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
+            DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is
+            not saved. None uses the trained encoder.
+        hardness: beta: weight negatives by exp(beta similarity / temperature), divided by the
+            mean of these weights (Robinson et al. 2021). 0 gives all negatives the weight 1.
+        symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
+        weight: see Loss.
+    """
+
+    contrasts = True
+    truncatable = True
+    decoupled: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        temperature: PositiveFloat = 0.05,
+        hard_negative_weight: NonNegativeFloat = 1.0,
+        similarity: Similarity = "cosine",
+        mask_duplicates: bool = False,
+        false_negative_threshold: Annotated[float, Field(ge=-1, le=1)] | None = None,
+        guide: str | Path | None = None,
+        hardness: NonNegativeFloat = 0.0,
+        symmetric: bool = False,
+        weight: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(weight)
+        if guide is not None and false_negative_threshold is None:
+            raise UserError(f"guide={guide}: it needs false_negative_threshold")
+        self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
+        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, false_negative_threshold
+        self.guide = None if guide is None else FrozenEncoder(guide)
+        self.hardness, self.symmetric = hardness, symmetric
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Check that the guide reads the encoder's token ids."""
+        if self.guide:
+            self.guide.check_vocabulary(encoder, "guide")
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor and a positive, and no labels."""
+        check_contrasted(rows)
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of this device's anchors against the rows of all devices.
+
+        With several positives per row, the loss is the mean over them. Each is compared without the row's other
+        positives; those of the other rows are negatives.
+        """
+        (anchor,), positives, negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
+        mask = self._mask_of_repeats(batch, [anchor, *positives, *negatives], len(positives))
+        compared = batch.embeddings, batch.gathered, batch.queue
+        if self.guide:
+            guided = self.guide.embed(batch)
+            compared = guided, batch.gather(guided), None
+        comparisons = [
+            [anchor, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
+        ]
+        if self.symmetric:
+            comparisons += [[positive, anchor] for positive in positives]
+        losses = []
+        for views in comparisons:
+            left_out = None if mask is None else mask[:, : len(batch.gathered) * (len(views) - 1)]
+            if self.false_negative_threshold is not None:
+                near = self._near(batch, compared, views)
+                left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
+            losses.append(self.loss_of_views(batch, views, left_out))
+        return batch.split.weight * torch.stack(losses).mean()
+
+    def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], num_positives: int) -> Tensor | None:
+        """Return the `negative_mask` of a row's other positives and of duplicates; it is the same for every positive.
+
+        `views` has the positions of the anchor, the positives and the hard negatives, in this order.
+        """
+        offset, mask = batch.split.label_offset, None
+        if num_positives > 1:
+            mask = _own_positives(batch, len(views) - 1, num_positives - 1)
+        if self.mask_duplicates:
+            hashes = select_views(batch.sentence_hashes, views)
+            duplicates = duplicate_negatives(hashes, batch.gather(hashes), offset, num_positives)
+            mask = duplicates if mask is None else mask | duplicates
+        return mask
+
+    def _near(
+        self, batch: EmbeddedBatch, compared: tuple[Tensor, Tensor, Tensor | None], views: Sequence[int]
+    ) -> Tensor:
+        """Return the `negative_mask` of probable false negatives, for the views of `loss_of_views`."""
+        assert self.false_negative_threshold is not None
+        embeddings, gathered, queue = compared
+        others = select_views(gathered, views[1:])
+        near = near_negatives(
+            embeddings[:, views[0]],
+            others[:, 0],
+            others[:, 1:],
+            queue,
+            threshold=self.false_negative_threshold,
+            label_offset=batch.split.label_offset,
+        )
+        negatives = near.shape[1] - others.shape[1]  # without the row's own positives and hard negatives
+        batch.log("masked_negatives", near.sum(dim=1).float().mean() / max(1, negatives))
+        return near
+
+    def loss_of_views(
+        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
+    ) -> Tensor:
+        """Return the loss of anchors and one of their positives. A subclass can override it to change similarities.
+
+        Args:
+            batch: this device's rows.
+            views: the positions of the anchor, the positive, and the hard negatives, in this order. Other positives
+                are before the hard negatives, and `mask` removes those of the own row. With `symmetric`, there are
+                further calls with the positive and the anchor.
+            mask: the `negative_mask` of `contrastive_loss`, or None.
+            changed: tensors that `contrastive_loss` gets in place of those of the batch, or in addition, such as
+                `positive_similarities` [batch].
+
+        Returns:
+            The mean over this device's rows, a scalar, without `batch.split.weight`.
+        """
+        others = select_views(batch.gathered, views[1:])
+        tensors: dict[str, Any] = {
+            "anchors": batch.embeddings[:, views[0]],
+            "positives": others[:, 0],
+            "hard_negatives": others[:, 1:],
+            "queue": batch.queue,
+        }
+        return contrastive_loss(
+            **(tensors | changed),
+            temperature=self.temperature,
+            hard_negative_weight=self.hard_negative_weight,
+            similarity=self.similarity,
+            label_offset=batch.split.label_offset,
+            negative_mask=mask,
+            decoupled=self.decoupled,
+            hardness=self.hardness,
+        )
+
+
+def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Tensor:
+    """Return a `negative_mask` of each local row's other positives, the first `num_others` views beside the anchor."""
+    total = len(batch.gathered)
+    mask = torch.zeros(len(batch.embeddings), total, num_views - 1, dtype=torch.bool, device=batch.embeddings.device)
+    rows = torch.arange(len(mask), device=mask.device)
+    mask[rows, batch.split.label_offset + rows, :num_others] = True
+    return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
+
+
+class DecoupledContrastiveLoss(ContrastiveLoss):
+    """The contrastive loss without an anchor's own positive in its denominator (Yeh et al. 2022)."""
+
+    decoupled = True

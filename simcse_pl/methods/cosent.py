@@ -1,0 +1,57 @@
+"""CoSENT (Su 2022): pairs with higher scores should have higher cosines."""
+
+import math
+
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveFloat
+from torch import Tensor
+
+from simcse_pl.losses.checks import check_pairs
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import paired_similarity
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import RowKind
+
+
+def cosent_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Tensor:
+    """Return a penalty for pairs whose similarities are ordered against their scores (CoSENT, Su 2022).
+
+        log( 1 + sum_(i, j: y_i < y_j) exp((s_i - s_j) / t) )
+
+    Args:
+        similarities: s, [n].
+        scores: y, [n]. Only their order counts. If all are equal, the loss and its gradient are 0.
+        temperature: t, above 0.
+    """
+    differences = (similarities[:, None] - similarities) / temperature
+    terms = differences.masked_fill(scores[:, None] >= scores, -math.inf).flatten()
+    return F.pad(terms, (1, 0)).logsumexp(dim=0)
+
+
+class CoSENTLoss(Loss):
+    """A loss on the order of the cosines of all pairs of the batch (CoSENT, Su 2022); see `cosent_loss`.
+
+    In plain terms: of any two pairs, the one with the higher score should have the higher cosine. Only the
+    order of the scores counts.
+
+    Args:
+        temperature: divisor of the differences of cosines; 1 / 20 in the released code.
+        weight: see Loss.
+    """
+
+    truncatable = True
+
+    def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
+        super().__init__(weight)
+        self.temperature = temperature
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows are scored pairs."""
+        check_pairs(rows, "scores")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of the pairs of all devices."""
+        assert batch.labels is not None
+        cosines = paired_similarity(batch.gathered[:, 0], batch.gathered[:, 1])
+        return cosent_loss(cosines, batch.gather(batch.labels), self.temperature)

@@ -1,0 +1,54 @@
+"""MixCSE (Zhang et al. 2022): mixtures of two sentences are additional negatives."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.similarity import similarity_matrix
+
+
+class MixedNegatives(ContrastiveLoss):
+    """The contrastive loss with mixtures of two sentences as further negatives (MixCSE, Zhang et al. 2022).
+
+    In plain terms: a vector between the positive of an anchor and that of another row is a hard
+    negative. Indices wrap around: after the last row comes the first. Let
+
+        p_i = share h_i+ + (1 - share) h_(i+1)+        a_i = share h_i + (1 - share) h_(i+1)
+
+    without gradients. As in the released code, the sum of `contrastive_loss` for h_i then also has
+
+        sum_(j != i - 1) exp(sim(h_i, p_j) / t) + sum_(j != i + 1) exp(sim(a_i, h_j+) / t) + 2
+
+    Two pairs are excluded: h_i with p_(i-1), which has the share 1 - share of h_i+, and a_i, which has the share
+    1 - share of h_(i+1), with h_(i+1)+. Their similarities are set to 0, so each adds exp(0) = 1.
+
+    Args:
+        share: lambda, the share of the row itself in a mixture.
+        contrast: the arguments of ContrastiveLoss.
+    """
+
+    def __init__(self, share: Annotated[float, Field(ge=0, le=1)] = 0.2, **contrast: Any) -> None:
+        super().__init__(**contrast)
+        self.share = share
+
+    def loss_of_views(
+        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
+    ) -> Tensor:
+        """Return the loss with the similarities of both kinds of mixtures."""
+        anchors, positives = (batch.gathered[:, view] for view in views[:2])
+        count, device = len(batch.embeddings), anchors.device
+        rows = batch.split.label_offset + torch.arange(count, device=device)
+        mixed_anchors, mixed_positives = (
+            self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
+        )
+        own_anchors = batch.embeddings[:, views[0]]
+        with_mixtures = similarity_matrix(own_anchors, mixed_positives, self.similarity)
+        of_mixtures = similarity_matrix(mixed_anchors[rows], positives, self.similarity)
+        before, after = ((rows + step).remainder(len(anchors))[:, None] for step in (-1, 1))
+        further = torch.cat([with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)], dim=1)
+        return super().loss_of_views(batch, views, mask, further_similarities=further, **changed)

@@ -1,0 +1,117 @@
+"""SimCSE++ (Xu et al. 2023): negatives without dropout, and a contrast between the dimensions of embeddings."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveFloat
+from torch import Tensor
+
+from simcse_pl.losses.checks import check_contrasted, check_views
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.similarity import paired_similarity
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.tensors import at_least_float32
+
+EPSILON = 1e-5  # of torch's BatchNorm1d, as in the released code
+
+
+def dimension_contrast(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """Return the dimension-wise contrastive loss of SimCSE++ (Xu et al. 2023).
+
+    In plain terms: over a batch, a dimension of one embedding should be correlated with the same
+    dimension of the other, and not with the others. The loss is the mean over the dimensions c of
+
+        -log( exp(C_cc / T) / sum_d exp(C_cd / T) )        C = BN(Z)^T BN(Z') / n
+
+    where BN maps each dimension x to (x - mean) / sqrt(var + 1e-5), with the batch's mean and biased
+    variance.
+
+    Args:
+        first, second: Z and Z', [n, dim], the two embeddings of each sentence.
+        temperature: T, above 0.
+
+    Returns:
+        A scalar, in float32 if the embeddings are in half precision.
+    """
+    with torch.autocast(first.device.type, enabled=False):  # it would multiply in half precision
+        first, second = (_standardized(at_least_float32(one)) for one in (first, second))
+        correlations = first.T @ second / len(first)
+        return F.cross_entropy(correlations / temperature, torch.arange(len(correlations), device=first.device))
+
+
+def _standardized(vectors: Tensor) -> Tensor:
+    variance, mean = torch.var_mean(vectors, dim=0, correction=0)
+    return (vectors - mean) / (variance + EPSILON).sqrt()
+
+
+class DimensionContrast(Loss):
+    """Contrast the dimensions of anchors and positives over the batch of all devices; see `dimension_contrast`.
+
+    With several positives per row, the loss is the mean over them.
+
+    Args:
+        weight: see Loss.
+        temperature: T.
+    """
+
+    def __init__(self, weight: NonNegativeFloat = 0.1, temperature: PositiveFloat = 5.0) -> None:
+        super().__init__(weight)
+        self.temperature = temperature
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor and a positive."""
+        check_views(rows)
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of the batch of all devices, without the weight."""
+        (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
+        anchors = batch.gathered[:, anchor]
+        losses = [dimension_contrast(anchors, batch.gathered[:, view], self.temperature) for view in positives]
+        return torch.stack(losses).mean()
+
+
+class NegativesWithoutDropout(ContrastiveLoss):
+    """The contrastive loss with negatives that are embedded without dropout (SimCSE++, Xu et al. 2023).
+
+    In plain terms: dropout makes the two embeddings of a sentence differ, and should not also
+    disturb the comparison with other sentences. With g_i for the anchor embedded once more without
+    dropout, the loss is the mean of
+
+        -log( exp(sim(h_i, h_i+) / t) / ( exp(sim(h_i, h_i+) / t) + sum_(j != i) exp(sim(g_i, g_j) / t) ) )
+
+    The gradient includes that of g. The options of ContrastiveLoss apply: a mask leaves out pairs i, j.
+    """
+
+    truncatable = False
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows have one anchor and one positive, and neither hard negatives nor labels."""
+        check_contrasted(rows, positives=1, negatives=False)
+
+    def loss_of_views(
+        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
+    ) -> Tensor:
+        """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
+        assert batch.encoder is not None
+        inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
+        pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)
+        plain = batch.encoder.project(pooled)[:, 0]
+        similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
+        compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
+        return super().loss_of_views(batch, views, mask, **compared, **changed)
+
+
+def _pool_without_dropout(encoder: SentenceEncoder, inputs: Batch) -> Tensor:
+    was_training = encoder.backbone.training
+    encoder.backbone.eval()  # also when the backward pass of apply_in_chunks recomputes
+    try:
+        return encoder.pool_views(inputs)
+    finally:
+        encoder.backbone.train(was_training)
