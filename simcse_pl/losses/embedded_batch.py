@@ -85,8 +85,8 @@ class EmbeddedBatch:
 
     @property
     def embedded(self) -> bool:
-        """Whether a loss has read the embeddings."""
-        return "embeddings" in vars(self)
+        """Whether a loss has read the embeddings, before or after the projection head."""
+        return "pooled" in vars(self)
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
