@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))  # tests is not installed
 
 from tests.forks import Forks, forks
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb|curl) (?!=)")
 
 ELSEWHERE = {
@@ -184,6 +184,8 @@ class Page:
         copy_clone(self.folder)
         write_own_files(self.page, self.folder)
         text = self.page.read_text(encoding="utf-8")
+        if (index := self.page.parent.with_suffix(".md")).exists():  # of docs/methods, what all pages need
+            text += index.read_text(encoding="utf-8")
         for command in commands_of(self.page):
             started = time.monotonic()
             reason = reason_not_to_run(command)

@@ -1,5 +1,6 @@
-"""Hooks of mkdocs: pages from the top of the repository, and an API reference with a page per package of simcse_pl."""
+"""Hooks of mkdocs: pages from the top of the repository, a page per method, and a reference page per package."""
 
+import os
 import pkgutil
 import re
 from pathlib import Path
@@ -13,13 +14,15 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are not in docs/, and the navigation of the reference."""
+    """Add the pages that are not in docs/, and the navigation of the methods and of the reference."""
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     modules = [found.name for found in pkgutil.iter_modules([str(ROOT / "simcse_pl")]) if found.name[0] != "_"]
     for name in modules:
         content = f"---\ntitle: {name}\n---\n::: simcse_pl.{name}\n"
         files.append(File.generated(config, f"reference/{name}.md", content=content))
+    methods = ["methods.md", *(f"methods/{page.name}" for page in sorted((ROOT / "docs" / "methods").glob("*.md")))]
+    config.nav.insert(2, {"Methods": methods})
     config.nav.append({"Reference": [f"reference/{name}.md" for name in modules]})
     return files
 
@@ -31,15 +34,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     becomes its name.
     """
 
+    folder = Path(page.file.abs_src_path).parent if page.file.abs_src_path else ROOT
+    from_page = Path(page.file.src_uri).parent
+
     def in_site(link: re.Match[str]) -> str:
         text, target = link.groups()
-        target = target.removeprefix("../").removeprefix("docs/")
-        path = ROOT / target
-        is_in_site = bool(files.get_file_from_path(target))
-        if path.is_dir() or (path.suffix == ".md" and not is_in_site):
-            return f"`{target}`"
-        if path.is_file() and not is_in_site:
-            files.append(File.generated(config, target, abs_src_path=str(path)))
-        return f"[{text}]({target})"
+        path, _, heading = target.partition("#")
+        source = folder / path
+        if not path or not source.exists():
+            return link[0]
+        place = source.resolve().relative_to(ROOT)
+        name = place.as_posix().removeprefix("docs/")
+        if source.is_dir() or (source.suffix == ".md" and not files.get_file_from_path(name)):
+            return f"`{place}`"
+        if not files.get_file_from_path(name):
+            files.append(File.generated(config, name, abs_src_path=str(ROOT / place)))
+        return f"[{text}]({os.path.relpath(name, from_page)}{'#' * bool(heading)}{heading})"
 
     return re.sub(r"\[([^]]*)\]\(([^)\s:]+)\)", in_site, markdown)

@@ -1,12 +1,16 @@
-"""Update the generated parts of docs/methods.md: `python docs/methods.py [METHODS.md of benchmarks.methods]`.
+"""Update the generated parts of docs/methods.md and docs/methods/NAME.md.
 
-These parts stand between `<!-- NAME -->` and `<!-- end -->`: `overview`, `costs`, and one for each method. All other
-text is written by hand.
+    python docs/methods.py                the papers, the published and measured scores, and the table of methods
+    python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
+
+Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand, and so is the
+column of differences in the table of methods. docs/methods/measured.csv has the scores and costs measured here.
 """
 
+import csv
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +18,33 @@ from omegaconf import OmegaConf
 
 from simcse_pl.reports.methods import PublishedScore, baselines, published_scores, sources
 
-PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
-CONF = ROOT / "conf" / "method"
+INDEX = Path(__file__).with_suffix(".md")
+PAGES = Path(__file__).with_suffix("")
+MEASURED = PAGES / "measured.csv"
 PAPERS: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "simcse_pl" / "reports" / "methods.yaml"))["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
-OVERVIEW_MODELS = ("BERT-base", "RoBERTa-base")
+HEAD = ("method", "paper", "`method=`", "difference from the official code", "published", "here")
+COSTS = {  # columns of measured.csv, by those of the benchmark
+    **{"ms per step": "milliseconds", "times SimCSE": "time", "lowest": "lowest", "highest": "highest"},
+    **{"memory, MB": "megabytes", "memory, times SimCSE": "memory"},
+}
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table."""
-    first, *others = (f"| {' | '.join(line)} |\n" for line in [head, *rows])
-    return "".join([first, "|---" * len(head) + "|\n", *others])
+def measured() -> dict[str, dict[str, str]]:
+    """Return the measured scores and costs by method."""
+    with MEASURED.open(encoding="utf-8", newline="") as file:
+        return {row["method"]: row for row in csv.DictReader(file)}
 
 
-def reference(paper: dict[str, Any]) -> str:
+def cells(line: str) -> list[str]:
+    """Return the cells of a row of a Markdown table."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def paper_of(name: str) -> str:
     """Return the paper and the code of a method."""
+    paper = PAPERS[name]
     sentences = [f"*{paper['title']}*, {paper['authors']}, {paper['venue']} {paper['year']}"]
     if arxiv := paper["arxiv"]:
         sentences[0] += f", [arXiv:{arxiv}](https://arxiv.org/abs/{arxiv})"
@@ -38,76 +53,97 @@ def reference(paper: dict[str, Any]) -> str:
         sentences.append(f"Code: [{code}](https://github.com/{code}) at {paper['commit']}{folder}")
     if note := paper.get("note"):
         sentences.append(note[0].upper() + note[1:])
-    return "".join(f"{sentence}. " for sentence in sentences).rstrip() + "\n"
+    return " ".join(f"{sentence}." for sentence in sentences) + "\n"
 
 
-def remark(score: PublishedScore) -> str:
-    """Return a remark on a score: its standard deviation, a note, and why it is not certain."""
-    spread = f"the average has a standard deviation of {score.deviation:.2f}" if score.deviation else None
-    doubt = f"not certain: {score.doubt}" if score.doubt else None
-    return "; ".join(filter(None, (spread, score.note, doubt)))
+def scores_of(name: str) -> str:
+    """Return the published and the measured scores of a method, and the cost of a step."""
+    lines = []
+    for setting in baselines():
+        if scores := [score for score in published_scores()[name] if score.setting == setting]:
+            used = {score.source for score in scores}
+            figures = "; ".join(published(score, name_source=len(used) > 1) for score in scores)
+            doubts = "".join(f". ?: {doubt}" for doubt in dict.fromkeys(score.doubt for score in scores) if doubt)
+            end = f". Source: {used.pop()}" if len(used) == 1 else ""
+            lines.append(f"- Published, {setting}: {figures}{end}{doubts}.\n")
+    if row := measured().get(name):
+        line = f"- Measured here: dev {row['dev']}, test {row['test']}"
+        if row["difference"]:
+            line += f"; {row['difference']} on dev, {row['time']} x time, {row['memory']} x memory of SimCSE"
+        lines.append(f"{line}.\n")
+    return "".join(lines)
 
 
-def scores(published: Sequence[PublishedScore]) -> str:
-    """Return the published scores of a method; empty without any."""
-    if not published:
-        return ""
-    columns = next((list(one.scores) for one in published if one.scores), ["Avg"])
-    rows = []
-    for one in published:
-        figures = {**dict.fromkeys(columns, "–"), **{task: f"{x:.2f}" for task, x in one.scores.items()}}
-        figures["Avg"] = f"{one.average:.2f}"
-        name = ", ".join(filter(None, (one.model, one.setting, one.variant)))
-        rows.append([name, *figures.values(), one.source, remark(one)])
-    head = ["published scores", *columns, "source", "remark"]
-    if not any(row[-1] for row in rows):
-        head, rows = head[:-1], [row[:-1] for row in rows]
-    return "\n" + table(head, rows)
+def published(score: PublishedScore, name_source: bool) -> str:
+    """Return a published average; a question mark if it is not certain."""
+    deviation = f"± {score.deviation:.2f}" if score.deviation else None
+    source = f"({score.source})" if name_source else None
+    name = ", ".join(filter(None, (score.model, score.variant and score.variant.partition(" (")[0])))
+    return " ".join(filter(None, (name, f"{score.average:.2f}{'?' * bool(score.doubt)}", deviation, source)))
 
 
-def overview(page: str) -> str:
-    """Return the table of all methods in conf/method, with links to their sections and their published averages."""
-    titles = {name: title for title, name in re.findall(r"^#+ (.*)\n\n<!-- (\w+) -->$", page, flags=re.MULTILINE)}
-    rows = []
-    for name in sorted(file.stem for file in CONF.glob("*.yaml")):
-        if name not in PAPERS or name in baselines().values():
-            continue
-        averages = []
-        for model in OVERVIEW_MODELS:
-            own = [one for one in published_scores()[name] if one.model == model]
-            first = next((one for one in own if one.setting == "unsupervised"), next(iter(own), None))
-            supervised = ", supervised" if first and first.setting == "supervised" else ""
-            averages.append(f"{first.average:.2f}{'?' * bool(first.doubt)}{supervised}" if first else "–")
-        title = titles.get(name, name)
-        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-        link = f"[{title}](#{anchor})" if name in titles else title
-        rows.append([link, f"`{name}`", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}", *averages])
-    return table(["method", "`method=`", "paper", *OVERVIEW_MODELS], rows)
+def methods_table(index: str) -> str:
+    """Return the table of all pages of methods; the column of differences is that of the page."""
+    rows = [row for row in map(cells, index.splitlines()) if len(row) == len(HEAD)]
+    differences = {row[2].strip("`"): row[3] for row in rows}
+    lines = [HEAD, ["---"] * len(HEAD)]
+    for page in sorted(PAGES.glob("*.md")):
+        name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        averages = [average_of(name, model) for model in ("BERT-base", "RoBERTa-base")]
+        link, paper = f"[{title}](methods/{name}.md)", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}"
+        figures = ["/".join(averages), difference(measured().get(name, {}).get("difference", ""))]
+        lines.append([link, paper, f"`{name}`", differences.get(name, ""), *figures])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def updated(page: str) -> str:
-    """Return the page with its generated parts up to date; measured costs stay as they are."""
+def difference(text: str) -> str:
+    """Return a difference without its interval, `+0.51 [+0.20, +0.82]`, in bold if the interval excludes 0."""
+    mean, _, interval = text.partition(" [")
+    low, high = (float(end) for end in interval.rstrip("]").split(", ")) if interval else (0.0, 0.0)
+    return f"**{mean}**" if low * high > 0 else mean or "–"
 
-    def part(found: re.Match[str]) -> str:
-        name, text = found["name"], found["text"]
-        if name == "overview":
-            text = overview(page)
-        elif name == "sources":
-            text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
-        elif name != "costs":
-            text = reference(PAPERS[name]) + scores(published_scores()[name])
-        return f"{name} -->\n{text}<!-- end -->"
+
+def average_of(name: str, model: str) -> str:
+    """Return the first published average of a method and a model, with a question mark if it is not certain."""
+    score = next((score for score in published_scores()[name] if score.model == model), None)
+    return f"{score.average:.2f}{'?' * bool(score.doubt)}" if score else "–"
+
+
+def updated(page: str, name: str | None = None) -> str:
+    """Return a page with its generated parts up to date: that of a method, or the index."""
+
+    def part(match: re.Match[str]) -> str:
+        match match["name"]:
+            case "methods":
+                text = methods_table(page)
+            case "sources":
+                text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
+            case "paper":
+                text = paper_of(str(name))
+            case _:
+                text = scores_of(str(name))
+        return f"{match['name']} -->\n{text}<!-- end -->"
 
     return PART.sub(part, page)
 
 
-def with_costs(page: str, measured: str) -> str:
-    """Return the page with another table of costs."""
-    return PART.sub(lambda part: f"costs -->\n{measured}<!-- end -->" if part["name"] == "costs" else part[0], page)
+def with_costs(rows: Mapping[str, Mapping[str, str]], benchmark: str) -> list[dict[str, str]]:
+    """Return the rows of measured.csv with the costs of a benchmark's table."""
+    head, _, *lines = (cells(line) for line in benchmark.splitlines() if line.startswith("|"))
+    costs = {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+    return [
+        {**row, **{own: costs[name][column] for column, own in COSTS.items() if name in costs}}
+        for name, row in rows.items()
+    ]
 
 
 if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
     for file in sys.argv[1:]:
-        page = with_costs(page, Path(file).read_text(encoding="utf-8"))
-    PAGE.write_text(updated(page), encoding="utf-8")
+        rows = with_costs(measured(), Path(file).read_text(encoding="utf-8"))
+        with MEASURED.open("w", encoding="utf-8", newline="") as table:
+            writer = csv.DictWriter(table, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    for path in [INDEX, *PAGES.glob("*.md")]:
+        name = None if path == INDEX else path.stem
+        path.write_text(updated(path.read_text(encoding="utf-8"), name), encoding="utf-8")

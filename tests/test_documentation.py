@@ -152,20 +152,33 @@ def test_the_page_of_options_is_up_to_date():
     assert (ROOT / "docs" / "options.md").read_text() == page()
 
 
-def test_the_generated_parts_of_the_page_of_methods_are_up_to_date():
+@pytest.mark.parametrize("page", [page for page in PAGES if "methods" in (page.stem, page.parent.name)], ids=str)
+def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     """`python docs/methods.py` writes them."""
-    page = (ROOT / "docs" / "methods.md").read_text()
-    assert runpy.run_path(str(ROOT / "docs" / "methods.py"))["updated"](page) == page
+    script, text = runpy.run_path(str(ROOT / "docs" / "methods.py")), page.read_text()
+    name = None if page == script["INDEX"] else page.stem
+    assert script["updated"](text, name) == text
 
 
-def test_the_costs_of_the_benchmark_replace_the_table():
+def test_the_parts_of_a_method_are_its_paper_its_published_and_its_measured_scores():
+    page = "# Title\n\n<!-- paper -->\n<!-- end -->\nBy hand.\n<!-- scores -->\nreplaced\n<!-- end -->\n"
+    page = runpy.run_path(str(ROOT / "docs" / "methods.py"))["updated"](page, "esimcse")
+    assert "ESimCSE: Enhanced Sample" in page and "BERT-base 78.27; BERT-large 79.31" in page and "\nBy hand.\n" in page
+    assert "replaced" not in page and "; +0.17 [-0.16, +0.51] on dev" in page
+
+
+def test_the_costs_of_the_benchmark_replace_the_measured_ones():
     script = runpy.run_path(str(ROOT / "docs" / "methods.py"))
-    costs = "**Cost**\n\n| method | ms per step |\n|:--|--:|\n| esimcse | 300 |\n"
-    page = "<!-- costs -->\nReplaced.\n<!-- end -->\n<!-- esimcse -->\n<!-- end -->\nBy hand.\n"
-    page = script["updated"](script["with_costs"](page, costs))
-    assert costs in page and "Replaced" not in page
-    assert "ESimCSE: Enhanced Sample" in page and "| BERT-base, unsupervised | 73.40 |" in page
-    assert page.endswith("<!-- end -->\nBy hand.\n") and script["updated"](page) == page
+    head = (
+        "| method | ms per step | times SimCSE | lowest | highest | memory, MB | memory, times SimCSE | compared with |"
+    )
+    benchmark = (
+        f"**Cost**\n\n{head}\n|:--|--:|--:|--:|--:|--:|--:|:--|\n| esimcse | 300 | 2 | 1 | 3 | 600 | 4 | simcse |\n"
+    )
+    before = script["measured"]()
+    after = {row["method"]: row for row in script["with_costs"](before, benchmark)}
+    costs = {"milliseconds": "300", "time": "2", "lowest": "1", "highest": "3", "megabytes": "600", "memory": "4"}
+    assert after == {**before, "esimcse": before["esimcse"] | costs}
 
 
 def section(title):

@@ -1,6 +1,7 @@
 """Every method of conf/method: its config, training, resuming, saving, and two ranks."""
 
 import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -230,21 +231,47 @@ def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path)
             assert all(x is not None and np.isfinite(x).all() for x in own.values()), method
 
 
-def test_every_method_has_a_section_in_the_documentation():
-    page = (ROOT / "docs" / "methods.md").read_text()
-    assert [name for name in METHODS if name not in baselines().values() and f"<!-- {name} -->" not in page] == []
+def test_every_method_has_a_page_with_its_command():
+    for name in METHODS:
+        page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+        assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
+    assert len(METHODS) == len([*(ROOT / "docs" / "methods").glob("*.md")])
+    index = (ROOT / "docs" / "methods.md").read_text()
+    rows = re.findall(r"^\| \[.*\]\(methods/(\w+)\.md\) \|.*\| `(\w+)` \| (.*?) \|", index, re.MULTILINE)
+    assert sorted(METHODS) == [name for _, name, difference in rows if difference]
+
+
+def blocks_of(page, heading):
+    """Return the code blocks of a section of a page."""
+    text = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return ["\n".join(re.findall(r"^(?: {4}|$)(.*)$", block, re.M)).strip() for block in re.split(r"\n(?=\S)", text)]
 
 
 def test_the_method_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "methods.md").read_text().partition("\n## How do I write my own method?\n")[2]
-    blocks = ["\n".join(re.findall(r"^ {4}(.*)$", block, re.M)) for block in re.split(r"\n(?=\S)", page)]
+    blocks = blocks_of("methods.md", "How do I write my own method?")
     (method,) = (block for block in blocks if block.startswith("# @package"))
     (module,) = (block for block in blocks if block.startswith("from simcse_pl"))
-    (lines,) = (block for block in blocks if block.startswith("objective:"))
+    (lines,) = (block for block in blocks if block.startswith("auxiliary:"))
     assert all(0 < len(block.splitlines()) < 10 for block in (method, module, lines))
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "mine.yaml").write_text(f"{method}\n{lines}\n")
     (tmp_path / "my_losses.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
     trained, _ = fit(config_of("mine", tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]"))
-    assert type(trained.objective).__name__ == "CentredObjective" and trained.queue and len(trained.auxiliary) == 1
+    assert trained.queue and len(trained.auxiliary) == 2
+
+
+def test_the_loss_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
+    blocks = blocks_of("architecture.md", "Where do I add something?")
+    (module,) = (block for block in blocks if block.startswith("import torch"))
+    (experiment,) = (block for block in blocks if block.startswith("# @package"))
+    assert len(module.splitlines()) <= 12
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "first_token.yaml").write_text(experiment)
+    (tmp_path / "my_losses.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
+    options = f"hydra.searchpath=[file://{tmp_path}]", "experiment=first_token"
+    trained, _ = fit(config_of("simcse", tiny_bert, files, *options))
+    assert len(trained.auxiliary) == 1
