@@ -55,7 +55,7 @@ class PeerNetwork(AuxiliaryLoss):
         """Copy the encoder without its head, and initialize the pooler."""
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
-        self.pooler = projection_head(encoder.backbone, "mlp")
+        self.pooler = projection_head(encoder.backbone, "mlp", encoder.hidden_size)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""

@@ -8,34 +8,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.models.backbone_type import Backbone
-from simcse_pl.models.encoder_files import find_file
+from simcse_pl.models.sources import ADAPTER_FILE
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import read_json
 
-ADAPTER_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-_WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
-
-
-def base_of(source: str) -> str | None:
-    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter.
-
-    Raises:
-        UserError: the adapter's config is damaged, names no base model, or names code to import.
-    """
-    path = find_file(source, ADAPTER_FILE)
-    if path is None or any(find_file(source, name) for name in _WHOLE):
-        return None
-    config = read_json(path)
-    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if not isinstance(base, str) or not base:
-        raise UserError(f"{path} does not name its base model: set base_model_name_or_path in it")
-    if config.get("megatron_config"):
-        raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
-    return base
 
 
 def add_adapter(backbone: Backbone, config: Any) -> None:

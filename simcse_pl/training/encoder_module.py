@@ -12,12 +12,13 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.models.roles import RowKind
+from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.freezing import example_batch, freeze_unused
 from simcse_pl.training.optimizer import (
@@ -29,7 +30,6 @@ from simcse_pl.training.optimizer import (
     learning_rate,
     parameter_groups,
 )
-from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 
@@ -119,7 +119,7 @@ class EncoderModule(LightningModule):
         if self.trainer.is_global_zero:
             log.info("%-13s %s", "speed", self.speed)
         for encoder in [part for part in self.modules() if isinstance(part, SentenceEncoder)]:
-            self.speed.apply(encoder)
+            self.speed.apply(encoder.backbone, encoder.groups)
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""
@@ -129,7 +129,7 @@ class EncoderModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Embed sentences, [batch, tokens]."""
-        vectors = self.encoder.forward_in_length_groups(batch)[:, : self.encoder.truncate_dim]
+        vectors = self.encoder(batch, in_groups=True)[:, : self.encoder.truncate_dim]
         self._batches.append(vectors.float())
 
     test_step = validation_step

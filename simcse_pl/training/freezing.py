@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import EXAMPLE
 from simcse_pl.models.roles import RowKind
+from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
 
 
@@ -39,7 +39,7 @@ def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
 def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     """Return a training batch of two rows of a kind, with equal views and labels 0, on the encoder's device."""
     collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
-    batch: dict[str, Any] = dict(collate([(EXAMPLE,) * len(kind.roles)] * 2))
+    batch: dict[str, Any] = dict(collate([(EXAMPLES[1],) * len(kind.roles)] * 2))
     if kind.labels:
         batch["labels"] = torch.zeros(2, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
     return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}

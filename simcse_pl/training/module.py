@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.duplicates import duplicate_negatives
@@ -17,7 +18,7 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.objectives import Objective, mean_similarities
-from simcse_pl.models.backbone import longest_input, recompute_layers
+from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
@@ -26,12 +27,10 @@ from simcse_pl.training.freezing import example_batch, freeze_first_layers, free
 from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import NonFiniteSteps
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule
-from simcse_pl.training.speed import Speed
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean
 
 _MODES = "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"  # of torch.compile
-_MULTIPLE_OF = 8  # lengths of compiled backbones; matrix units of GPUs prefer it, too
 
 
 class SimCSEModule(EncoderModule):
@@ -134,9 +133,6 @@ class SimCSEModule(EncoderModule):
                 near = did_you_mean(compile, _MODES)
                 raise UserError(f"module.compile={compile}: choose true, false or one of {', '.join(_MODES)}{near}")
             self.speed = Speed(tokens_per_pass=math.inf, fast_dropout=False)
-            for trained in self.encoders():
-                if (longest_input(trained.backbone) or 0) % _MULTIPLE_OF == 0:
-                    trained.templates.multiple_of = _MULTIPLE_OF
 
     def encoders(self) -> list[SentenceEncoder]:
         """Return the encoder and, if there is one, that of the positives."""
@@ -167,8 +163,8 @@ class SimCSEModule(EncoderModule):
         backbones = [encoder.backbone for encoder in self.encoders()]
         of_backbones = {id(parameter) for backbone in backbones for parameter in backbone.parameters()}
         self._not_in_every_loss = [p for p in self.parameters() if p.requires_grad and id(p) not in of_backbones]
-        for backbone in backbones if self.compiled else []:
-            backbone.compile(dynamic=self.compiled is True, mode=None if self.compiled is True else self.compiled)
+        for encoder in self.encoders() if self.compiled else []:
+            encoder.compile_backbone(self.compiled)
         self._prepared = True
 
     def _example_loss(self, batches: Sequence[Mapping[str, Any]]) -> Tensor:

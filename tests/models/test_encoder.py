@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.saved_encoder import HEAD_FILE
+from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw

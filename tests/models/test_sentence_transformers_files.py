@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
+from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

@@ -8,16 +8,16 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.evaluation_sentences import EvaluationSentences
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE
+from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.training.fast_dropout import use_fast_dropout
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.models.test_lightning_checkpoint import save
