@@ -118,14 +118,17 @@ class SentenceEncoder(PretrainedEncoder):
         self.truncate_dim = truncate_dim
 
     def _measured_width(self) -> int:
-        """Return the width of the pooled vectors of an example."""
-        inputs = self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length))
-        was_training = self.backbone.training
+        """Return the width of the pooled vectors of examples; raise UserError if it depends on their length."""
+        was_training, widths = self.backbone.training, []
         self.backbone.eval()
-        with torch.no_grad():
-            width: int = self.pool(to_device(inputs, self.device)).shape[1]
+        for examples in (EXAMPLES[:1], EXAMPLES):
+            inputs = self.templates.batch(self.templates.tokens_of(examples, self.max_length))
+            with torch.no_grad():
+                widths.append(self.pool(to_device(inputs, self.device)).shape[1])
         self.backbone.train(was_training)
-        return width
+        if widths[0] != widths[1]:
+            raise UserError(f"pooling={self.pooling}: its vectors must have one width, not {widths[0]} and {widths[1]}")
+        return widths[0]
 
     @property
     def dim(self) -> int:

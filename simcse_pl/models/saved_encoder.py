@@ -112,9 +112,7 @@ def read_spec(source: str, pooling: str | OfLayers | None = None, pooler: str | 
     if spec is None or pooling in (None, spec.settings.pooling):
         return spec or EncoderSpec()
     if spec.head_weights:
-        log.warning(
-            "pooling=%s: %s has pooling %s and a head, which is left out", pooling, source, spec.settings.pooling
-        )
+        log.warning("pooling=%s: the head of %s was trained with another pooling and is left out", pooling, source)
     return EncoderSpec(subfolder=spec.subfolder)
 
 

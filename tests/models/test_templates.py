@@ -228,7 +228,7 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
     [
         ({"pooling": "mask_2", "template": [OTHER, PROMPT]}, r"^pooling=mask_2: .* but template=\[\'A y"),
         ({"template": "{sentence} " + "word " * 70}, "^template: it leaves no place for a sentence in 64 tokens"),
-        ({"pooling": "my_poolings.too_wide"}, r"^pooling=my_poolings.too_wide: .* tensor \[1, 32\], not \[1, "),
+        ({"pooling": "my_poolings.too_wide"}, "^pooling=my_poolings.too_wide: .* one width, not [0-9]* and [0-9]*$"),
     ],
 )
 def test_invalid_templates_and_poolings_are_one_line(options, message, make_model, own_package):
