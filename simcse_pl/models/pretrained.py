@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -90,8 +91,8 @@ class PretrainedEncoder(nn.Module):
             backbone: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
 
         Raises:
-            UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
-            ValidationError: an option of the backbone is unknown or has another type.
+            UserError: the checkpoint does not exist or is damaged, or an option is unknown, has another type or does
+                not fit it.
         """
         source = resolve(str(name))
         spec = read_spec(source, pooling, pooler)
@@ -104,7 +105,11 @@ class PretrainedEncoder(nn.Module):
         for option in ("num_layers", "bidirectional"):
             if backbone.get(option) is None:
                 backbone[option] = getattr(spec, option)
-        model = load_backbone(str(name), subfolder=spec.subfolder, **backbone)
+        try:
+            model = load_backbone(str(name), subfolder=spec.subfolder, **backbone)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise UserError(f"{wrong['loc'][0]}={wrong['input']}: {wrong['msg']}") from error
         if head == "transform" and pretrained and spec.settings.head == "none":
             weights = pretrained_transform(str(name))
             settings = replace(spec.settings, head=head if weights else "none")

@@ -30,7 +30,7 @@ def part(taker, **values):
         (SentenceDataModule, "columns", "sent0", "a list"),
         (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
-        (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
+        (SentenceEncoder.from_pretrained, "max_length", "low", INTEGER),
         (make_trainer, "max_epochs", "three", INTEGER),
         (make_trainer, "accelerator", 3, "a valid string"),  # an argument of the class that it returns
     ],
