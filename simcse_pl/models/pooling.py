@@ -72,8 +72,6 @@ def all_tokens(inputs: Inputs) -> Tensor:
 
 def sentence_tokens(inputs: Inputs) -> Tensor:
     """Return the mask of the tokens of the sentence, without special tokens and template."""
-    if SENTENCE_MASK not in inputs:
-        raise UserError("pooling=span: the inputs have no sentence_mask; make them with encoder.templates.batch")
     return inputs[SENTENCE_MASK]
 
 

@@ -222,12 +222,7 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     Returns:
         What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
         each sentence's template, [batch].
-
-    Raises:
-        UserError: the inputs have no `sentence_mask`.
     """
-    if SENTENCE_MASK not in inputs:
-        raise UserError("template_bias: the inputs have no sentence_mask; make them with encoder.templates.batch")
     # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
     # ids after the sentence unchanged.
     blank = padding if padded else int(padding == 0)

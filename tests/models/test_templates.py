@@ -236,12 +236,6 @@ def test_invalid_templates_and_poolings_are_one_line(options, message, make_mode
         SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
 
 
-def test_span_needs_to_know_the_sentence(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "span")
-    with pytest.raises(UserError, match="^pooling=span: the inputs have no sentence_mask; make them with encoder.t"):
-        encoder(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt"))
-
-
 def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
     def load(**options):
         return SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
