@@ -23,14 +23,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.common import PACKAGED, matrix_rates, parser, wikipedia_sentences
 from benchmarks.comparison import save
+from simcse_pl.cpu import layers
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.models import onednn_linear
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training import fast_dropout
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer
-from simcse_pl.training.speed import Speed
 from simcse_pl.utils.tables import Table
 
 STEPS = 3
@@ -58,7 +57,7 @@ def kind_of(event: torch.autograd.profiler_util.FunctionEvent) -> str:
 
 def make_step(bf16: bool, fast: bool, sentences: list[str]) -> Callable[[], None]:
     """Return a training step; `fast` with oneDNN, groups of similar length and the faster dropout."""
-    known = nullcontext() if fast else patch.object(onednn_linear, "onednn_is_faster", lambda: False)
+    known = nullcontext() if fast else patch.object(layers, "onednn_is_faster", lambda: False)
     with known:
         encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=32)
     module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5)).train()
@@ -85,7 +84,7 @@ def seconds_by_kind(step: Callable[[], None]) -> Counter[str]:
         with record_function("dropout"):
             return function(*arguments)
 
-    with patch.object(fast_dropout, "fast_dropout", partial(recorded, fast_dropout.fast_dropout)):
+    with patch.object(layers, "fast_dropout", partial(recorded, layers.fast_dropout)):
         step()
         step()
         with profile(activities=[ProfilerActivity.CPU]) as profiled:

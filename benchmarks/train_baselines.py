@@ -69,7 +69,7 @@ def sentence_transformers_trainer(rows: Sequence[Row], arguments: argparse.Names
 def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: SentenceEncoder, apart: bool) -> float:
     """Train with a plain loop in float32; `apart` encodes each view separately, padded to its own longest sentence."""
     encoder = copy.deepcopy(encoder).train()
-    encoder.tokens_per_pass = math.inf
+    encoder.groups.tokens_per_pass = math.inf
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0)
     objective = ContrastiveObjective()
     collate = ViewCollator(encoder.tokenizer, arguments.max_length)

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.losses.objectives import ContrastiveObjective
@@ -21,7 +22,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.speed import Speed
 from simcse_pl.training.trainer import make_trainer
 
 MEASURED = Speed(tokens_per_pass=None, fast_dropout=None)

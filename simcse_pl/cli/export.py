@@ -19,9 +19,9 @@ from simcse_pl.export.model_card import read_training, write_card
 from simcse_pl.export.onnx import write_onnx
 from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.sentence_transformers_format import check_modules
+from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.postprocessing.saved import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils import hub

@@ -98,6 +98,8 @@ def source_hints(target: str) -> dict[str, Any]:
     node: ast.AST = ast.parse((_ROOT / found).read_text(encoding="utf-8"))
     for name in [*names[len(found.parts) - 1 :], "__init__"]:
         inner = [own for own in ast.iter_child_nodes(node) if getattr(own, "name", None) == name]
+        if not inner and name != "__init__":  # inherited
+            return {}
         node = inner[0] if inner else node
     if not isinstance(node, ast.FunctionDef):
         return {}

@@ -3,8 +3,8 @@
 from typing import Any
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.utils.tensors import hash_tensors
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:

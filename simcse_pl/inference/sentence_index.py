@@ -12,12 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.inference.quantization import BINARY, FLOAT32, Quantizer
-from simcse_pl.models.encoder_files import read_weights
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import read_weights, unit_vectors
 
 VECTORS_FILE = "vectors.safetensors"
 SETTINGS_FILE = "index.json"

@@ -16,12 +16,11 @@ from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.quantization import FLOAT32, stored_width
 from simcse_pl.inference.sentence_index import RESCORE, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import hash_tensors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
 from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array

@@ -10,13 +10,13 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from simcse_pl.cpu.length_groups import LengthGroups
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.mlm_head import MLMHead
 from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.length_bucketing import length_groups
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 
@@ -83,15 +83,15 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         views = inputs["input_ids"].shape[1]
         sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
         sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
-        of_chunk = partial(self._sum, backbone, (encoder.ignores_padding, encoder.tokens_per_pass))
+        of_chunk = partial(self._sum, backbone, encoder.groups)
         total = apply_in_chunks(of_chunk, sequences | further, chunk_size and chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 
-    def _sum(self, backbone: PreTrainedModel, of_groups: tuple[bool, float], sequences: Batch) -> Tensor:
+    def _sum(self, backbone: PreTrainedModel, groups: LengthGroups, sequences: Batch) -> Tensor:
         """Return the sum of the cross-entropy over the chosen tokens of some sequences, [1]."""
         states, labels = [], []
-        for _, group in length_groups(backbone, sequences, *of_groups):
+        for _, group in groups.split(backbone, sequences):
             wanted = group.pop("labels")
             chosen = wanted != NOT_CHOSEN
             states.append(self.states(backbone, group)[chosen])

@@ -58,7 +58,7 @@ class PeerNetwork(Loss):
         """Copy the encoder without its head, and initialize the pooler."""
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
-        self.pooler = projection_head(encoder.backbone, "mlp")
+        self.pooler = projection_head(encoder.backbone, "mlp", encoder.hidden_size)
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have one anchor and a positive."""

@@ -4,38 +4,16 @@ In plain terms: the backbone's own weights are frozen, and a few new weights ins
 with an adapter has these few weights only, and names the base model that they belong to.
 """
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.models.backbone_type import Backbone
-from simcse_pl.models.encoder_files import find_file
+from simcse_pl.models.sources import ADAPTER_FILE
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import read_json
 
-ADAPTER_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-_WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
-
-
-def base_of(source: str) -> str | None:
-    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter.
-
-    Raises:
-        UserError: the adapter's config is damaged, names no base model, or names code to import.
-    """
-    path = find_file(source, ADAPTER_FILE)
-    if path is None or any(find_file(source, name) for name in _WHOLE):
-        return None
-    config = read_json(path)
-    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if not isinstance(base, str) or not base:
-        raise UserError(f"{path} does not name its base model: set base_model_name_or_path in it")
-    if config.get("megatron_config"):
-        raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
-    return base
 
 
 def add_adapter(backbone: Backbone, config: Any) -> None:
@@ -46,13 +24,8 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
         config: a PEFT config of an adapter inside layers, such as peft.LoraConfig.
 
     Raises:
-        UserError: the config is not one of PEFT, is for another kind of adapter, or does not fit the backbone.
+        UserError: the config is not of PEFT, is for another kind of adapter, or does not fit the backbone.
     """
-    _check_installed("adapter")
-    from peft import PeftConfig
-
-    if not isinstance(config, PeftConfig):
-        raise UserError(f"adapter={config}: it must be a config of PEFT; the group `adapter` has one")
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
 
@@ -66,11 +39,10 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
 
 def load_adapter(backbone: Backbone, source: str) -> None:
     """Load a saved adapter into its base model, or raise UserError if it does not fit. It can be trained further."""
-    _check_installed(f"the adapter in {source}")
-    from peft import PeftConfig
-    from peft.utils import load_peft_weights, set_peft_model_state_dict
-
     with reraise_as(f"{source}: cannot load its adapter"):
+        from peft import PeftConfig
+        from peft.utils import load_peft_weights, set_peft_model_state_dict
+
         config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
         add_adapter(backbone, config)
         # An adapter of a model with a language-model head has one more prefix.
@@ -97,8 +69,8 @@ def has_adapter(backbone: Backbone) -> bool:
 
 def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
     """Remove the weights of an adapter's frozen base model, whose names begin with a prefix, from a state dict."""
-    if own := {prefix + name for name in adapter_parameters(backbone)}:
-        for name in [name for name in state if name.startswith(prefix) and name not in own]:
+    if kept := {prefix + name for name in adapter_parameters(backbone)}:
+        for name in [name for name in state if name.startswith(prefix) and name not in kept]:
             del state[name]
 
 
@@ -112,7 +84,6 @@ def read_adapter_config(folder: Path) -> Any:
     """Return what `write_adapter_config` wrote; None if there is none."""
     if not (folder / ADAPTER_FILE).exists():
         return None
-    _check_installed("the checkpoint's adapter")
     from peft import PeftConfig
 
     return PeftConfig.from_pretrained(str(folder))
@@ -137,9 +108,3 @@ def merge_adapter(backbone: Backbone) -> None:
     del backbone.peft_config
     backbone._hf_peft_config_loaded = False
     backbone.requires_grad_(True)
-
-
-def _check_installed(what: str) -> None:
-    """Raise UserError, which names what needs PEFT, if PEFT is not installed."""
-    if importlib.util.find_spec("peft") is None:
-        raise UserError(f"{what} needs the package peft: pip install peft")

@@ -4,33 +4,56 @@ import inspect
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 
-from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, base_of, load_adapter
-from simcse_pl.models.backbone_config import is_decoder, keep_layers, set_attention, set_dropout
-from simcse_pl.models.backbone_type import Backbone
-from simcse_pl.models.sources import load_config, loading, loading_options, quiet_transformers, resolve
-from simcse_pl.utils.errors import UserError, did_you_mean, first_line, reraise_as
+from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, load_adapter
+from simcse_pl.models.sources import base_of, load_config, loading, loading_options, quiet_transformers, resolve
+from simcse_pl.utils.backbone_type import Backbone
+from simcse_pl.utils.errors import UserError, reraise_as
 
-_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_HIDDEN_DROPOUT = (
+    "hidden_dropout_prob",  # BERT and most other encoders
+    "dropout",  # DistilBERT, XLM, OPT
+    "embedding_dropout",  # ModernBERT, Starcoder2
+    "mlp_dropout",  # ModernBERT
+    "hidden_dropout",  # GPT-NeoX, Falcon, BLOOM
+    "resid_pdrop",  # GPT-2, Phi
+    "embd_pdrop",  # GPT-2, Phi
+    "resid_dropout",  # GPT-Neo
+    "embed_dropout",  # GPT-Neo
+    "residual_dropout",  # Starcoder2
+)
+_ATTENTION_DROPOUT = (
+    "attention_probs_dropout_prob",  # BERT and most other encoders
+    "attention_dropout",  # DistilBERT, XLM, ModernBERT, Llama and most other decoders
+    "attn_pdrop",  # GPT-2
+)
+
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
+@validate_call  # the types of options that `SentenceEncoder.from_pretrained` passes on
 def load_backbone(
     name: str,
-    num_layers: int | None = None,
-    dropout: float | None = None,
-    attention_dropout: float | None = None,
+    num_layers: PositiveInt | None = None,
+    dropout: Rate | None = None,
+    attention_dropout: Rate | None = None,
     subfolder: str = "",
     pretrained: bool = True,
     bidirectional: bool | None = None,
-    dtype: str | None = None,
+    dtype: Literal["float32", "bfloat16"] | None = None,
     quantization: Any = None,
     adapter: Any = None,
-    new_layers: int = 0,
+    new_layers: NonNegativeInt = 0,
     attn_implementation: str | None = None,
 ) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
@@ -55,10 +78,6 @@ def load_backbone(
         UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
             an option does not fit the architecture.
     """
-    if attn_implementation is not None:
-        _check_attention(attn_implementation)
-    if dtype not in (None, *_TYPES):
-        raise UserError(f"dtype={dtype}: choose one of {', '.join(_TYPES)}")
     source = resolve(name)
     if (base := base_of(source)) is not None and (adapter or not pretrained):
         option = "adapter" if adapter else "pretrained=false"
@@ -95,12 +114,58 @@ def load_backbone(
     return model
 
 
-def _check_attention(name: str) -> None:
-    from transformers import AttentionInterface  # slow
+def keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> None:
+    """Reduce a config to the first layers, or raise UserError if it has fewer. None keeps all."""
+    if num_layers is None:
+        return
+    available = config.num_hidden_layers
+    if not 1 <= num_layers <= available:
+        raise UserError(f"num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
+    config.num_hidden_layers = num_layers
+    if getattr(config, "layer_types", None):  # ModernBERT, Gemma
+        config.layer_types = config.layer_types[:num_layers]
 
-    known = ["eager", *AttentionInterface().valid_keys()]
-    if name not in known:
-        raise UserError(f"attn_implementation={name}: transformers has no such attention{did_you_mean(name, known)}")
+
+def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
+    """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
+
+    Raises:
+        UserError: the architecture has no such dropout.
+    """
+    options = config.to_dict()
+    known = {
+        "dropout": [rate for rate in _HIDDEN_DROPOUT if rate in options],
+        "attention_dropout": [rate for rate in _ATTENTION_DROPOUT if rate in options],
+    }
+    if attention is None and known["attention_dropout"]:
+        attention = hidden
+    for option, value in (("dropout", hidden), ("attention_dropout", attention)):
+        if value is None:
+            continue
+        if not known[option]:
+            others = [other for other in known if known[other]]
+            hint = f"; it has {others[0]}" if others else ""
+            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout{hint}")
+        for rate in known[option]:
+            setattr(config, rate, float(value))
+
+
+def is_decoder(config: PreTrainedConfig) -> bool:
+    """Return whether an architecture is a decoder-only language model, such as GPT-2, OPT or Llama."""
+    kind = config.model_type.removesuffix("_text")  # Gemma 3 without its image encoder
+    return kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+
+def set_attention(config: PreTrainedConfig, bidirectional: bool | None, name: str) -> None:
+    """Switch the causal mask of a decoder off or on, as LLM2Vec (BehnamGhader et al. 2024) does; None keeps it.
+
+    Saved configs keep the setting, and transformers reads it. Raise UserError for an encoder, which has no such mask.
+    """
+    if bidirectional is None:
+        return
+    if not is_decoder(config):
+        raise UserError(f"bidirectional={bidirectional}: {name} ({config.model_type}) is an encoder: set it to null")
+    config.is_causal = not bidirectional
 
 
 def _load_model(
@@ -120,33 +185,33 @@ def _load_model(
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", 0))}
-    model, missing = _load_weights(AutoModel, source, config, subfolder, _TYPES[dtype or "float32"], **options)
+    model, missing = _load_weights(AutoModel, source, config, subfolder, getattr(torch, dtype or "float32"), **options)
     _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
     return model
 
 
 def _draw_last_layers(model: Backbone, number: int) -> None:
     available = model.config.num_hidden_layers
-    if not 0 < number <= available:
+    if number > available:
         raise UserError(f"new_layers={number}: the model has {available} layers; choose 0 to {available}")
     random = AutoModel.from_config(model.config, dtype=model.dtype, trust_remote_code=False)
-    own, drawn = (
-        next((part for part in one.modules() if isinstance(part, nn.ModuleList) and len(part) == available), None)
-        for one in (model, random)
+    loaded, drawn = (
+        next((part for part in network.modules() if isinstance(part, nn.ModuleList) and len(part) == available), None)
+        for network in (model, random)
     )
-    if own is None or drawn is None:
+    if loaded is None or drawn is None:
         raise UserError(f"new_layers={number}: {model.config.model_type} has no list of layers")
-    own[-number:].load_state_dict(drawn[-number:].state_dict())
+    loaded[-number:].load_state_dict(drawn[-number:].state_dict())
 
 
 @torch.no_grad()
 def _sees_next_tokens(model: Backbone) -> bool:
     """Return whether the state of a token depends on the tokens after it."""
-    one = torch.ones(1, 4, dtype=torch.int64, device=model.device)
-    other = one.clone()
-    other[0, -1] = 0
+    ones = torch.ones(1, 4, dtype=torch.int64, device=model.device)
+    changed = ones.clone()
+    changed[0, -1] = 0
     model.eval()
-    first, second = (model(input_ids=ids, attention_mask=one).last_hidden_state[0, 0] for ids in (one, other))
+    first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
     return not torch.equal(first, second)
 
 
@@ -217,15 +282,9 @@ def word_embedding_layer(backbone: Backbone) -> nn.Embedding | None:
 
 
 def recompute_layers(backbone: Backbone) -> None:
-    """Turn on activation checkpointing: backward recomputes each layer with the same random numbers.
-
-    Raise UserError if the architecture does not support it (MPNet).
-    """
+    """Turn on activation checkpointing: backward recomputes each layer with the same random numbers."""
     enable = getattr(backbone, "activation_checkpointing_enable", None) or backbone.gradient_checkpointing_enable
-    try:
-        enable({"use_reentrant": False})
-    except ValueError as error:
-        raise UserError(f"module.gradient_checkpointing=true: {first_line(error)}") from error
+    enable({"use_reentrant": False})
 
 
 def _load_weights(

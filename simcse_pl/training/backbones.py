@@ -1,4 +1,4 @@
-"""What is done to the backbone before training: recomputed activations, frozen parameters, compilation."""
+"""What is done to the backbone before training: recomputed activations and frozen parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,11 @@ from transformers import PreTrainedModel
 
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import longest_input, recompute_layers
+from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import EXAMPLE
 from simcse_pl.models.roles import RowKind
+from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
-
-_MULTIPLE_OF = 8  # lengths of compiled backbones; matrix units of GPUs prefer it, too
 
 
 def prepare_backbone(
@@ -46,13 +44,6 @@ def prepare_backbone(
     encoder.train()  # Lightning trains each module in the mode that it is in
 
 
-def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
-    """Compile a backbone: once for all lengths if `mode` is True, otherwise in a mode of torch.compile."""
-    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
-        encoder.templates.multiple_of = _MULTIPLE_OF
-    encoder.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)
-
-
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
     backbone = encoder.backbone
@@ -77,7 +68,7 @@ def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
 def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     """Return a training batch of two rows of a kind, with equal views and labels 0, on the encoder's device."""
     collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
-    batch: dict[str, Any] = dict(collate([(EXAMPLE,) * len(kind.roles)] * 2))
+    batch: dict[str, Any] = dict(collate([(EXAMPLES[1],) * len(kind.roles)] * 2))
     if kind.labels:
         batch["labels"] = torch.zeros(2, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
     return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}

@@ -11,13 +11,13 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from rich.console import Console
 
+from simcse_pl.cpu.speed import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import LAST_CHECKPOINT
-from simcse_pl.training.speed import Speed as CpuSettings
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import is_terminal
@@ -168,7 +168,7 @@ class CpuSpeed(Callback):
         if trainer.is_global_zero:
             log.info("%-13s %s", "speed", self.speed)
         for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:
-            self.speed.apply(encoder)
+            self.speed.apply(encoder.backbone, encoder.groups)
 
 
 class GeometryCurves(Callback):

@@ -10,7 +10,7 @@ from torch import Tensor
 from simcse_pl.data.evaluators import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
@@ -43,7 +43,7 @@ class EncoderModule(LightningModule):
 
     def validation_step(self, inputs: Batch, batch_idx: int) -> None:
         """Embed sentences, [batch, tokens]."""
-        vectors = self.encoder.forward_in_length_groups(inputs)[:, : self.encoder.truncate_dim]
+        vectors = self.encoder(inputs, in_groups=True)[:, : self.encoder.truncate_dim]
         self._batches.append(vectors.float())
 
     test_step = validation_step

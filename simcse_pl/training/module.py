@@ -16,7 +16,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
-from simcse_pl.training.backbones import compile_backbone, example_batch, freeze_unused, prepare_backbone
+from simcse_pl.training.backbones import example_batch, freeze_unused, prepare_backbone
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import NonFiniteSteps
@@ -133,7 +133,7 @@ class SimCSEModule(EncoderModule):
             in_backbones = {id(p) for encoder in self.encoders() for p in encoder.backbone.parameters()}
             self._not_in_every_loss = [p for p in self.parameters() if p.requires_grad and id(p) not in in_backbones]
         for encoder in self.encoders() if self.compiled else ():
-            compile_backbone(encoder, self.compiled)
+            encoder.compile_backbone(self.compiled)
         self._prepared = True
 
     def setup(self, stage: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from pytorch_lightning import Callback, Trainer
 
-from simcse_pl.models.encoder_files import read_torch_file
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
@@ -15,6 +14,7 @@ from simcse_pl.tracking.csv_logger import read_rows, write_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import remove_half_written
 from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.tensors import read_torch_file
 
 log = logging.getLogger(__name__)
 

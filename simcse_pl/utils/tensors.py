@@ -1,9 +1,15 @@
-"""Unit vectors, precision and devices."""
+"""Unit vectors, precision and devices; read files of tensors without running code, and hash them."""
 
+import hashlib
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
+
+from simcse_pl.utils.errors import UserError, reraise_as
 
 
 def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
@@ -42,3 +48,33 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
     The similarity with a zero vector is 0.
     """
     return (unit_vectors(as_float64(first)) * unit_vectors(as_float64(second))).sum(dim=-1)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file or of a torch file; raise UserError if it is damaged."""
+    with reraise_as(f"{path} is damaged"):
+        return load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+
+
+def read_torch_file(path: Path, mmap: bool = False) -> Any:
+    """Read a file of torch.save. Code in it is never run. With `mmap`, tensors stay on the disk until they are used.
+
+    Raises:
+        UserError: the file does not exist, is damaged, or contains more than tensors and plain values.
+    """
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # torch's own message explains how to run the code in a file
+        content = "more than tensors and plain values, which is not loaded"
+        raise UserError(f"{path} is not a checkpoint, is damaged, or contains {content}") from error
+
+
+def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:
+    """Return a hash of tensors by name and of settings, in hexadecimal digits."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -52,7 +52,7 @@ def test_an_exported_folder_scores_as_evaluated(
 
 
 def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, command, tmp_path, monkeypatch, caplog):
-    sums = Pooling(lambda states, inputs: (states * inputs["attention_mask"].unsqueeze(-1)).sum(dim=1))
+    sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
     several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
     for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
         monkeypatch.setitem(POOLINGS, name, pooling)

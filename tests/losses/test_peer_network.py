@@ -125,7 +125,7 @@ def test_chunks_and_length_groups_change_nothing(encoder):
     gradients = []
     for cost, options in ((math.inf, {}), (math.inf, {"chunk_size": 3}), (1, {})):
         torch.manual_seed(2)
-        encoder.tokens_per_pass = cost
+        encoder.groups.tokens_per_pass = cost
         module = module_of(encoder, torch.float64, **options)
         loss, _ = module.loss(batch_of(encoder, SENTENCES))
         parameters = [p for p in module.parameters() if p.requires_grad]

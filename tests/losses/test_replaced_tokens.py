@@ -49,7 +49,7 @@ def test_the_loss_equals_that_of_the_parts_of_the_networks(encoder, folder, chun
     term = attached(ReplacedTokenDetection(generator=folder), encoder).double()
     generator = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
     term.generator.network.eval()
-    term.chunk_size, encoder.tokens_per_pass = chunk_size, tokens_per_pass
+    term.chunk_size, encoder.groups.tokens_per_pass = chunk_size, tokens_per_pass
     batch = batch_of(encoder)
     ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
     torch.manual_seed(5)

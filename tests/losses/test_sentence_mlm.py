@@ -46,7 +46,7 @@ def test_the_loss_equals_that_of_the_parts_of_the_networks(folder, chunk_size, t
     encoder = load(folder).double()
     term, batch = attached(SentenceMaskedLanguageModeling(frozen_layers=2), encoder).double(), batch_of(encoder)
     whole = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
-    term.chunk_size, encoder.tokens_per_pass = chunk_size, tokens_per_pass
+    term.chunk_size, encoder.groups.tokens_per_pass = chunk_size, tokens_per_pass
     ids, mask = (batch.inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
     torch.manual_seed(5)
     masked, labels = term.mask(ids)

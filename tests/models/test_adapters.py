@@ -1,6 +1,5 @@
 """Adapters: saved without their base, loaded by PEFT and sentence-transformers, merged, and what cannot be loaded."""
 
-import importlib.util
 import json
 import shutil
 
@@ -195,13 +194,6 @@ def test_damaged_folders_are_one_line(damage, message, saved, make_model):
     with pytest.raises(UserError, match=message) as raised:
         SentenceEncoder.from_pretrained(saved)
     assert "\n" not in str(raised.value)
-
-
-def test_without_peft_the_message_says_what_to_install(saved, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else found(name, *rest))
-    with pytest.raises(UserError, match="^the adapter in .* needs the package peft: pip install peft$"):
-        SentenceEncoder.from_pretrained(saved)
 
 
 def test_an_adapter_without_a_tokenizer_takes_its_bases(saved, tmp_path):

@@ -93,7 +93,7 @@ def take_two_steps(module):
 def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny, tmp_path):
     folder = make_tiny(architecture)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
-    assert encoder.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
+    assert encoder.groups.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
     masked = [MaskedLanguageModeling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
     take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=masked))
     encoder.eval()

@@ -8,13 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.pooling import POOLINGS
-from simcse_pl.models.saved_encoder import HEAD_FILE
+from simcse_pl.models.saved_encoder import HEAD_FILE, checkpoint_entry
+from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
@@ -48,6 +49,47 @@ def test_normalize_applies_to_encode_but_not_to_training(make_model):
     assert not torch.equal(encoder.encode(SENTENCES), plain.encode(SENTENCES))
     inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
     assert torch.equal(encoder.train()(inputs), plain.train()(inputs))
+
+
+@pytest.mark.parametrize("setting", [True, False])
+def test_normalize_can_be_given_to_encode(setting, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", normalize=setting)
+    plain = encoder.encode(SENTENCES, normalize=False)
+    assert not torch.allclose(plain.norm(dim=1), torch.ones(()))
+    torch.testing.assert_close(encoder.encode(SENTENCES, normalize=True), F.normalize(plain, dim=1))
+    assert encoder.normalize is setting
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": "two"}, "^num_layers=two: Input should be a valid integer"),
+        ({"dropout": 1.5}, "^dropout=1.5: Input should be less than 1"),
+        ({"dtype": "float8"}, "^dtype=float8: Input should be 'float32' or 'bfloat16'"),
+        ({"layers": 2}, "^layers=2: Unexpected keyword argument"),
+    ],
+)
+def test_options_of_the_backbone_are_checked(options, message, make_model):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
+
+
+@pytest.mark.parametrize("form", ["folder", "checkpoint"])
+@pytest.mark.parametrize("max_length", [40, None])
+def test_the_saved_tokenizer_truncates_where_the_encoder_does(form, max_length, make_model, tmp_path):
+    """For users of the library tokenizers, who read tokenizer.json alone."""
+    encoder = SentenceEncoder.from_pretrained(
+        make_model("bert", max_position_embeddings=128), pooling="mean", max_length=max_length
+    )
+    encoder.tokenizer(["a b", "a"], padding=True, truncation=True, max_length=5)
+    if form == "folder":
+        encoder.save_pretrained(tmp_path)
+        text = (tmp_path / "tokenizer.json").read_text()
+    else:
+        text = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)["files"]["tokenizer.json"]
+    tokenizer = Tokenizer.from_str(text)
+    assert len(tokenizer.encode("word " * 500).ids) == encoder.max_length == (max_length or 128)
+    assert len({len(encoding.ids) for encoding in tokenizer.encode_batch(["a", "a b c d e f g h"])}) == 2
 
 
 def test_vectors_can_be_trained_on(make_model):
@@ -131,11 +173,6 @@ def test_a_template_works_with_a_backbone_without_a_limit(make_model, monkeypatc
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options)
     assert encoder.max_length == 20
     assert encoder.encode(SENTENCES).isfinite().all()
-
-
-def test_no_layers_are_an_error(make_model):
-    with pytest.raises(UserError, match="num_layers=0"):
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=0)
 
 
 def test_the_head_transform_is_applied_before_the_bias_is_subtracted(make_model):

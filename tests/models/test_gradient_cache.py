@@ -9,8 +9,7 @@ from torch import nn
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.shared_dropout import pool_with_shared_dropout
+from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from tests.conftest import SENTENCES, embedded
 
 

@@ -48,5 +48,5 @@ def test_equal_vectors_have_finite_gradients_and_one_vector_is_an_error():
     head, vectors = BatchNormHead(4, 1.0), torch.ones(2, 2, 4, requires_grad=True)
     head(vectors).square().sum().backward()
     assert vectors.grad.isfinite().all()
-    with pytest.raises(UserError, match="^model.head=batch_norm_train_only: a batch has one vector only: choose"):
+    with pytest.raises(UserError, match="^head=batch_norm_train_only: a batch has one vector only: choose"):
         head(torch.ones(1, 4))

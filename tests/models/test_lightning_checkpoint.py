@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.heads import HEADS
-from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
@@ -65,7 +65,10 @@ def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, h
     assert torch.equal(trained, loaded.train()(inputs))  # dropout and the head as well
 
 
-def test_binary_and_empty_files_of_a_tokenizer_are_stored(make_model, tmp_path):
+def test_binary_and_empty_files_of_a_tokenizer_are_stored(make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "simcse_pl.models.saved_encoder.save_tokenizer", lambda own, folder: own.save_pretrained(folder)
+    )
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     files = {"spiece.model": bytes(range(256)), "merges.txt": b"", "vocab.txt": "é\u2028字\r\n".encode()}
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.load import load_encoder
+from simcse_pl.models.settings import EncoderSettings
 from tests.conftest import SENTENCES
 from tests.models.test_lightning_checkpoint import save
 

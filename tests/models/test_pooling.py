@@ -1,11 +1,18 @@
-"""Poolings by name and with padding on either side. tests/properties/test_pooling.py has a loop over tokens."""
+"""Poolings by name, with padding on either side, and of a user; tests/properties/test_pooling.py loops over tokens.
+
+`wide` and `narrow` are poolings of a user, whose vectors are wider or narrower than the backbone.
+"""
 
 import pytest
 import torch
 
-from simcse_pl.models.pooling import POOLINGS, find_pooling
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.templates import SENTENCE_MASK
+from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, embedded
 
 
 def test_named_poolings_equal_layers_by_number():
@@ -19,13 +26,11 @@ def test_named_poolings_equal_layers_by_number():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("average", "pooling=average: choose one of cls, mean, .* mask, mask_2, layers like layers_1_2, or your"),
+        ("average", "pooling=average: choose one of cls, mean, .* mask, mask_2, layers like layers_1_2, or the"),
         *((name, f"pooling={name}: choose one of") for name in ("mask_0", "mask_01", "masks", "torch.", "a..b", "a.1")),
         ("torch.no_such_function", "^pooling=torch.no_such_function: cannot import it: module 'torch' has no attrib"),
-        ("math.pi", "^pooling=math.pi: it is not a function$"),
         *((f"layers{end}", f"pooling=layers{end}: choose") for end in ("", "_a", "_-1", "_01", "_1.5", "_\u0661")),
         ("layers_1\n", r"pooling=layers_1\\n: choose one of"),
-        ("layers_1_2_1", "pooling=layers_1_2_1: name each layer once"),
     ],
 )
 def test_invalid_names_are_errors(name, message):
@@ -72,3 +77,42 @@ def test_padding_on_the_left_and_right_gives_equal_vectors(name):
 def test_top2_needs_two_layers():
     with pytest.raises(UserError, match="^pooling=top2: the model has one layer only$"):
         find_pooling("top2", 1)
+
+
+def wide(hidden_states, inputs):
+    mask = inputs["attention_mask"]
+    return torch.cat([first_token(hidden_states[-1], mask), mean_over_tokens(hidden_states[1], mask)], dim=1)
+
+
+def narrow(hidden_states, inputs):
+    return hidden_states[-1][:, 0, :5]
+
+
+def one_row(hidden_states, inputs):
+    return hidden_states[-1][0]
+
+
+@pytest.mark.parametrize(("pooling", "width"), [(wide, 64), (narrow, 5)])
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("head", ["none", "mlp", "batch_norm_train_only"])
+def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_name, head, make_model, tmp_path):
+    name = f"{__name__}.{pooling.__name__}"
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else pooling, head=head)
+    vectors = encoder.encode(SENTENCES)
+    assert encoder.hidden_size == encoder.dim == width and vectors.shape == (len(SENTENCES), width)
+    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
+    assert encoder.pooling == name and encoder.eval().pool(inputs).shape == vectors.shape
+    loss = ContrastiveObjective()(
+        embedded(encoder.train().embed({name: x[:, None] for name, x in inputs.items()}).expand(-1, 2, -1))
+    )
+    loss.backward()
+    assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum() > 0
+    encoder.postprocess = Whitening(dim=3).fit(vectors)
+    encoder.save_pretrained(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(tmp_path, name)
+    assert loaded.dim == 3 and torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_a_function_that_returns_no_vector_for_each_sentence_is_an_error(make_model):
+    with pytest.raises(UserError, match=rf"^pooling={__name__}.one_row: it must return a tensor \[1, width\], not \["):
+        SentenceEncoder.from_pretrained(make_model("bert"), one_row)

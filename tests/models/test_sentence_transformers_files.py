@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import EncoderSettings
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
+from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
@@ -116,8 +116,8 @@ def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, m
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_pretrained(source)
     assert source in str(error.value) and "\n" not in str(error.value)
-    loaded = SentenceEncoder.from_pretrained(source, pooling="mean")
-    assert loaded.settings == EncoderSettings("mean", "none", 64, False)
+    loaded = SentenceEncoder.from_pretrained(source, pooling="max")
+    assert loaded.settings == EncoderSettings("max", "none", 64, False)
 
 
 @pytest.mark.parametrize(

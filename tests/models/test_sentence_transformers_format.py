@@ -7,8 +7,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.encoder_files import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.pooling import POOLINGS
+from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.sources import resolve
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
@@ -54,7 +54,7 @@ def test_the_packaged_encoder_has_the_librarys_vectors():
     ],
 )
 def test_folders_written_by_the_library_have_its_vectors(
-    architecture, pooling, dense, normalize, safe, make_model, tmp_path
+    architecture, pooling, dense, normalize, safe, make_model, tmp_path, caplog
 ):
     parts = [transformer(make_model(architecture)), modules.Pooling(32, pooling)]
     parts += [modules.Dense(32, 32)] * dense + [modules.Normalize()] * normalize
@@ -62,8 +62,15 @@ def test_folders_written_by_the_library_have_its_vectors(
     reference.save(str(tmp_path), safe_serialization=safe)
     ours = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}.get(pooling, pooling)
     assert_read_as(tmp_path, reference, ours, "mlp" if dense else "none", 20, normalize)
-    plain = SentenceEncoder.from_pretrained(tmp_path, pooling="mean")
-    assert plain.settings == EncoderSettings("mean", "none", 20, False)
+    same = SentenceEncoder.from_pretrained(tmp_path, pooling=ours)  # is no other encoder
+    assert torch.equal(same.encode(SENTENCES), SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES))
+    caplog.clear()
+    plain = SentenceEncoder.from_pretrained(tmp_path, pooling="layers_1_2")
+    assert plain.settings == EncoderSettings("layers_1_2", "none", 20, False)
+    assert (
+        caplog.messages
+        == [f"pooling=layers_1_2: the head of {tmp_path} was trained with another pooling and is left out"] * dense
+    )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "last_token", "weighted_mean", "first_last"])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.shared_dropout import pool_with_shared_dropout
+from simcse_pl.models.gradient_cache import pool_with_shared_dropout
 from tests.tiny_models import ARCHITECTURES
 
 RATE = 0.3

@@ -9,7 +9,6 @@ from transformers import AutoModel
 from simcse_pl.data.collators import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
@@ -178,13 +177,6 @@ def test_other_poolings_read_the_template_alone(pooling, load):
 
 
 def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
-    monkeypatch.setattr("simcse_pl.models.pooled_backbone.ignores_padding", lambda *_: False)
+    monkeypatch.setattr("simcse_pl.cpu.ignores_padding", lambda *_: False)
     with pytest.raises(UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out"):
         load()
-
-
-def test_a_batch_of_the_tokenizer_has_no_sentence_mask(load):
-    encoder = load()
-    inputs = {name: x[:, 0] for name, x in rows_of(encoder).items() if name != SENTENCE_MASK}
-    with pytest.raises(UserError, match="^template_bias: the inputs have no sentence_mask; make them with"):
-        encoder(inputs)

@@ -74,7 +74,7 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
     first, second = (
         SentenceEncoder.from_pretrained(folder, pooling=pooling, head=head, dropout=0.0) for pooling, folder in kinds
     )
-    first.tokens_per_pass = math.inf
+    first.groups.tokens_per_pass = math.inf
     how = {"positive_encoder": second} if "two" in options else options
     module = SimCSEModule(first, ContrastiveObjective(), adamw(), **how)
     batch = ViewCollator(first.tokenizer, 16)([(text, text.upper(), text[::-1]) for text in SENTENCES])
@@ -367,7 +367,7 @@ def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
     module.prepare()
     assert not any(weight.requires_grad for weight in encoder.projection.parameters())
     assert all(weight.requires_grad for weight in encoder.backbone.parameters())
-    encoder.tokens_per_pass = math.inf
+    encoder.groups.tokens_per_pass = math.inf
     calls = []
     encoder.backbone.register_forward_hook(lambda _, inputs, output: calls.append(output.last_hidden_state.shape[0]))
     loss, curves = module.loss(batch)

@@ -1,5 +1,6 @@
 """What is fastest on this CPU: the groups that a batch is split into, and the implementation of dropout."""
 
+import copy
 import hashlib
 import json
 import math
@@ -12,12 +13,10 @@ import torch
 from filelock import FileLock
 from torch import nn
 
-from simcse_pl.models.backbone_type import Backbone
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import new_layers
-from simcse_pl.models.length_bucketing import TOKENS_PER_PASS
-from simcse_pl.models.onednn_linear import onednn_is_faster, use_onednn_linear
-from simcse_pl.training.fast_dropout import use_fast_dropout
+from simcse_pl.cpu.layers import onednn_is_faster, use_fast_dropout, use_onednn_linear
+from simcse_pl.cpu.length_groups import TOKENS_PER_PASS, LengthGroups
+from simcse_pl.utils import hub
+from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.files import cache_folder, read_json, write_text
 
 _TOKENS = 64, 512  # of the two passes that are timed
@@ -34,7 +33,7 @@ class Speed:
         tokens_per_pass: the cost of one more pass through the backbone, in tokens. A batch is split into groups of
             similar length where this saves more padding (see `longest_of_groups`). Infinity pads the whole batch to
             its longest sequence. None measures the cost.
-        fast_dropout: whether to use the faster dropout of fast_dropout.py. None measures whether it is faster.
+        fast_dropout: whether to use the faster dropout of layers.py. None measures whether it is faster.
     """
 
     tokens_per_pass: float | None = TOKENS_PER_PASS
@@ -64,16 +63,15 @@ class Speed:
         with FileLock(f"{file}.lock"):  # two runs that measure at once would slow each other down
             if not file.is_file():
                 write_text(file, json.dumps(asdict(_measure(backbone, bf16))))
-            found = Speed(**read_json(file))
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(found, **given)
+            measured = Speed(**read_json(file))
+        return replace(measured, **{name: value for name, value in asdict(self).items() if value is not None})
 
-    def apply(self, encoder: SentenceEncoder) -> None:
-        """Train an encoder this way. The fields must not be None."""
+    def apply(self, backbone: Backbone, groups: LengthGroups) -> None:
+        """Train a backbone, whose batches are passed in `groups`, this way. The fields must not be None."""
         assert self.tokens_per_pass is not None
-        encoder.tokens_per_pass = self.tokens_per_pass
+        groups.tokens_per_pass = self.tokens_per_pass
         if self.fast_dropout:
-            use_fast_dropout(encoder.backbone)
+            use_fast_dropout(backbone)
 
 
 def _key(backbone: Backbone, bf16: bool) -> str:
@@ -90,7 +88,7 @@ def _key(backbone: Backbone, bf16: bool) -> str:
 
 def _measure(backbone: Backbone, bf16: bool) -> Speed:
     with torch.random.fork_rng(devices=[]):
-        layers = [new_layers(backbone, 1).train() for _ in range(2)]
+        layers = [_random_layer(backbone).train() for _ in range(2)]
         for layer in layers:
             use_onednn_linear(layer)
         use_fast_dropout(layers[1])
@@ -107,6 +105,21 @@ def _measure(backbone: Backbone, bf16: bool) -> Speed:
     cost = max(_LOWEST, few / per_token - _TOKENS[0])
     rounded = 2 ** round(math.log2(cost))
     return Speed(rounded if rounded <= _HIGHEST else math.inf, fast)
+
+
+def _random_layer(backbone: Backbone) -> Backbone:
+    """Return a backbone of the same width with one layer, random weights, and a vocabulary of two words."""
+    from transformers import AutoModel  # slow
+
+    config = copy.deepcopy(backbone.config)
+    config.num_hidden_layers, config.vocab_size, config.pad_token_id = 1, 2, 0  # MPNet always pads with 1
+    if getattr(config, "layer_types", None):  # ModernBERT, Gemma
+        config.layer_types = config.layer_types[:1]
+    with hub.quiet("transformers"):  # special tokens are not in the vocabulary
+        layer: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    if getattr(layer, "pooler", None) is not None:
+        layer.pooler = nn.Identity()
+    return layer
 
 
 def _seconds(layer: nn.Module, tokens: int, bf16: bool) -> float:

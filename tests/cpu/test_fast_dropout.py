@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from simcse_pl.cpu import layers as module
+from simcse_pl.cpu.layers import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training import fast_dropout as module
-from simcse_pl.training.fast_dropout import FastDropout, fast_dropout, use_fast_dropout
 from tests.conftest import SENTENCES
 from tests.tiny_models import ARCHITECTURES
 

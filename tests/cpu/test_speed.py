@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from simcse_pl.cpu import speed as module_of_speed
+from simcse_pl.cpu.layers import FastDropout
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training import speed as module_of_speed
-from simcse_pl.training.fast_dropout import FastDropout
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.speed import Speed
 from tests.conftest import adamw, quiet_trainer
 from tests.tiny_models import ARCHITECTURES
 
@@ -83,7 +83,7 @@ def test_training_applies_the_choice_before_its_first_step(encoder, clock, compi
     module.prepare()
     assert not any(isinstance(part, FastDropout) for part in encoder.modules())
     module.setup("fit")
-    assert encoder.tokens_per_pass == (math.inf if compiled else 128)
+    assert encoder.groups.tokens_per_pass == (math.inf if compiled else 128)
     kinds = {type(part) for part in encoder.modules() if isinstance(part, nn.Dropout)}
     assert kinds == {nn.Dropout if compiled else FastDropout}
     groups, dropout = ("one padded batch", "torch") if compiled else ("a pass costs 128 tokens", "fast")

@@ -1,4 +1,4 @@
-"""Length bucketing: minimal work, and the vectors and gradients of one padded pass."""
+"""Length groups: minimal work, and the vectors and gradients of one padded pass."""
 
 import itertools
 import math
@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
+from simcse_pl.cpu.length_groups import LengthGroups, longest_of_groups
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_bucketing import length_groups, longest_of_groups
 from tests.conftest import SENTENCES
 from tests.tiny_models import ARCHITECTURES
 
@@ -37,12 +37,12 @@ def test_vectors_and_gradients_equal_those_of_one_padded_pass(architecture, make
     ).double()
     sentences = [" ".join(SENTENCES[: 1 + i % 3]) if i % 4 else "No." for i in range(60)]
     inputs = encoder.tokenizer(sentences, padding=True, truncation=True, max_length=60, return_tensors="pt")
-    assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1 and encoder.ignores_padding
+    assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1 and encoder.groups.ignores_padding
     results = []
     for tokens_per_pass in (math.inf, PASS):
-        encoder.train().tokens_per_pass = tokens_per_pass
+        encoder.train().groups.tokens_per_pass = tokens_per_pass
         encoder.zero_grad()
-        vectors = encoder.forward_in_length_groups(dict(inputs))
+        vectors = encoder(dict(inputs), in_groups=True)
         (vectors * torch.arange(len(vectors)).unsqueeze(1)).cos().sum().backward()
         results.append([vectors.detach(), *(p.grad for p in encoder.parameters() if p.grad is not None)])
     padded, grouped = results
@@ -56,7 +56,7 @@ def test_groups_of_long_sequences_are_split(make_model):
     mask = torch.ones(7, 512, dtype=torch.int64)
     inputs = {"input_ids": 5 * mask, "attention_mask": mask}
     for training, sizes in ((True, [2, 2, 2, 1]), (False, [4, 3])):
-        groups = length_groups(encoder.backbone.train(training), inputs, ignores_padding=True)
+        groups = LengthGroups(ignores_padding=True).split(encoder.backbone.train(training), inputs)
         rows, parts = zip(*groups, strict=True)
         assert list(map(len, rows)) == sizes == [len(part["attention_mask"]) for part in parts]
         assert torch.cat(rows).tolist() == list(range(7))
@@ -65,7 +65,7 @@ def test_groups_of_long_sequences_are_split(make_model):
 def test_other_devices_have_one_group_and_the_batch_is_not_modified(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
     inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
-    [(rows, group)] = length_groups(encoder.backbone, inputs, encoder.ignores_padding)
+    [(rows, group)] = encoder.groups.split(encoder.backbone, inputs)
     assert rows.tolist() == [0, 1, 2, 3, 4] and group == inputs
     group.clear()
     assert len(inputs) == 2

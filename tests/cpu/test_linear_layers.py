@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.models import onednn_linear
+from simcse_pl.cpu import layers
+from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster, use_onednn_linear
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.onednn_linear import OneDNNLinear, onednn_is_faster, use_onednn_linear
 
 
 @pytest.fixture
 def chosen(monkeypatch):
-    monkeypatch.setattr(onednn_linear, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(layers, "onednn_is_faster", lambda: True)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4, 3), (3,), (1, 0, 3)])
@@ -77,7 +77,7 @@ def test_frozen_weights_get_no_gradient_and_keep_no_input(chosen):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_types_and_autocast_are_computed_by_torch(dtype, chosen, monkeypatch):
-    monkeypatch.setattr(onednn_linear, "_multiply", None)  # a call would raise an error
+    monkeypatch.setattr(layers, "_multiply", None)  # a call would raise an error
     layer = nn.Linear(3, 4)
     plain = copy.deepcopy(layer)
     use_onednn_linear(layer)
@@ -91,7 +91,7 @@ def test_an_encoder_uses_them_and_keeps_its_vectors(make_model, chosen, monkeypa
     folder, sentences = make_model("bert"), ["A dog sleeps.", "Two women are riding horses."]
     encoder = SentenceEncoder.from_pretrained(folder, pooling="cls")
     assert any(type(layer) is OneDNNLinear for layer in encoder.modules())
-    monkeypatch.setattr(onednn_linear, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(layers, "onednn_is_faster", lambda: False)
     plain = SentenceEncoder.from_pretrained(folder, pooling="cls")
     assert not any(type(layer) is OneDNNLinear for layer in plain.modules())
     torch.testing.assert_close(encoder.encode(sentences), plain.encode(sentences), atol=1e-6, rtol=1e-5)
@@ -109,7 +109,7 @@ def test_an_encoder_uses_them_and_keeps_its_vectors(make_model, chosen, monkeypa
 def test_they_are_for_amd_from_zen_5_on(capability, vendor, family, faster, monkeypatch, tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text(f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 2\n", encoding="utf-8")
-    monkeypatch.setattr(onednn_linear, "_CPU_INFO", info)
+    monkeypatch.setattr(layers, "_CPU_INFO", info)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     for library in (torch.backends.mkl, torch.backends.mkldnn):
         monkeypatch.setattr(library, "is_available", lambda: True)

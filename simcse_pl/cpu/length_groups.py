@@ -1,0 +1,150 @@
+"""Split a batch into groups of similar length: the same vectors with less padding."""
+
+import inspect
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from simcse_pl.utils.backbone_type import Backbone
+from simcse_pl.utils.errors import UserError
+
+Batch = dict[str, Tensor]
+
+# The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
+# gradients of all weights. Training measures it (see speed.py).
+TOKENS_PER_PASS = 256
+# The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
+# kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
+_SCORES_PER_PASS = 2**19
+_TOKENS_IN_EVALUATION = 2048  # of a group on a CPU, chosen on 2 cores: the states of more tokens leave the caches
+_TOLERANCE = 1e-3  # relative to the largest state
+
+
+class LengthGroups:
+    """Passes a batch through a backbone in groups of similar length.
+
+    If the backbone ignores padding, a batch on a CPU is split. It stays one group if `tokens_per_pass` is infinite,
+    and on other devices, because groups have been measured on CPUs only. Groups of long sequences are split further.
+    Word embeddings are looked up once for all groups: each lookup has a gradient as large as the vocabulary.
+
+    If padding changes the backbone's vectors, training has one group. In evaluation, on any device, each
+    group has sequences of one length. The vector of a sentence then does not depend on its batch.
+
+    Args:
+        ignores_padding: whether padding leaves the states of a sentence unchanged (see `ignores_padding`).
+        tokens_per_pass: the cost of one more pass in training (see `longest_of_groups`). Evaluation assumes 256, so
+            that its vectors do not depend on a measurement.
+    """
+
+    def __init__(self, ignores_padding: bool, tokens_per_pass: float = TOKENS_PER_PASS) -> None:
+        self.ignores_padding = ignores_padding
+        self.tokens_per_pass = tokens_per_pass
+
+    def apply(self, function: Callable[[Batch, Batch], Tensor], backbone: Backbone, inputs: Batch) -> Tensor:
+        """Apply a function to the groups of a batch, and return its rows in the order of the batch.
+
+        Args:
+            function: maps the backbone's inputs of a group, and the same with `input_ids`, to [rows, ...].
+            backbone, inputs: see `split`.
+        """
+        groups = list(self.split(backbone, inputs))
+        outputs = []
+        for rows, group in groups:
+            length = group["attention_mask"].shape[1]
+            ids = {} if "input_ids" in group else {"input_ids": inputs["input_ids"][rows, :length]}
+            outputs.append(function(group, group | ids))
+        if len(outputs) == 1:  # already in order
+            return outputs[0]
+        return torch.cat(outputs)[torch.cat([rows for rows, _ in groups]).argsort()]
+
+    def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield parts of a batch, each with sequences of similar length and padded to its longest.
+
+        Args:
+            backbone: the model that reads the groups.
+            inputs: tensors [sequences, tokens], padded on the right, including `attention_mask`.
+
+        Yields:
+            The indices of a group's sequences in the batch, and its tensors. `inputs_embeds` replaces
+            `input_ids` if the backbone takes it.
+        """
+        cost = self.tokens_per_pass if backbone.training else TOKENS_PER_PASS
+        lengths = inputs["attention_mask"].sum(dim=1).clamp(min=1)  # an empty sentence may have no tokens
+        if self.ignores_padding and lengths.is_cpu and cost < math.inf:
+            longest = torch.tensor(longest_of_groups(lengths.tolist(), cost))
+            inputs = with_word_embeddings(backbone, inputs)
+        elif self.ignores_padding or backbone.training:
+            yield torch.arange(len(lengths)), dict(inputs)
+            return
+        else:
+            longest = lengths.unique()
+        group = torch.bucketize(lengths, longest)
+        indices = group.argsort(stable=True).split(group.bincount().tolist())
+        for rows, tokens in zip(indices, longest.tolist(), strict=True):
+            most = _SCORES_PER_PASS // tokens**2 if backbone.training else _TOKENS_IN_EVALUATION // tokens
+            for part in rows.chunk(math.ceil(len(rows) / max(1, most)) if rows.is_cpu else 1):
+                yield part, {name: x[part, :tokens] for name, x in inputs.items()}
+
+
+def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PER_PASS) -> list[int]:
+    """Return the split of lengths into groups that minimizes the work if each group is padded to its longest.
+
+    Work is the number of tokens, including padding, plus a constant per group. The cost of attention is
+    left out: for sentences it is small.
+
+    Args:
+        lengths: the lengths of sequences in any order, at least one.
+        tokens_per_pass: the constant.
+
+    Returns:
+        The longest length of each group, ascending.
+    """
+    count = Counter(lengths)
+    distinct = sorted(count)
+    shorter = [0, *itertools.accumulate(count[length] for length in distinct)]
+    best: list[tuple[float, list[int]]] = [(0, [])]  # the work and groups of the i shortest lengths
+    for end, longest in enumerate(distinct, 1):
+        splits = [(best[i][0] + (shorter[end] - shorter[i]) * longest + tokens_per_pass, i) for i in range(end)]
+        work, start = min(splits)
+        best.append((work, [*best[start][1], longest]))
+    return best[-1][1]
+
+
+def with_word_embeddings(backbone: Backbone, inputs: Batch) -> Batch:
+    """Replace `input_ids` by `inputs_embeds`, their word embeddings, if the backbone takes them."""
+    words = backbone.get_input_embeddings()
+    if not isinstance(words, nn.Embedding) or "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
+        return dict(inputs)  # I-BERT's layer of word embeddings is quantized
+    others = {name: x for name, x in inputs.items() if name != "input_ids"}
+    return others | {"inputs_embeds": words(inputs["input_ids"])}
+
+
+@torch.no_grad()
+def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
+    """Return whether padding leaves the hidden states of a sentence unchanged.
+
+    Padding changes them if tokens are convolved (ConvBERT), or if the backbone treats `inputs_embeds`
+    differently from `input_ids` (ESM).
+
+    Args:
+        backbone: the model.
+        examples: two sentences of different length, the shorter one first, tensors [2, tokens].
+
+    Raises:
+        UserError: the backbone does not return a state for every token.
+    """
+    both = {name: x.to(backbone.device) for name, x in examples.items()}
+    tokens, size = int(both["attention_mask"][0].sum()), backbone.config.hidden_size
+    was_training = backbone.training
+    backbone.eval()
+    alone = backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
+    if alone is None or alone.shape != (1, tokens, size):
+        model = type(backbone).__name__
+        raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
+    beside = backbone(**with_word_embeddings(backbone, both)).last_hidden_state[:1, :tokens]
+    backbone.train(was_training)
+    return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
