@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.common import PACKAGED, matrix_rates, parser, wikipedia_sentences
 from benchmarks.comparison import save
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models import onednn_linear
 from simcse_pl.models.encoder import SentenceEncoder

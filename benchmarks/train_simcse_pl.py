@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize

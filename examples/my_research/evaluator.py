@@ -2,7 +2,7 @@
 
 from simcse_pl.data.readers.evaluation_files import read_cells
 from simcse_pl.evaluation.encoding import encode_columns
-from simcse_pl.evaluation.evaluator import FileEvaluator
+from simcse_pl.evaluation.evaluators import FileEvaluator
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.tensors import unit_vectors
 

@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.data.evaluators import TEST, make_evaluators, source_of
+from simcse_pl.data.evaluation import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint

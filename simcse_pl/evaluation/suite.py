@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcse_pl.data.evaluators import TEST, Evaluator, source_of
-from simcse_pl.data.evaluators import measure as measure_all
+from simcse_pl.data.evaluation import TEST, Evaluator, source_of
+from simcse_pl.data.evaluation import measure as measure_all
 from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,

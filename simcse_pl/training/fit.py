@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluators import TEST, VALIDATION, source_of
+from simcse_pl.data.evaluation import TEST, VALIDATION, source_of
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import Suite, evaluate_suite

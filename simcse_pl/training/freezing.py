@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from transformers import PreTrainedModel
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_bucketing import EXAMPLE
 from simcse_pl.models.roles import RowKind
