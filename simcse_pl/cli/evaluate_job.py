@@ -20,9 +20,10 @@ from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.dimensions import dimension_curves
 from simcse_pl.reports.paper import named_row
-from simcse_pl.results.evaluation_results import Result, write_json
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
 from simcse_pl.utils.terminal import show
 
 

@@ -30,7 +30,7 @@ from simcse_pl.utils.files import (
     reraise_write_errors,
     sha256_of,
 )
-from simcse_pl.utils.progress import counter
+from simcse_pl.utils.terminal import counter
 
 log = logging.getLogger(__name__)
 

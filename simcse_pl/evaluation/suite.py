@@ -31,7 +31,7 @@ from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_tr
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import OwnData, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.progress import tracked
+from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
 

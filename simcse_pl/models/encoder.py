@@ -23,8 +23,8 @@ from simcse_pl.models.sources import load_tokenizer, resolve
 from simcse_pl.models.templates import Templates, sorted_batches
 from simcse_pl.models.tokenization import check_vocabulary
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import to_device, unit_vectors
+from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.validation import check_sentences
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished

@@ -19,7 +19,7 @@ from simcse_pl.models.encoder_files import EncoderSettings, EncoderSpec, find_fi
 from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, mean_over_tokens
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.affine import AffinePostProcess
+from simcse_pl.postprocessing.post_process import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 

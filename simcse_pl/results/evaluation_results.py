@@ -1,6 +1,5 @@
-"""The results.json of evaluate.py: its shape, reading and writing."""
+"""The results.json of evaluate.py: its shape, and reading."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.files import read_json, write_text
+from simcse_pl.utils.files import read_json
 
 Metric = Literal["spearman", "pearson"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
@@ -236,21 +235,3 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
         raise UserError(f"{what}: give the folder of a run of evaluate.py or train.py")
     return as_result(read_json(file), file)
-
-
-def write_json(path: Path, report: Mapping[str, Any]) -> None:
-    """Write plain values to a JSON file atomically, with null for NaN and infinity."""
-    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, content + "\n")
-
-
-def without_nan(value: Any) -> Any:
-    """Return plain values with None for NaN and infinity."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case Mapping():
-            return {key: without_nan(own) for key, own in value.items()}
-        case list():
-            return [without_nan(own) for own in value]
-    return value

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet
 
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
-from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
+from simcse_pl.utils.files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
 from simcse_pl.utils.validation import LONE_SURROGATE, as_number
 
 S = TypeVar("S")

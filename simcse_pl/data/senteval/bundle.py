@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.text_files import check_is_file
+from simcse_pl.utils.files import check_is_file
 
 # The number of scored pairs or rows in the bundle that SentEval's own script downloads.
 ORIGINAL_SIZES = {
