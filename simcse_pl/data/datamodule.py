@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, EvaluationSentences, Evaluator, make_evaluators
+from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.models.protocols import Encode
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
@@ -23,6 +24,53 @@ from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import to_device
+
+_EVALUATED_AT_ONCE = 256  # sentences
+
+
+class EvaluationSentences:
+    """The distinct sentences of some evaluators, the longest first.
+
+    Args:
+        sentences: the sentences.
+        templates: the encoder's, with its tokenizer.
+    """
+
+    def __init__(self, sentences: Sequence[str], templates: Templates) -> None:
+        distinct = list(dict.fromkeys(sentences))
+        self._templates = templates
+        tokens = templates.tokens_of(distinct, templates.tokenizer.model_max_length)
+        order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
+        self.sentences = [distinct[i] for i in order]
+        self.tokens = [np.array(tokens[i]) for i in order]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def loader(self) -> DataLoader[Tokens]:
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device.
+
+        Raises:
+            UserError: a device has no sentence.
+        """
+        if len(self) < world_size():
+            raise UserError(
+                f"trainer.devices: a validation or test set of {len(self)} distinct sentences is too small for "
+                f"{world_size()} devices; use fewer, or give a larger file"
+            )
+        tokens: Any = self.tokens[rank() :: world_size()]
+        return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=self._templates.batch)
+
+    def encode(self, vectors: Tensor) -> Encode:
+        """Return a function from sentences to their vectors.
+
+        Args:
+            vectors: the vectors of the sentences of `loader`, of all devices in order, [n, dim].
+        """
+        ranks = world_size()
+        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
+        row = {self.sentences[place]: number for number, place in enumerate(order)}
+        return lambda sentences: vectors[[row[sentence] for sentence in sentences]]
 
 
 class SentenceDataModule(LightningDataModule):

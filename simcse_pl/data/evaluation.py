@@ -1,4 +1,4 @@
-"""What is measured on validation and test sets: evaluators, and their sentences, divided over the devices."""
+"""Evaluators: their base class, how configs make them, and the metrics of all of them on a split."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -6,18 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from simcse_pl.models.protocols import Encode
-from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, first_line
 
 VALIDATION, TEST = "validation", "test"  # the names of the splits
-_BATCH = 256
 
 
 class Evaluator(ABC):
@@ -96,46 +90,9 @@ def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> 
     return metrics
 
 
-class EvaluationSentences:
-    """The distinct sentences of some evaluators, the longest first.
-
-    Args:
-        sentences: the sentences.
-        templates: the encoder's, with its tokenizer.
-    """
-
-    def __init__(self, sentences: Sequence[str], templates: Templates) -> None:
-        distinct = list(dict.fromkeys(sentences))
-        self._templates = templates
-        tokens = templates.tokens_of(distinct, templates.tokenizer.model_max_length)
-        order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
-        self.sentences = [distinct[i] for i in order]
-        self.tokens = [np.array(tokens[i]) for i in order]
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    def loader(self) -> DataLoader[Tokens]:
-        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device.
-
-        Raises:
-            UserError: a device has no sentence.
-        """
-        if len(self) < world_size():
-            raise UserError(
-                f"trainer.devices: a validation or test set of {len(self)} distinct sentences is too small for "
-                f"{world_size()} devices; use fewer, or give a larger file"
-            )
-        tokens: Any = self.tokens[rank() :: world_size()]
-        return DataLoader(tokens, batch_size=_BATCH, collate_fn=self._templates.batch)
-
-    def encode(self, vectors: Tensor) -> Encode:
-        """Return a function from sentences to their vectors.
-
-        Args:
-            vectors: the vectors of the sentences of `loader`, of all devices in order, [n, dim].
-        """
-        ranks = world_size()
-        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
-        row = {self.sentences[place]: number for number, place in enumerate(order)}
-        return lambda sentences: vectors[[row[sentence] for sentence in sentences]]
+def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
+    """Return the vectors [n, dim] of each column of sentences; `encode` gets the sorted distinct sentences once."""
+    distinct = sorted(set().union(*columns))
+    row = {sentence: i for i, sentence in enumerate(distinct)}
+    vectors = encode(distinct)
+    return [vectors[[row[sentence] for sentence in column]] for column in columns]

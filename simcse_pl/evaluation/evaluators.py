@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from sklearn.metrics import average_precision_score
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator
+from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import Columns, read_cells, read_scored
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.evaluation.encoding import encode_columns
-from simcse_pl.evaluation.metrics import alignment, best_accuracy, uniformity
-from simcse_pl.evaluation.sts import correlation, cosines
+from simcse_pl.evaluation.metrics import alignment, best_accuracy, correlations, uniformity
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
@@ -184,7 +182,7 @@ class ScoredPairs(_Pairs):
         scores = np.array([pair.score for pair in data])
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
         return {
-            "spearman": correlation(cosine_similarity(first, second).numpy(), scores).spearman,
+            "spearman": correlations(cosine_similarity(first, second).numpy(), scores)[0],
             "alignment": float(alignment(first[positive], second[positive])),
             "uniformity": float(uniformity(torch.cat([first, second]))),
         }
@@ -217,7 +215,8 @@ class BinaryPairs(_Pairs):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
-        scores, labels = cosines(encode, data), np.array([pair.score for pair in data])
+        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
+        scores, labels = cosine_similarity(first, second).numpy(), np.array([pair.score for pair in data])
         return {
             "average_precision": float(average_precision_score(labels, scores)),
             "accuracy": best_accuracy(scores, labels),

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.encoding import encode_columns, pair_features
+from simcse_pl.evaluation.encoding import pair_features
 from simcse_pl.evaluation.sts import correlation
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import Correlation

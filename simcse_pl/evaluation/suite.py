@@ -12,11 +12,11 @@ from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, Evaluator, source_of
 from simcse_pl.data.evaluation import measure as measure_all
-from simcse_pl.data.senteval.bundle import NotInBundleError
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,
     STS_TASKS,
     STS_TASKS_WITH_DEV,
+    NotInBundleError,
     StsTask,
     joined,
     load_sample,
@@ -25,11 +25,10 @@ from simcse_pl.data.senteval.sts_sets import (
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
-from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.models.protocols import Encode
-from simcse_pl.results.evaluation_results import OwnData, StsScores, SuiteResults, TransferScores
+from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.terminal import tracked
 
@@ -47,7 +46,7 @@ class Suite:
         sts, transfer: STS and transfer tasks.
         regression: splits `train`, `dev` and `test` of the STS tasks to measure with a regressor, by task.
         geometry: pairs to measure geometry on; None to omit it.
-        retrieval: queries and their corpus; None to omit them.
+        retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
         evaluators: measurements of the user's own data, by name; their test split is measured.
         failed: error messages of tasks that could not be read, by task (also `STS-B regressor`).
         classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
@@ -57,7 +56,7 @@ class Suite:
     transfer: list[TransferTask] = field(default_factory=list)
     regression: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
-    retrieval: RetrievalTask | None = None
+    retrieval: Callable[[Encode], RetrievalResults] | None = None
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     classifier: str = SCIKIT_LEARN

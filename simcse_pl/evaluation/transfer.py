@@ -12,9 +12,10 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
-from simcse_pl.evaluation.encoding import encode_columns, pair_features
+from simcse_pl.evaluation.encoding import pair_features
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import TransferScores

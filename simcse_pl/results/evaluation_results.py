@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationError
 
+from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
@@ -26,18 +27,13 @@ Content = TypeVar("Content", bound=Shape)
 
 
 class Correlation(Shape):
-    """Correlations of predicted and human scores, in [-1, 1].
+    """Correlations of predicted and human scores of a number of pairs, in [-1, 1].
 
     Both are NaN if the predicted or the human scores are constant, up to the rounding of float64.
     """
 
     spearman: Number = math.nan
     pearson: Number = math.nan
-
-
-class Subset(Correlation):
-    """Correlations of one subset of a task, and its number of pairs."""
-
     pairs: int | None = None
 
 
@@ -58,7 +54,7 @@ class StsScores(Shape):
     all: Correlation = Correlation()
     mean: Correlation = Correlation()
     wmean: Correlation = Correlation()
-    subsets: Mapping[str, Subset] = {}
+    subsets: Mapping[str, Correlation] = {}
     regressor: Correlation | None = None
 
 
@@ -117,26 +113,19 @@ class Geometry(Shape):
     nonnegative: Number = math.nan
 
 
-class Neighbour(Shape):
-    """A retrieved sentence, and its cosine similarity with the query."""
-
-    sentence: str
-    similarity: Number = math.nan
-
-
-class Query(Shape):
+class QueryResults(Shape):
     """A query and the retrieved sentences, nearest first."""
 
     query: str
-    neighbours: list[Neighbour] = []
+    neighbours: list[Annotated[Neighbour, PlainSerializer(Neighbour._asdict)]] = []
 
 
-class Retrieval(Shape):
+class RetrievalResults(Shape):
     """Queries among the distinct sentences of a file."""
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
-    queries: list[Query] = []
+    queries: list[QueryResults] = []
 
 
 class OwnData(Shape):
@@ -155,7 +144,7 @@ class SuiteResults(Shape):
     sts: list[StsScores] = []
     transfer: list[TransferScores] = []
     geometry: Geometry | None = None
-    retrieval: Retrieval | None = None
+    retrieval: RetrievalResults | None = None
     own: OwnData | None = None
     failed: Mapping[str, str] = {}
 
@@ -187,14 +176,14 @@ class Result(SuiteResults):
         return {whole: self} | {
             int(dim): self.model_copy(
                 update={
-                    **dict(own),
+                    **dict(results),
                     "label": f"{self.label}, {dim} dimensions",
                     "settings": {**self.settings, "truncate_dim": int(dim)},
                     "paper": None,
                     "dims": {},
                 }
             )
-            for dim, own in self.dims.items()
+            for dim, results in self.dims.items()
             if int(dim) != whole
         }
 

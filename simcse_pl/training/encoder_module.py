@@ -12,7 +12,8 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, EvaluationSentences, measure
+from simcse_pl.data.datamodule import EvaluationSentences
+from simcse_pl.data.evaluation import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.lightning_checkpoint import CHECKPOINT_KEY, checkpoint_entry

@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from simcse_pl.data import evaluation
-from simcse_pl.data.evaluation import TEST, VALIDATION, EvaluationSentences, make_evaluators, measure, source_of
+from simcse_pl.data import datamodule
+from simcse_pl.data.datamodule import EvaluationSentences
+from simcse_pl.data.evaluation import TEST, VALIDATION, make_evaluators, measure, source_of
 from simcse_pl.evaluation.evaluators import Retrieval, ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import Templates
@@ -55,10 +56,10 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_mo
     tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
     sentences = EvaluationSentences([*SENTENCES, *SENTENCES[:3]], Templates(tokenizer))
     assert len(sentences) == len(SENTENCES) and sorted(sentences.sentences) == sorted(SENTENCES)
-    monkeypatch.setattr(evaluation, "world_size", lambda: ranks)
+    monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
     vectors, counts = [], []
     for number in range(ranks):
-        monkeypatch.setattr(evaluation, "rank", lambda number=number: number)
+        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
         batches = list(sentences.loader())
         vectors += [batch["input_ids"].sum(dim=1, keepdim=True) for batch in batches]  # [PAD] has the id 0
         counts.append(sum(len(batch["input_ids"]) for batch in batches))
@@ -71,6 +72,6 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_mo
 def test_more_devices_than_sentences_are_an_error(make_model, monkeypatch):
     tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
     sentences = EvaluationSentences(["a", "b", "a"], Templates(tokenizer))
-    monkeypatch.setattr(evaluation, "world_size", lambda: 3)
+    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
     with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
         sentences.loader()

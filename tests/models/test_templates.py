@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.data.evaluation import EvaluationSentences
+from simcse_pl.data.datamodule import EvaluationSentences
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.losses.frozen_encoder import FrozenEncoder

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from simcse_pl.data.senteval.bundle import ORIGINAL_SIZES
-from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import PaperRow, find_row
-from simcse_pl.results.evaluation_results import Metric, Result, StsScores, Subset
+from simcse_pl.results.evaluation_results import Correlation, Metric, Result, StsScores
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table
 
@@ -176,8 +175,8 @@ def _column(scores: StsScores) -> str:
     return scores.task if scores.split == "test" else f"{scores.task} {scores.split}"
 
 
-def _wholes(task: StsScores) -> dict[str, Subset]:
-    return {f"({name})": Subset(**dict(getattr(task, name)), pairs=task.pairs) for name in _AGGREGATIONS}
+def _wholes(task: StsScores) -> dict[str, Correlation]:
+    return {f"({name})": getattr(task, name).model_copy(update={"pairs": task.pairs}) for name in _AGGREGATIONS}
 
 
 def _failures(results: Sequence[Result], tasks: tuple[str, ...]) -> dict[str, dict[str, str]]:
