@@ -282,11 +282,11 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
             relevant = torch.zeros(len(corpus), dtype=torch.bool)
             relevant[[row[positive] for positive in data[query]]] = True
             ranks = relevant[cosines.argsort(descending=True, stable=True)].nonzero().flatten() + 1
-            own = {f"recall@{k}": float((ranks <= k).float().mean()) for k in self.top_k}
-            own["mrr"] = 1 / int(ranks[0])
+            values = {f"recall@{k}": float((ranks <= k).float().mean()) for k in self.top_k}
+            values["mrr"] = 1 / int(ranks[0])
             k = self.top_k[-1]
             ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(ranks)) + 1))
-            own[f"ndcg@{k}"] = sum(1 / math.log2(int(rank) + 1) for rank in ranks if rank <= k) / ideal
-            for metric, value in own.items():
+            values[f"ndcg@{k}"] = sum(1 / math.log2(int(rank) + 1) for rank in ranks if rank <= k) / ideal
+            for metric, value in values.items():
                 metrics.setdefault(metric, []).append(value)
         return {metric: float(np.mean(values)) for metric, values in metrics.items()}

@@ -67,7 +67,7 @@ class Suite:
         pairs += [self.geometry] if self.geometry else []
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
         sentences = [task.sentences for task in pairs] + [example.sentences for example in examples]
-        return sorted(set().union(*sentences, *(own.sentences(TEST) for own in self.evaluators.values())))
+        return sorted(set().union(*sentences, *(evaluator.sentences(TEST) for evaluator in self.evaluators.values())))
 
 
 def load_suite(
@@ -129,7 +129,7 @@ def load_suite(
         try:
             if task == GEOMETRY:
                 splits = ("train", *SPLITS) if senteval_dir else SPLITS
-                parts = [load_sts("STS-B", own) for own in (splits if geometry_split == WHOLE else [geometry_split])]
+                parts = [load_sts("STS-B", part) for part in (splits if geometry_split == WHOLE else [geometry_split])]
                 suite.geometry = joined(parts) if geometry_split == WHOLE else parts[0]
             elif senteval_dir and task in TRANSFER_TASKS:
                 suite.transfer.append(load_transfer_task(senteval_dir, task))
@@ -138,7 +138,7 @@ def load_suite(
                 suite.sts.append(test)
                 if regressor and task in STS_TASKS_WITH_DEV:
                     what = f"{task} regressor"
-                    train, dev = (load_sts(task, own) for own in ("train", "dev"))
+                    train, dev = (load_sts(task, part) for part in ("train", "dev"))
                     suite.regression[task] = {"train": train, "dev": dev, "test": test}
         except UserError as error:
             if isinstance(error, NotInBundleError) and what == task and task not in names:
@@ -182,10 +182,10 @@ def evaluate_suite(
         except UserError as error:
             failed[name] = first_line(error)
     results = list(measured.values())
-    sts = [own for own in results if isinstance(own, StsScores)]
+    sts = [result for result in results if isinstance(result, StsScores)]
     return SuiteResults(
-        sts=[own.model_copy(update={"regressor": measured.get(f"{own.task} regressor")}) for own in sts],
-        transfer=[own for own in results if isinstance(own, TransferScores)],
+        sts=[scores.model_copy(update={"regressor": measured.get(f"{scores.task} regressor")}) for scores in sts],
+        transfer=[result for result in results if isinstance(result, TransferScores)],
         geometry=measured.get(GEOMETRY),
         retrieval=measured.get(RETRIEVAL),
         own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,

@@ -58,9 +58,9 @@ def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokeni
     longest = max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
     shape = len(tokens), -(-longest // multiple_of) * multiple_of
     ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for row, own in enumerate(tokens):
-        ids[row, : len(own)] = own
-        mask[row, : len(own)] = 1
+    for row, sentence in enumerate(tokens):
+        ids[row, : len(sentence)] = sentence
+        mask[row, : len(sentence)] = 1
     inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
     return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
 
