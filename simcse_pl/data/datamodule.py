@@ -21,7 +21,7 @@ from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import to_device
 
@@ -117,15 +117,15 @@ class SentenceDataModule(LightningDataModule):
         if not shortest <= max_length <= tokenizer.model_max_length:
             longest = tokenizer.model_max_length
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
-        if (train is None) == (sets is None):
-            raise UserError(f"train={train}: give a file, or several data sets in data.sets, where train is null")
+        if (train is None) == (not sets):
+            raise UserError("data.train: give a file, or null and several data sets in data.sets")
         self.tokenizer = tokenizer
         self.sets: dict[str, TrainingSet] = {}
-        every: Mapping[str, Any] = {"": {"train": train}} if sets is None else sets
+        every: Mapping[str, Any] = sets or {"": {}}
         for name, given in every.items():
             with naming(name):
                 if not isinstance(given, TrainingSet):
-                    given = TrainingSet(**{**options, **given, "name": name or None})
+                    given = TrainingSet(**{**options, "train": train, **given, "name": name or None})
                 self.sets[name] = given
         self.sampling = sampling
         self.max_length = max_length
@@ -240,7 +240,10 @@ def naming(dataset: str) -> Iterator[None]:
     except ValidationError as error:
         problem = error.errors()[0]
         ours = problem.get("ctx", {}).get("error")  # of TrainingSet itself
-        message = str(ours) if ours else f"{problem['loc'][0]}={problem['input']}: {problem['msg']}"
+        option = str(problem["loc"][0]) if problem["loc"] else ""
+        known = TrainingSet.__dataclass_fields__
+        near = "" if option in known else did_you_mean(option, known)
+        message = str(ours) if ours else f"{option}={problem['input']}: {problem['msg']}{near}"
         raise UserError(f"data.sets.{dataset}: {message}" if dataset else message) from error
     except UserError as error:
         if not dataset:

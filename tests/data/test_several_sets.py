@@ -69,7 +69,7 @@ def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch):
     [
         ({"batch_size": 0}, "batch_size=0: Input should be greater than 0"),
         ({"views": 3}, "views=3: Input should be a valid"),
-        ({"colums": "a"}, "colums=a: Unexpected keyword argument"),
+        ({"colums": "a"}, r"colums=a: Unexpected keyword argument; did you mean columns\?"),
         ({"label_column": 0, "score_column": 1}, "label_column=0 and score_column=1: a row has a class or a score"),
     ],
 )
@@ -79,7 +79,7 @@ def test_wrong_options_of_a_set_are_one_line(make_sets, option, message):
 
 
 def test_a_file_beside_sets_is_an_error(tokenizer, sentences):
-    with pytest.raises(UserError, match="^train=.*: give a file, or several data sets in data.sets"):
+    with pytest.raises(UserError, match="^data.train: give a file, or null and several data sets in data.sets$"):
         SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
 
 
