@@ -12,16 +12,16 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
 from benchmarks.comparison import timed
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -29,8 +29,8 @@ from benchmarks.comparison import save, timed
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 BATCHES, BATCH_SIZE, MAX_LENGTH = 200, 64, 32
 

@@ -18,8 +18,8 @@ import pandas as pd
 
 from benchmarks.common import parser, run_json, training_step, wikipedia_sentences
 from benchmarks.comparison import save, timed
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 MAX_LENGTH = 32  # tokens read per sentence
 

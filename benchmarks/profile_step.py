@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pandas as pd
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -25,8 +26,7 @@ from benchmarks.common import PACKAGED, matrix_rates, parser, wikipedia_sentence
 from benchmarks.comparison import save
 from simcse_pl.cpu import layers
 from simcse_pl.cpu.speed import Speed
-from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer

@@ -23,8 +23,8 @@ import pandas as pd
 from benchmarks.common import parser, training_step, wikipedia_sentences
 from benchmarks.comparison import save, timed
 from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 CHUNK = 64  # rows encoded at once
 

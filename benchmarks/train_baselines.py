@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from benchmarks.common import PACKAGED
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
 from simcse_pl.models.sources import resolve

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
 from simcse_pl.cpu.speed import Speed
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.readers.row_reader import Row
-from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import SeedEveryStep

@@ -19,7 +19,7 @@ from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.transfer import C_GRID, FOLDS, SEED, evaluate_transfer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.progress import tracked
+from simcse_pl.utils.terminal import tracked
 
 
 def nested_cross_validation(x: np.ndarray, y: np.ndarray) -> float:

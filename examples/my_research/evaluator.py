@@ -1,8 +1,8 @@
 """A custom evaluator: how often the second sentence of a pair is the nearest neighbour of the first."""
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.readers.evaluation_files import read_cells
-from simcse_pl.evaluation.encoding import encode_columns
-from simcse_pl.evaluation.evaluator import FileEvaluator
+from simcse_pl.evaluation.evaluators import FileEvaluator
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.tensors import unit_vectors
 

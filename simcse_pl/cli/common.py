@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from simcse_pl.inference.sharded_encoding import chunks_of
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.command_line import allow_own_code
-from simcse_pl.utils.progress import counter
+from simcse_pl.utils.terminal import counter
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.data.evaluators import TEST, make_evaluators, source_of
+from simcse_pl.data.evaluation import TEST, make_evaluators, source_of
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
@@ -20,9 +20,10 @@ from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.dimensions import dimension_curves
 from simcse_pl.reports.paper import named_row
-from simcse_pl.results.evaluation_results import Result, write_json
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
 from simcse_pl.utils.terminal import show
 
 

@@ -22,7 +22,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.sentence_transformers_format import check_modules
 from simcse_pl.models.settings import SETTINGS_FILE
-from simcse_pl.postprocessing.saved import load as load_postprocess
+from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError

@@ -14,7 +14,7 @@ from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.html.runs import Run
 from simcse_pl.reports.sweeps.sweep_results import Job
-from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
+from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, QueryNeighbours
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.yaml_files import read_yaml
@@ -47,7 +47,7 @@ def find_neighbours(runs: Sequence[Run], file: str | None) -> Neighbourhood:
         after = _search(SentenceEncoder.from_pretrained(best.job.folder / "encoder"), sentences, queries)
     except UserError as error:
         return Neighbourhood(corpus, len(sentences), best.job.name, [], str(error))
-    found = [Query(*one) for one in zip(queries, before, after, strict=True)]
+    found = [QueryNeighbours(*one) for one in zip(queries, before, after, strict=True)]
     return Neighbourhood(corpus, len(sentences), best.job.name, found)
 
 

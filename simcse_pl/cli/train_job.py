@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
@@ -15,17 +15,13 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
-from simcse_pl.results.evaluation_results import write_json
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
-from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_row, with_values
-from simcse_pl.tracking.wandb_logger import Dashboard
-from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
+from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.fit import best_checkpoint, measure, run_settings, task_scores, train_and_test
 from simcse_pl.training.launch import run_job, starts_ranks
@@ -33,8 +29,11 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
-from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.terminal import show
+
+if TYPE_CHECKING:
+    from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger("simcse_pl.train")
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
@@ -64,7 +63,11 @@ def train(config: DictConfig) -> float:
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     module = build_module(config, encoder)
-    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    suite = None
+    if config.test_tasks:
+        from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
+
+        suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
     module.prepare(data.row_kinds)
     with_dropout = any(config.model.get(option) is not None for option in ("dropout", "attention_dropout"))
@@ -80,8 +83,8 @@ def train(config: DictConfig) -> float:
             trainer.loggers = list(instantiate(config.get("logger") or {}).values())
             for logger in trainer.loggers:
                 logger.log_hyperparams(options | {"choices": job["choices"]})
-            dashboards = [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
-            places = [where_to_look(dashboard.experiment) for dashboard in dashboards if trainer.is_global_zero]
+            dashboards: list[Any] = [logger for logger in trainer.loggers if hasattr(logger, "log_results")]
+            places = [dashboard.place for dashboard in dashboards if trainer.is_global_zero]
             for name, value in run_settings(trainer, module, data, job["choices"]).items():
                 log.info("%-13s %s", name, value)
             for place in places:
@@ -91,9 +94,9 @@ def train(config: DictConfig) -> float:
             module.save(folder / "encoder")
             if search:
                 results["trial"] = search.tell(best_score(results))
-            shown = dashboards and math.isfinite(best_score(results))
-            measured = measure(encoder, suite, stsb_test(data.evaluators) if shown else None)
-            if config.test_tasks:
+            also = stsb_test(data.evaluators) if dashboards and math.isfinite(best_score(results)) else None
+            measured = measure(encoder, suite, also) if suite or also else None
+            if suite and measured:
                 results |= task_scores(measured, suite)
             write_json(folder / RESULTS_FILE, results)
             for dashboard in dashboards:
@@ -107,7 +110,7 @@ def train(config: DictConfig) -> float:
 
 def start_job(
     config: DictConfig, job: Mapping[str, Any], trainer: pl.Trainer
-) -> tuple[DictConfig, float | None, Path | None, OptunaTrial | None]:
+) -> tuple[DictConfig, float | None, Path | None, "OptunaTrial | None"]:
     """Decide whether this process trains a job, and from which checkpoint.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun

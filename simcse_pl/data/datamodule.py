@@ -3,21 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import NonNegativeInt, ValidationError
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.evaluation_sentences import EvaluationSentences
-from simcse_pl.data.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
-from simcse_pl.data.sampler import SAMPLING, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler
+from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
+from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views.view import View
+from simcse_pl.models.protocols import Encode
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
@@ -25,10 +24,53 @@ from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import to_device
-from simcse_pl.utils.validation import expected_types
 
-_OPTIONS = {name: hint for name, hint in get_type_hints(TrainingSet.__init__).items() if name not in ("name", "return")}
-_OPTIONS["views"] = Mapping[str, View | None] | None  # null drops a view, or all
+_EVALUATED_AT_ONCE = 256  # sentences
+
+
+class EvaluationSentences:
+    """The distinct sentences of some evaluators, the longest first.
+
+    Args:
+        sentences: the sentences.
+        templates: the encoder's, with its tokenizer.
+    """
+
+    def __init__(self, sentences: Sequence[str], templates: Templates) -> None:
+        distinct = list(dict.fromkeys(sentences))
+        self._templates = templates
+        tokens = templates.tokens_of(distinct, templates.tokenizer.model_max_length)
+        order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
+        self.sentences = [distinct[i] for i in order]
+        self.tokens = [np.array(tokens[i]) for i in order]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def loader(self) -> DataLoader[Tokens]:
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device.
+
+        Raises:
+            UserError: a device has no sentence.
+        """
+        if len(self) < world_size():
+            raise UserError(
+                f"trainer.devices: a validation or test set of {len(self)} distinct sentences is too small for "
+                f"{world_size()} devices; use fewer, or give a larger file"
+            )
+        tokens: Any = self.tokens[rank() :: world_size()]
+        return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=self._templates.batch)
+
+    def encode(self, vectors: Tensor) -> Encode:
+        """Return a function from sentences to their vectors.
+
+        Args:
+            vectors: the vectors of the sentences of `loader`, of all devices in order, [n, dim].
+        """
+        ranks = world_size()
+        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
+        row = {self.sentences[place]: number for number, place in enumerate(order)}
+        return lambda sentences: vectors[[row[sentence] for sentence in sentences]]
 
 
 class SentenceDataModule(LightningDataModule):
@@ -36,11 +78,9 @@ class SentenceDataModule(LightningDataModule):
 
     Args:
         tokenizer: the encoder's tokenizer.
-        train, columns, on_invalid_row, header, split, label_column, score_column, roles: the training set (see
-            TrainingSet).
-        limit, hold_out, views, batch_size: its rows and batches (see TrainingSet). `views` may also be a single view.
-        sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has the
-            value above. Each batch comes from one set; `dataset` in the batch is its name.
+        train: the training data (see TrainingSet); None with `sets`.
+        sets: in place of `train`, several training sets by name, or their options. An option that a set leaves out has
+            the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see MixedBatchSampler).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
@@ -48,6 +88,7 @@ class SentenceDataModule(LightningDataModule):
         num_workers: the number of worker processes; 0 prepares batches in the training process.
         seed: seeds the choice of rows (`limit`) and, in each epoch, their order and the views.
         templates: the encoder's; None for none.
+        options: how to read `train`, its rows and its batches (see TrainingSet).
 
     Raises:
         UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
@@ -60,40 +101,32 @@ class SentenceDataModule(LightningDataModule):
         self,
         tokenizer: PreTrainedTokenizerBase,
         train: str | Path | None = None,
-        columns: Sequence[int | str] | None = None,
-        on_invalid_row: str = "error",
-        header: bool | None = None,
-        split: str = "train",
-        label_column: int | str | None = None,
-        score_column: int | str | None = None,
-        roles: Sequence[str] | None = None,
-        limit: int | None = None,
-        hold_out: float = 0.0,
-        views: View | Mapping[str, View] | None = None,
-        batch_size: int = 64,
-        sets: Mapping[str, Mapping[str, Any]] | None = None,
-        sampling: str = "proportional",
+        sets: Mapping[str, Any] | None = None,
+        sampling: Sampling = "proportional",
         max_length: int = 32,
         evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
         validation: str | Sequence[str] | Mapping[str, str] | None = None,
         test: str | Mapping[str, str] | None = None,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         seed: int = 42,
         templates: Templates | None = None,
+        **options: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in _OPTIONS}
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
         if not shortest <= max_length <= tokenizer.model_max_length:
             longest = tokenizer.model_max_length
-            raise UserError(f"data.max_length={max_length}: this model reads {shortest} to {longest} tokens")
-        if num_workers < 0:
-            raise UserError(f"data.num_workers={num_workers}: it must be 0 or more")
-        if sampling not in SAMPLING:
-            near = did_you_mean(sampling, SAMPLING)
-            raise UserError(f"data.sampling={sampling}: choose one of {', '.join(SAMPLING)}{near}")
+            raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
+        if (train is None) == (not sets):
+            raise UserError("data.train: give a file, or null and several data sets in data.sets")
         self.tokenizer = tokenizer
-        self.sets = _training_sets(given, sets)
+        self.sets: dict[str, TrainingSet] = {}
+        every: Mapping[str, Any] = sets or {"": {}}
+        for name, given in every.items():
+            with naming(name):
+                if not isinstance(given, TrainingSet):
+                    given = TrainingSet(**{**options, "train": train, **given, "name": name or None})
+                self.sets[name] = given
         self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}
@@ -101,11 +134,11 @@ class SentenceDataModule(LightningDataModule):
         self.test = test
         self.num_workers = num_workers
         self.seed = seed
-        self.templates = templates
+        self.templates = templates or Templates(tokenizer)
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self._read = False
-        self._place: dict[str, int] = {}
+        self._start = (0, 0)  # the epoch and the batch of a resumed run
 
     def setup(self, stage: str | None = None) -> None:
         """Read all data once; the trainer calls this on every rank.
@@ -118,38 +151,32 @@ class SentenceDataModule(LightningDataModule):
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
         if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them by the broadcast
             for split in (VALIDATION, TEST):
-                sentences = [one for own in self.evaluators.values() for one in own.sentences(split)]
-                self.sentences[split] = EvaluationSentences(sentences, self.tokenizer, self.templates)
+                sentences = [text for evaluator in self.evaluators.values() for text in evaluator.sentences(split)]
+                self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation is not set: give a file, or the sources of STS-B")
         if not self._read:
-            self._read_rows()
+            evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
+            for place, (name, dataset) in enumerate(self.sets.items()):
+                # PyTorch's generators use the low 32 bits of a seed only
+                seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
+                with naming(name):
+                    dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates)
             self._read = True
-
-    def _read_rows(self) -> None:
-        evaluated = {split: own.sentences for split, own in self.sentences.items()}
-        for place, (name, own) in enumerate(self.sets.items()):
-            with naming(name):
-                own.read(self.tokenizer, self.max_length, self._seed(place), evaluated, self.templates)
-
-    def _seed(self, place: int) -> int:
-        """Return the seed of a training set; PyTorch's generators use its low 32 bits only."""
-        return int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
 
     def train_dataloader(self) -> ContrastiveDataLoader:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        batches = self._batches()
-        if self._place:
-            batches.resume(**self._place)
-        return ContrastiveDataLoader({name: own.batch for name, own in self.sets.items()}, batches, self.num_workers)
+        make = {name: dataset.batch for name, dataset in self.sets.items()}
+        return ContrastiveDataLoader(make, self._batches(), self.num_workers)
 
     def _batches(self) -> MixedBatchSampler:
         batches = {}
-        for place, (name, own) in enumerate(self.sets.items()):
+        for name, dataset in self.sets.items():
             with naming(name):
-                how = own.batch_size, world_size(), rank(), self._seed(place)
-                batches[name] = ContrastiveBatches(len(own.chosen), *how)
-        return MixedBatchSampler(batches, self.sampling, self.seed)
+                batches[name] = ContrastiveBatches(
+                    len(dataset.chosen), dataset.batch_size, world_size(), rank(), dataset.seed
+                )
+        return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
 
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
@@ -159,19 +186,20 @@ class SentenceDataModule(LightningDataModule):
         Raises:
             UserError: fewer rows than ranks are held out.
         """
-        own = self.sets[name]
-        if (count := len(own.held_out)) < world_size():
+        dataset = self.sets[name]
+        count, ranks = len(dataset.held_out), world_size()
+        if count < ranks:
             with naming(name):
-                raise UserError(f"data.hold_out={own.hold_out}: {count} rows for {world_size()} devices; hold out more")
-        whole = len(own.held_out) - (rest if (rest := len(own.held_out) % own.batch_size) < world_size() else 0)
-        for keys in ContrastiveBatches(whole, own.batch_size, world_size(), rank(), self.seed).draw(0):
-            yield own.batch(keys, held_out=True)
+                raise UserError(f"data.hold_out={dataset.hold_out}: {count} rows for {ranks} devices; hold out more")
+        whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
+        for rows in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
+            yield dataset.batch([(0, row) for row in rows.tolist()], held_out=True)
 
     def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
         """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""
         name, rows = self._batches().rows_of(epoch, batch)
-        own = self.sets[name]
-        return own, [own.chosen[row] for row in rows]
+        dataset = self.sets[name]
+        return dataset, [dataset.chosen[row] for row in rows]
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Copy the tensors of a batch, without waiting for a GPU."""
@@ -185,12 +213,12 @@ class SentenceDataModule(LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue at the epoch and batch of `state_dict`."""
-        self._place = state_dict
+        self._start = state_dict["epoch"], state_dict["batch"]
 
     @property
     def row_kinds(self) -> dict[str, RowKind]:
-        """The roles of the views and the kind of the labels of each training set, after `setup`."""
-        return {name: RowKind(own.view_roles, own.labels) for name, own in self.sets.items()}
+        """What the rows of each training set have, after `setup`."""
+        return {name: RowKind(rows.view_roles, rows.labels, rows.label_range) for name, rows in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""
@@ -201,50 +229,22 @@ class SentenceDataModule(LightningDataModule):
         return self.sentences[TEST].loader()
 
 
-def _training_sets(given: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, TrainingSet]:
-    """Return the training sets by name; `given` are the options of data."""
-    if sets is None:
-        if given["train"] is None:
-            raise UserError("data.train is missing: give a file, or several in data.sets")
-        return {"": TrainingSet(**_with_views(given))}
-    if given["train"] is not None:
-        raise UserError("data.train: it must be null with data.sets; make it one of the sets")
-    if not sets:
-        raise UserError("data.sets is empty: name at least one")
-    made = {}
-    for name, own in sets.items():
-        for option, value in own.items():
-            if option not in _OPTIONS:
-                raise UserError(f"no option data.sets.{name}.{option}{did_you_mean(option, _OPTIONS)}")
-            _check_type(f"data.sets.{name}.{option}", _OPTIONS[option], value)
-        if own.get("train") is None:
-            raise UserError(f"data.sets.{name}.train is missing: give a file")
-        with naming(name):
-            made[name] = TrainingSet(**_with_views({**given, **own}), name=name)
-    return made
-
-
-def _check_type(option: str, hint: Any, value: Any) -> None:
-    """Raise UserError unless a value of a config has the type of its option."""
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-        adapter.validate_python(value, strict=True)
-    except ValidationError as error:
-        raise UserError(f"{option}={value}: it must be {expected_types(error.errors())}") from error
-
-
-def _with_views(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with views by name, without those that are null."""
-    views = options["views"] or {}
-    named = {"view": views} if isinstance(views, View) else views
-    return {**options, "views": {name: view for name, view in named.items() if view is not None}}
-
-
 @contextmanager
 def naming(dataset: str) -> Iterator[None]:
-    """Begin the message of a UserError with the option of a training set, if it has a name."""
+    """Begin the message of a UserError with the option of a training set, if it has a name.
+
+    A value that pydantic rejects is a UserError too.
+    """
     try:
         yield
+    except ValidationError as error:
+        problem = error.errors()[0]
+        ours = problem.get("ctx", {}).get("error")  # of TrainingSet itself
+        option = str(problem["loc"][0]) if problem["loc"] else ""
+        known = TrainingSet.__dataclass_fields__
+        near = "" if option in known else did_you_mean(option, known)
+        message = str(ours) if ours else f"{option}={problem['input']}: {problem['msg']}{near}"
+        raise UserError(f"data.sets.{dataset}: {message}" if dataset else message) from error
     except UserError as error:
         if not dataset:
             raise

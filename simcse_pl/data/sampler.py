@@ -4,7 +4,7 @@ import atexit
 import multiprocessing.util
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
 BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
-SAMPLING = ("proportional", "round_robin", "concatenated")
+Sampling = Literal["proportional", "round_robin", "concatenated"]
 
 
 class ContrastiveBatches:
@@ -35,9 +35,8 @@ class ContrastiveBatches:
     """
 
     def __init__(self, rows: int, batch_size: int, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
-        for what, count in (("data.batch_size", batch_size), ("the number of rows to train on", rows)):
-            if count < ranks:
-                raise UserError(f"{what} is {count}: it must be at least {ranks}, one row for each device")
+        if min(batch_size, rows) < ranks:
+            raise UserError(f"data.batch_size={batch_size}, {rows} rows: both must be at least {ranks}, one per device")
         self.ranks, self.rank, self.seed = ranks, rank, seed
         starts = list(range(0, rows, batch_size))
         self.batches_of_one_rank = len(starts)
@@ -52,15 +51,16 @@ class ContrastiveBatches:
         start, end = self._bounds[batch]
         return self._order(epoch)[start:end].tolist()
 
+    def draw(self, epoch: int) -> list[Tensor]:
+        """Return this rank's rows of each batch of an epoch."""
+        order, parts = self._order(epoch), []
+        for start, end in self._bounds:
+            first, last = ((end - start) * rank // self.ranks for rank in (self.rank, self.rank + 1))
+            parts.append(order[start + first : start + last])
+        return parts
+
     def _order(self, epoch: int) -> Tensor:
         return torch.randperm(self._bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
-
-    def draw(self, epoch: int) -> Iterator[list[RowKey]]:
-        """Yield the rows of each batch of an epoch."""
-        order = self._order(epoch)
-        for start, end in self._bounds:
-            own, own_end = (start + (end - start) * part // self.ranks for part in (self.rank, self.rank + 1))
-            yield [(epoch, row) for row in order[own:own_end].tolist()]
 
 
 class MixedBatchSampler(Sampler[BatchKey]):
@@ -71,15 +71,21 @@ class MixedBatchSampler(Sampler[BatchKey]):
         sampling: `proportional`: all batches of all sets, in random order. `round_robin`: one batch of each set in
             turn, until the set with the fewest batches ends. `concatenated`: one set after the other.
         seed: seed of the order of the sets.
+        start: an epoch, and the batch that it starts at if it is resumed; all other epochs start at their first.
 
     Attributes:
         epoch: the epoch that is drawn next; Lightning sets it.
     """
 
-    def __init__(self, sets: Mapping[str, ContrastiveBatches], sampling: str = "proportional", seed: int = 42) -> None:
-        self.sets, self.sampling, self.seed = sets, sampling, seed
+    def __init__(
+        self,
+        sets: Mapping[str, ContrastiveBatches],
+        sampling: Sampling = "proportional",
+        seed: int = 42,
+        start: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.sets, self.sampling, self.seed, self.start = sets, sampling, seed, start
         self.epoch = 0
-        self._resumed = (0, 0)
 
     def __len__(self) -> int:
         return len(self._names(self.epoch))
@@ -88,13 +94,9 @@ class MixedBatchSampler(Sampler[BatchKey]):
         """Set the epoch that is drawn next."""
         self.epoch = epoch
 
-    def resume(self, epoch: int, batch: int) -> None:
-        """Start one epoch at a later batch; all others start at their first."""
-        self._resumed = (epoch, batch)
-
     def _names(self, epoch: int) -> list[str]:
         """Return the set of each batch of an epoch, without last batches whose rows join the batch before."""
-        counts = {name: own.batches_of_one_rank for name, own in self.sets.items()}
+        counts = {name: batches.batches_of_one_rank for name, batches in self.sets.items()}
         if self.sampling == "round_robin":
             names = list(counts) * min(counts.values())
         else:
@@ -102,8 +104,8 @@ class MixedBatchSampler(Sampler[BatchKey]):
         if self.sampling == "proportional":
             order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
             names = [names[place] for place in order.tolist()]
-        for name, own in self.sets.items():
-            if names.count(name) > len(own):
+        for name, batches in self.sets.items():
+            if names.count(name) > len(batches):
                 del names[len(names) - 1 - names[::-1].index(name)]
         return names
 
@@ -114,13 +116,12 @@ class MixedBatchSampler(Sampler[BatchKey]):
         return name, self.sets[name].rows_of(epoch, names[:batch].count(name))
 
     def __iter__(self) -> Iterator[BatchKey]:
-        resumed, batch = self._resumed
-        first = batch if self.epoch == resumed else 0
-        drawn = {name: own.draw(self.epoch) for name, own in self.sets.items()}
-        for place, name in enumerate(self._names(self.epoch)):
-            keys = next(drawn[name])
-            if place >= first:
-                yield name, keys
+        epoch, (resumed, batch) = self.epoch, self.start
+        drawn = {name: iter(batches.draw(epoch)) for name, batches in self.sets.items()}
+        for place, name in enumerate(self._names(epoch)):
+            rows = next(drawn[name])
+            if place >= batch or epoch != resumed:
+                yield name, [(epoch, row) for row in rows.tolist()]
 
 
 class _Batches(Dataset[dict[str, Any]]):

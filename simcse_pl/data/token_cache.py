@@ -8,18 +8,18 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow
 import pyarrow.compute
 from filelock import FileLock
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn
+from simcse_pl.data.readers.row_reader import NamedRows, Warn
 from simcse_pl.models.tokenization import Tokens, tokenize
 from simcse_pl.utils.errors import WriteError
 from simcse_pl.utils.files import (
@@ -30,11 +30,10 @@ from simcse_pl.utils.files import (
     reraise_write_errors,
     sha256_of,
 )
-from simcse_pl.utils.progress import counter
+from simcse_pl.utils.terminal import counter
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Read = Callable[[Warn], NamedRows]
 
 _FORMAT = 3
@@ -49,25 +48,16 @@ _SCHEMA = pyarrow.schema(
 )
 
 
-@dataclass(frozen=True)
-class CacheManifest:
-    """The file beside the rows, written after them: their checksum, and the warnings to log at every start."""
-
-    sha256: str
-    warnings: list[str]
-
-
-class MappedColumn(Sequence[T]):
+class MappedColumn(Sequence[Any]):
     """A memory-mapped column of a file of rows. Worker processes map the file again rather than copy it.
 
     Args:
         path: the Arrow file.
         name: the column's name.
-        convert: from an Arrow scalar to a value.
     """
 
-    def __init__(self, path: Path, name: str, convert: Callable[[Any], T]) -> None:
-        self._arguments = path, name, convert
+    def __init__(self, path: Path, name: str) -> None:
+        self._arguments = path, name
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedColumn, self._arguments
@@ -75,23 +65,20 @@ class MappedColumn(Sequence[T]):
     @cached_property
     def values(self) -> pyarrow.ChunkedArray:
         """The Arrow values."""
-        path, name, _ = self._arguments
+        path, name = self._arguments
         return pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all().column(name)
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, row: int) -> T:  # type: ignore[override]  # no slices
-        """Return the value of a row, counted from 0."""
-        return self._arguments[2](self.values[row])
+    def __getitem__(self, row: int) -> Any:  # type: ignore[override]  # no slices
+        """Return the value of a row, counted from 0; a list is a tuple."""
+        value = self.values[row].as_py()
+        return tuple(value) if isinstance(value, list) else value
 
-
-def _texts(cell: Any) -> Row:
-    return tuple(map(str, cell))
-
-
-def _tokens(cell: Any) -> tuple[Tokens, ...]:
-    return tuple(sentence.values.to_numpy() for sentence in cell)
+    def __iter__(self) -> Iterator[Any]:
+        for chunk in self.values.iterchunks():
+            yield from (tuple(value) if isinstance(value, list) else value for value in chunk.to_pylist())
 
 
 @dataclass(frozen=True)
@@ -99,14 +86,19 @@ class TokenCache:
     """Rows of sentences.
 
     Attributes:
-        sentences: the sentences of each row.
-        tokens: the tokens of each sentence of each row.
+        sentences: the sentences of each row, tuples of strings.
+        tokens: the tokens of each sentence of each row, as Arrow values (see `tokens_of`).
         names: the label, the score as text, or the document's name, of each row.
     """
 
-    sentences: MappedColumn[Row]
-    tokens: MappedColumn[tuple[Tokens, ...]]
-    names: MappedColumn[str]
+    sentences: MappedColumn
+    tokens: MappedColumn
+    names: MappedColumn
+
+    def tokens_of(self, rows: Sequence[int]) -> list[tuple[Tokens, ...]]:
+        """Return the tokens of each sentence of some rows."""
+        values = self.tokens.values
+        return [tuple([sentence.values.to_numpy() for sentence in values[row]]) for row in rows]
 
     def count(self, wanted: Collection[str]) -> int:
         """Return how many of the sentences are in `wanted`."""
@@ -131,41 +123,40 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
         UserError: from `read`.
         WriteError: the cache cannot be written.
     """
-    digest = hashlib.sha256(repr((_FORMAT, key, _fingerprint(tokenizer), max_length)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((_FORMAT, key, _tokenizer_fingerprint(tokenizer), max_length)).encode()).hexdigest()
     folder = cache_folder() / "corpora" / digest[:16]
     try:
         with reraise_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"):
                 remove_half_written(folder)
-                manifest = _intact(folder) or _write(folder, read, tokenizer, max_length)
+                warnings = _warnings_of(folder)
+                if warnings is None:
+                    warnings = _write(folder, read, tokenizer, max_length)
     except WriteError as error:
         raise WriteError(f"tokens to {folder}", error.why, "set XDG_CACHE_HOME to another folder") from error
-    for warning in manifest.warnings:
+    for warning in warnings:
         log.warning(warning)
     path = folder / _ROWS
-    return TokenCache(
-        MappedColumn(path, "sentences", _texts),
-        MappedColumn(path, "tokens", _tokens),
-        MappedColumn(path, "name", str),
-    )
+    return TokenCache(MappedColumn(path, "sentences"), MappedColumn(path, "tokens"), MappedColumn(path, "name"))
 
 
-def _intact(folder: Path) -> CacheManifest | None:
-    """Return the manifest if the rows have its checksum; None if they do not exist or are damaged."""
+def _warnings_of(folder: Path) -> list[str] | None:
+    """Return the warnings in the manifest if the rows have its checksum; None if they do not exist or are damaged."""
     if not (folder / _MANIFEST).exists():
         return None
     try:
-        manifest = CacheManifest(**read_json(folder / _MANIFEST))
-        if sha256_of(folder / _ROWS) == manifest.sha256:
-            return manifest
-    except (OSError, ValueError, TypeError):
+        manifest = read_json(folder / _MANIFEST)
+        if sha256_of(folder / _ROWS) == manifest["sha256"]:
+            return list(manifest["warnings"])
+    except (OSError, ValueError, TypeError, KeyError):
         pass
     log.warning("the tokens in %s are damaged and are computed again", folder)
     return None
 
 
-def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> CacheManifest:
+def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[str]:
+    """Write the rows, then the manifest: their checksum, and the warnings to log at every start."""
     warnings: list[str] = []
     rows = read(warnings.append)
     sentences = full = 0
@@ -187,12 +178,12 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
         if full:
             rate = f"{full / sentences:.2%} of the sentences"
             warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
-        manifest = CacheManifest(sha256_of(new / _ROWS), warnings)
-        (new / _MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-    return manifest
+        manifest = {"sha256": sha256_of(new / _ROWS), "warnings": warnings}
+        (new / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    return warnings
 
 
-def _fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+def _tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return a string that changes if the tokenizer can give other tokens."""
     if tokenizer.is_fast:
         settings = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -5,14 +5,17 @@ import logging
 import random
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
+from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.collators import Sentence, ViewCollator
+from simcse_pl.data.readers.formats import file_format
 from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
@@ -20,15 +23,54 @@ from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.models.tokenization import Batch, Tokens, tokenize
+from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
+
+Sentence = str | Tokens  # text, or tokens if they are known
 
 _LABELS_SHOWN = 10
 
 
-@dataclass
+@plain_dataclass(frozen=True)
+class ViewCollator:
+    """Collates rows into one padded batch of views.
+
+    A row of one sentence gives two equal views, whose embeddings differ by the encoder's dropout (unsupervised SimCSE).
+    The views of a longer row are its sentences, in order.
+
+    Args:
+        tokenizer: the encoder's tokenizer.
+        max_length: the number of tokens read of a sentence, including special tokens but not the template's.
+        templates: the encoder's; None for none.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    templates: Templates | None = None
+
+    def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
+        """Return tensors [batch, views, tokens]; all rows have the same number of sentences."""
+        templates = self.templates or Templates(self.tokenizer)
+        if len(rows[0]) == 1 and len(templates.texts) > 1:
+            rows = [(sentence, sentence) for (sentence,) in rows]
+        tokens: list[Any] = [sentence for row in rows for sentence in row]
+        if texts := [sentence for sentence in tokens if isinstance(sentence, str)]:
+            new = iter(tokenize(self.tokenizer, texts, self.max_length))
+            tokens = [next(new) if isinstance(sentence, str) else sentence for sentence in tokens]
+        inputs = templates.batch(tokens, len(rows[0]))
+        views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
+        return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
+
+
+def _by_name(views: Any) -> Any:
+    """Return views by name, without those that are None."""
+    named = {"view": views} if isinstance(views, View) else {} if views is None else views
+    return {name: view for name, view in named.items() if view is not None} if isinstance(named, Mapping) else named
+
+
+@dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
 class TrainingSet:
     """Rows of sentences to train on, and the views that are made from their anchors.
 
@@ -48,64 +90,54 @@ class TrainingSet:
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
-            `Dropout` is the only view, it is added only to rows without a positive.
+            `Dropout` is the only view, it is added only to rows without a positive. None, or a view that is None, adds
+            nothing; a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
         name: its name in data.sets; None if there is one set only.
 
     Raises:
-        UserError: a value is out of range or does not fit another; from `read`, the data cannot be read or trained on;
-            from `batch`, a view has too many tokens.
+        ValidationError: a value has the wrong type, is out of range or does not fit another.
+        UserError: from `read`, the data cannot be read or trained on; from `batch`, a view has too many tokens.
 
     Attributes:
         rows: all rows, after `read`.
         chosen: the positions of the rows to train on, after `read`.
         held_out: the positions of the rows that are held out, after `read`.
         classes: the number of each class by its name, in alphabetical order, after `read`.
+        label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
     """
 
     train: str | Path
     columns: Sequence[int | str] | None = None
-    on_invalid_row: str = "error"
+    on_invalid_row: Literal["error", "drop", "blank"] = "error"
     header: bool | None = None
     split: str = "train"
     label_column: int | str | None = None
     score_column: int | str | None = None
-    roles: Sequence[str] | None = None
+    roles: Sequence[Role] | None = None
     limit: int | None = None
-    hold_out: float = 0.0
-    views: Mapping[str, View] = field(default_factory=dict)
-    batch_size: int = 64
+    hold_out: Annotated[float, Field(ge=0)] = 0.0
+    views: Annotated[Mapping[Any, View], BeforeValidator(_by_name)] = field(default_factory=dict)
+    batch_size: PositiveInt = 64
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise UserError(f"data.batch_size={self.batch_size}: it must be at least 1")
-        if not self.hold_out >= 0:
-            raise UserError(f"data.hold_out={self.hold_out}: it must be a share, or a number of rows")
         if self.label_column is not None and self.score_column is not None:
-            both = f"data.label_column={self.label_column} and data.score_column={self.score_column}"
+            both = f"label_column={self.label_column} and score_column={self.score_column}"
             raise UserError(f"{both}: a row has a class or a score: set one of them to null")
-        added = [_role(view.role, f"views.{name}.role") for name, view in self.views.items()]
-        if Role.ANCHOR in added:
-            name = list(self.views)[added.index(Role.ANCHOR)]
-            raise UserError(
-                f"views.{name}.role=anchor: views are made of the anchor: choose positive, negative or other"
-            )
-        self.held_out: Sequence[int] = ()
-        self._added = tuple(added)
-        self._columns = None if self.roles is None else tuple(_role(role, "data.roles") for role in self.roles)
-        if self._columns is not None and (self._columns[:1] != (Role.ANCHOR,) or Role.ANCHOR in self._columns[1:]):
-            given = f"data.roles=[{','.join(self._columns)}]"
+        for name, view in self.views.items():
+            if view.role not in (Role.POSITIVE, Role.NEGATIVE, Role.OTHER):
+                raise UserError(f"views.{name}.role={view.role}: choose positive, negative or other")
+        if self.roles is not None and (list(self.roles[:1]) != [Role.ANCHOR] or Role.ANCHOR in self.roles[1:]):
+            given = f"roles=[{','.join(self.roles)}]"
             raise UserError(f"{given}: a row needs one anchor, the first of data.columns")
         self._documents = any(view.num_following for view in self.views.values())
-        if self._documents:
-            if self.hold_out:
-                raise UserError("data.hold_out: a view uses the next sentences, which may be held out: set it to 0")
-            for option in ("columns", "label_column", "score_column"):
-                if getattr(self, option) is not None:
-                    why = "a view uses the next sentences in a text file, which has no columns"
-                    raise UserError(f"data.{option}={getattr(self, option)}: {why}")
+        for option in ("hold_out", "columns", "label_column", "score_column"):
+            if self._documents and getattr(self, option) not in (0, None):
+                why = "a view uses the next sentences of a text file, which may be held out, and which has no columns"
+                raise UserError(f"{option}={getattr(self, option)}: {why}")
+        self.held_out: Sequence[int] = ()
 
     @property
     def labels(self) -> LabelKind | None:
@@ -143,14 +175,16 @@ class TrainingSet:
             if view.changes_case and lower == upper:
                 log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
 
-        key = fingerprint(self.train, self.split), self._documents, *how
+        # the same content is read in another way in a file of another format
+        key = fingerprint(self.train, self.split), file_format(Path(self.train)), self._documents, *how
         cache = open_token_cache(read, key, tokenizer, max_length)
         for split, sentences in (evaluated or {}).items():
             if seen := cache.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        self.rows, self._tokens, self._names = cache.sentences, cache.tokens, cache.names
+        self._cache, self.rows, self._names = cache, cache.sentences, cache.names
         width = len(self.rows[0])
         self._views, self.view_roles = self._views_of(width)
+        self._unusual_roles = self.view_roles if self.view_roles != default_roles(len(self.view_roles)) else None
         if templates and len(templates.texts) > (count := len(self.view_roles)):
             given = len(templates.texts)
             raise UserError(f"model.template has {given} templates, but the rows have {count} views: remove some")
@@ -158,10 +192,16 @@ class TrainingSet:
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         self.classes = {name: number for number, name in enumerate(names)}
+        self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
+        if self.labels == "scores":
+            scores = [float(name) for name in self._names]
+            self.label_range = min(scores), max(scores)
         self.chosen, self.held_out = self._choose(seed)
-        self._seed, self._longest, self._mask = seed, tokenizer.model_max_length, tokenizer.mask_token_id
-        self._special = _special_tokens(tokenizer)
-        self._collate = ViewCollator(tokenizer, max_length, templates)
+        self.seed, self._longest, self._mask = seed, tokenizer.model_max_length, tokenizer.mask_token_id
+        sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
+        before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
+        self._special = before, len(ids) - before - len(sentence)
+        self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
         log.info("train: %d rows of %d from %s", len(self.chosen), width, self.train)
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
@@ -190,14 +230,15 @@ class TrainingSet:
 
     def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
         """Return the views to add to rows of `width` sentences, and the roles of all."""
-        columns = self._columns or default_roles(width)[:width]
+        columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
         if len(columns) != width:
             given = f"data.roles=[{','.join(columns)}] has {len(columns)} roles"
             raise UserError(f"{given}, but a row has {width} sentences: give each its role, or set data.columns")
-        views, added = tuple(self.views.values()), self._added
-        if added == (Role.POSITIVE,) and isinstance(views[0], Dropout) and (width == 1 or Role.POSITIVE in columns):
-            views, added = (), ()  # the collator repeats a single sentence
-        return views, default_roles(2) if len(columns + added) == 1 else columns + added
+        views = tuple(self.views.values())
+        if len(views) == 1 and isinstance(views[0], Dropout) and views[0].role == Role.POSITIVE:
+            views = () if width == 1 or Role.POSITIVE in columns else views  # the collator repeats a single sentence
+        roles = (*columns, *(Role(view.role) for view in views))
+        return views, default_roles(2) if len(roles) == 1 else roles
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed).
@@ -207,52 +248,45 @@ class TrainingSet:
             held_out: whether the keys are of the rows that are held out.
         """
         batch: dict[str, Any] = self._collate(self.with_views(keys, held_out))
-        if self.labels:
-            names = [self._names[place] for _, place in self._places(keys, held_out)]
-            batch["labels"] = torch.tensor([float(n) if self.labels == "scores" else self.classes[n] for n in names])
-        if self.view_roles != default_roles(len(self.view_roles)):
-            batch["roles"] = self.view_roles
+        if self.label_range:
+            places = self.held_out if held_out else self.chosen
+            names = [self._names[places[row]] for _, row in keys]
+            batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
+        if self._unusual_roles:
+            batch["roles"] = self._unusual_roles
         if self.name is not None:
             batch["dataset"] = self.name
         return batch
 
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
-        places = self._places(keys, held_out)
-        own = [self._tokens[place] for _, place in places]
-        rows: list[tuple[Sentence, ...]] = list(own)
+        chosen = self.held_out if held_out else self.chosen
+        places = [(epoch, chosen[row]) for epoch, row in keys]
+        tokens = self._cache.tokens_of([place for _, place in places])
+        rows: list[tuple[Sentence, ...]] = list(tokens)
         for number, view in enumerate(self._views):
-            made = view([self._input(number, *key, row[0]) for key, row in zip(places, own, strict=True)])
-            rows = [(*row, self._checked(view, one)) for row, one in zip(rows, made, strict=True)]
+            made = view([self._input(number, *place, row[0]) for place, row in zip(places, tokens, strict=True)])
+            for ids in made:
+                if not isinstance(ids, str) and len(ids) > self._longest:  # text is truncated later, tokens are not
+                    long = f"{type(view).__name__} made a view of {len(ids)} tokens"
+                    raise UserError(f"data.views: {long}, but this model reads {self._longest}: lower data.max_length")
+            rows = [(*row, sentence) for row, sentence in zip(rows, made, strict=True)]
         return rows
-
-    def _places(self, keys: Sequence[RowKey], held_out: bool) -> list[tuple[int, int]]:
-        """Return the epoch of each row and its position in `rows`."""
-        rows = self.held_out if held_out else self.chosen
-        return [(epoch, rows[row]) for epoch, row in keys]
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
         view = self._views[number]
-        seed = f"{self._seed}-{0 if view.once else epoch}-{place}"
+        seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
         if number and not view.shared_random:
             seed += f"-{number}"
         after = range(place + 1, min(place + 1 + view.num_following, len(self.rows)))
         following = itertools.takewhile(lambda other: self._names[other] == self._names[place], after)
-        sentence, *others = (self.rows[own][0] for own in (place, *following))
-        how = self._special, self._longest, self._mask
-        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, *how)
-
-    def _checked(self, view: View, made: Sentence) -> Sentence:
-        """Return a view; raise UserError if it has too many tokens. Text is truncated later, token ids are not."""
-        if not isinstance(made, str) and len(made) > self._longest:
-            long = f"{type(view).__name__} made a view of {len(made)} tokens"
-            raise UserError(f"data.views: {long}, but this model reads {self._longest}: lower data.max_length")
-        return made
+        sentence, *others = (self.rows[row][0] for row in (place, *following))
+        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, self._special, self._longest, self._mask)
 
 
 def _followed(documents: Sequence[str]) -> Sequence[int]:
     """Return the rows that have a next sentence in their document."""
-    followed = array("q", (i for i, (own, after) in enumerate(itertools.pairwise(documents)) if own == after))
+    followed = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(documents)) if name == after))
     if not followed:
         raise UserError("data.train: this view needs the next sentence, and no document has two sentences")
     if documents[0] == documents[-1]:
@@ -260,16 +294,3 @@ def _followed(documents: Sequence[str]) -> Sequence[int]:
     left_out = len(documents) - len(followed)
     log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(documents))
     return followed
-
-
-def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
-    """Return the numbers of special tokens that the tokenizer adds at the start and at the end of a sentence."""
-    own, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
-    start = next(i for i in range(len(ids)) if ids[i : i + len(own)] == own)
-    return start, len(ids) - start - len(own)
-
-
-def _role(given: str, option: str) -> Role:
-    if given not in list(Role):
-        raise UserError(f"{option}={given}: choose one of {', '.join(Role)}{did_you_mean(str(given), list(Role))}")
-    return Role(given)

@@ -1,4 +1,4 @@
-"""Functions around `encode`: by column, with a cache, and followed by a post-processing."""
+"""Functions around `encode`: with a cache, and followed by a post-processing."""
 
 import logging
 import random
@@ -15,14 +15,6 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
 log = logging.getLogger(__name__)
-
-
-def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
-    """Return the vectors [n, dim] of each column of sentences; `encode` gets the sorted distinct sentences once."""
-    distinct = sorted(set().union(*columns))
-    row = {sentence: i for i, sentence in enumerate(distinct)}
-    vectors = encode(distinct)
-    return [vectors[[row[sentence] for sentence in column]] for column in columns]
 
 
 def pair_features(first: Tensor, second: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 import torch
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, StsTask
 from simcse_pl.evaluation import metrics
-from simcse_pl.evaluation.encoding import encode_columns
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import Geometry
 from simcse_pl.utils.tensors import cosine_similarity

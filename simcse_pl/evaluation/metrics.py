@@ -1,11 +1,15 @@
-"""Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), and measures of isotropy.
+"""Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), measures of isotropy, correlations.
 
-All functions except `effective_rank`, `isoscore` and `best_accuracy` take embeddings of any norm.
+All functions except `effective_rank`, `isoscore`, `correlations` and `best_accuracy` take embeddings of any norm.
 A measure that is undefined, for example for too few rows, is NaN.
 """
 
+import contextlib
+import warnings
+
 import numpy as np
 import torch
+from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 from sklearn.metrics import roc_curve
 from torch import Tensor
 
@@ -99,3 +103,12 @@ def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
     """
     false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
     return float((true * labels.mean() + (1 - false) * (1 - labels.mean())).max())
+
+
+def correlations(predicted: np.ndarray, human: np.ndarray) -> tuple[float, float]:
+    """Return Spearman's and Pearson's correlation of two arrays [n]; NaN for fewer than two pairs or constants."""
+    with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
+        warnings.simplefilter("error", DegenerateDataWarning)
+        if len(human) > 1:
+            return float(spearmanr(predicted, human).statistic), float(pearsonr(predicted, human).statistic)
+    return float("nan"), float("nan")

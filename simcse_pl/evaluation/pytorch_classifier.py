@@ -52,7 +52,7 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
     predicted = np.empty((len(problems), len(problems[0].grid), len(x)), dtype=np.int64)
     sizes = [(len(problem.rows), problem.stop_by is None) for problem in problems]
     for size in dict.fromkeys(sizes):
-        together = [i for i, own in enumerate(sizes) if own == size]
+        together = [i for i, other in enumerate(sizes) if other == size]
         predicted[together] = _fit_predict(x, targets, [problems[i] for i in together]).cpu()
     return predicted
 
@@ -61,14 +61,16 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
     """Train and predict as `fit_predict` does, for problems with the same number of rows."""
     random = np.random.RandomState(_SEED)
     rows = torch.from_numpy(np.stack([problem.rows for problem in problems])).to(x.device)
-    held_out: Sequence[Tensor] = [torch.from_numpy(own.stop_by) for own in problems if own.stop_by is not None]
+    held_out: Sequence[Tensor] = [
+        torch.from_numpy(problem.stop_by) for problem in problems if problem.stop_by is not None
+    ]
     if not held_out:
         order = torch.from_numpy(random.permutation(rows.shape[1])).to(x.device)
         first, rows = rows[:, order].tensor_split([int(_HELD_OUT * rows.shape[1])], dim=1)
         held_out = first.unbind()
     stop_by = torch.zeros(len(problems), 1, len(x), dtype=torch.bool, device=x.device)
-    for i, own in enumerate(held_out):
-        stop_by[i, :, own.to(x.device)] = True
+    for i, places in enumerate(held_out):
+        stop_by[i, :, places.to(x.device)] = True
     decays = torch.tensor([problem.grid for problem in problems])[..., None, None].to(x)
     weights = _initial_weights(x, targets).repeat(*decays.shape[:2], 1, 1)  # [problems, decays, classes, dim + 1]
     adam, best = torch.optim.Adam([weights]), weights.clone()
@@ -91,11 +93,11 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
             break
         if not left.all():
             rows, stop_by, decays, most, misses, training, active = (
-                own[left] for own in (rows, stop_by, decays, most, misses, training, active)
+                tensor[left] for tensor in (rows, stop_by, decays, most, misses, training, active)
             )
             state = adam.state[weights]
             weights.data, state["exp_avg"], state["exp_avg_sq"] = (
-                own[left] for own in (weights.data, state["exp_avg"], state["exp_avg_sq"])
+                tensor[left] for tensor in (weights.data, state["exp_avg"], state["exp_avg_sq"])
             )
     return _classes(x, best)
 

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.encoding import encode_columns, pair_features
+from simcse_pl.evaluation.encoding import pair_features
 from simcse_pl.evaluation.sts import correlation
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import Correlation
@@ -28,7 +29,7 @@ def evaluate_with_regressor(encode: Encode, splits: dict[str, StsTask]) -> Corre
     dev stops training early. `encode` is called once, with the distinct sentences.
     """
     sides = [[getattr(pair, side) for pair in task.pairs] for task in splits.values() for side in ("first", "second")]
-    vectors = [own.float() for own in encode_columns(encode, *sides)]
+    vectors = [column.float() for column in encode_columns(encode, *sides)]
     x = dict(zip(splits, map(pair_features, vectors[::2], vectors[1::2]), strict=True))
     human = {split: np.array([pair.score for pair in task.pairs]) for split, task in splits.items()}
     with torch.random.fork_rng(devices=[]):

@@ -6,7 +6,7 @@ from pathlib import Path
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.protocols import Encode
-from simcse_pl.results.evaluation_results import Neighbour, Query, Retrieval
+from simcse_pl.results.evaluation_results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError
 
 
@@ -38,11 +38,8 @@ class RetrievalTask:
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
 
-    def __call__(self, encode: Encode) -> Retrieval:
+    def __call__(self, encode: Encode) -> RetrievalResults:
         """Return the neighbours of every query."""
         found = SentenceIndex.build(encode, self._corpus).search(self._queries, self._top_k, leave_out_equal=True)
-        queries = [
-            Query(query=query, neighbours=[Neighbour(**near._asdict()) for near in neighbours])
-            for query, neighbours in zip(self._queries, found, strict=True)
-        ]
-        return Retrieval(corpus=self._name, sentences=len(self._corpus), queries=queries)
+        queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
+        return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)

@@ -1,27 +1,26 @@
 """The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
 
-import contextlib
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 
-from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
-from simcse_pl.evaluation.encoding import encode_columns
+from simcse_pl.data.evaluation import encode_columns
+from simcse_pl.data.senteval.sts_sets import StsTask
+from simcse_pl.evaluation.metrics import correlations
 from simcse_pl.models.protocols import Encode
-from simcse_pl.results.evaluation_results import Correlation, StsScores, Subset
+from simcse_pl.results.evaluation_results import Correlation, StsScores
 from simcse_pl.utils.tensors import cosine_similarity
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
     """Return the correlations of cosines and human scores; `encode` is called once, with the distinct sentences."""
-    predicted = cosines(encode, task.pairs)
+    columns = [pair.first for pair in task.pairs], [pair.second for pair in task.pairs]
+    predicted = cosine_similarity(*encode_columns(encode, *columns)).numpy()
     human = np.array([pair.score for pair in task.pairs])
     subsets, start = {}, 0
     for name, pairs in task.subsets.items():
         rows = slice(start, start + len(pairs))
-        subsets[name] = Subset(**dict(correlation(predicted[rows], human[rows])), pairs=len(pairs))
+        subsets[name] = correlation(predicted[rows], human[rows])
         start += len(pairs)
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
     sizes = [len(pairs) for pairs in task.subsets.values()]
@@ -41,17 +40,7 @@ def _average(scores: np.ndarray, sizes: Sequence[int] | None = None) -> Correlat
     return Correlation(spearman=float(spearman), pearson=float(pearson))
 
 
-def cosines(encode: Encode, pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the cosine similarity of each pair, [n] in float64."""
-    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
-    return cosine_similarity(first, second).numpy()
-
-
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
     """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
-        warnings.simplefilter("error", DegenerateDataWarning)
-        if len(human) > 1:
-            spearman, pearson = spearmanr(predicted, human).statistic, pearsonr(predicted, human).statistic
-            return Correlation(spearman=float(spearman), pearson=float(pearson))
-    return Correlation()
+    spearman, pearson = correlations(predicted, human)
+    return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcse_pl.data.evaluators import TEST, Evaluator, source_of
-from simcse_pl.data.evaluators import measure as measure_all
-from simcse_pl.data.senteval.bundle import NotInBundleError
+from simcse_pl.data.evaluation import TEST, Evaluator, source_of
+from simcse_pl.data.evaluation import measure as measure_all
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,
     STS_TASKS,
     STS_TASKS_WITH_DEV,
+    NotInBundleError,
     StsTask,
     joined,
     load_sample,
@@ -25,13 +25,12 @@ from simcse_pl.data.senteval.sts_sets import (
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.regressor import evaluate_with_regressor
-from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.models.protocols import Encode
-from simcse_pl.results.evaluation_results import OwnData, StsScores, SuiteResults, TransferScores
+from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.progress import tracked
+from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class Suite:
         sts, transfer: STS and transfer tasks.
         regression: splits `train`, `dev` and `test` of the STS tasks to measure with a regressor, by task.
         geometry: pairs to measure geometry on; None to omit it.
-        retrieval: queries and their corpus; None to omit them.
+        retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
         evaluators: measurements of the user's own data, by name; their test split is measured.
         failed: error messages of tasks that could not be read, by task (also `STS-B regressor`).
         classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
@@ -57,7 +56,7 @@ class Suite:
     transfer: list[TransferTask] = field(default_factory=list)
     regression: dict[str, dict[str, StsTask]] = field(default_factory=dict)
     geometry: StsTask | None = None
-    retrieval: RetrievalTask | None = None
+    retrieval: Callable[[Encode], RetrievalResults] | None = None
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     classifier: str = SCIKIT_LEARN
@@ -68,7 +67,7 @@ class Suite:
         pairs += [self.geometry] if self.geometry else []
         examples = [example for task in self.transfer for split in task.splits.values() for example in split]
         sentences = [task.sentences for task in pairs] + [example.sentences for example in examples]
-        return sorted(set().union(*sentences, *(own.sentences(TEST) for own in self.evaluators.values())))
+        return sorted(set().union(*sentences, *(evaluator.sentences(TEST) for evaluator in self.evaluators.values())))
 
 
 def load_suite(
@@ -130,7 +129,7 @@ def load_suite(
         try:
             if task == GEOMETRY:
                 splits = ("train", *SPLITS) if senteval_dir else SPLITS
-                parts = [load_sts("STS-B", own) for own in (splits if geometry_split == WHOLE else [geometry_split])]
+                parts = [load_sts("STS-B", part) for part in (splits if geometry_split == WHOLE else [geometry_split])]
                 suite.geometry = joined(parts) if geometry_split == WHOLE else parts[0]
             elif senteval_dir and task in TRANSFER_TASKS:
                 suite.transfer.append(load_transfer_task(senteval_dir, task))
@@ -139,7 +138,7 @@ def load_suite(
                 suite.sts.append(test)
                 if regressor and task in STS_TASKS_WITH_DEV:
                     what = f"{task} regressor"
-                    train, dev = (load_sts(task, own) for own in ("train", "dev"))
+                    train, dev = (load_sts(task, part) for part in ("train", "dev"))
                     suite.regression[task] = {"train": train, "dev": dev, "test": test}
         except UserError as error:
             if isinstance(error, NotInBundleError) and what == task and task not in names:
@@ -183,10 +182,10 @@ def evaluate_suite(
         except UserError as error:
             failed[name] = first_line(error)
     results = list(measured.values())
-    sts = [own for own in results if isinstance(own, StsScores)]
+    sts = [result for result in results if isinstance(result, StsScores)]
     return SuiteResults(
-        sts=[own.model_copy(update={"regressor": measured.get(f"{own.task} regressor")}) for own in sts],
-        transfer=[own for own in results if isinstance(own, TransferScores)],
+        sts=[scores.model_copy(update={"regressor": measured.get(f"{scores.task} regressor")}) for scores in sts],
+        transfer=[result for result in results if isinstance(result, TransferScores)],
         geometry=measured.get(GEOMETRY),
         retrieval=measured.get(RETRIEVAL),
         own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,

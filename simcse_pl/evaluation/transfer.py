@@ -12,9 +12,10 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
-from simcse_pl.evaluation.encoding import encode_columns, pair_features
+from simcse_pl.evaluation.encoding import pair_features
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import TransferScores
@@ -83,7 +84,7 @@ def evaluate_transfer(
     accuracy = _accuracies(predicted, labels, fits)
     means = accuracy.reshape(len(finals), -1, len(grid)).mean(axis=1).round(4)
     best = [[grid[i]] for i in means.argmax(axis=1)]
-    problems = [Problem(train, dev, own) for (train, _), own in zip(finals, best, strict=True)]
+    problems = [Problem(train, dev, chosen) for (train, _), chosen in zip(finals, best, strict=True)]
     predicted = fit_predict(features, targets, problems)
     test = finals[0][1]
     return TransferScores(
@@ -117,4 +118,4 @@ def _logistic_regression(features: Tensor, labels: Tensor, problems: Sequence[Pr
 def _accuracies(predicted: np.ndarray, labels: np.ndarray, fits: Sequence[Fit]) -> np.ndarray:
     """Return [fits, grid]."""
     scored = zip(predicted, (test for _, test in fits), strict=True)
-    return np.array([(own[:, rows] == labels[rows]).mean(axis=1) for own, rows in scored])
+    return np.array([(classes[:, rows] == labels[rows]).mean(axis=1) for classes, rows in scored])

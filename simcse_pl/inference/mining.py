@@ -9,8 +9,8 @@ from torch import Tensor
 
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.terminal import tracked
 
 NEAREST, RANDOM = "nearest", "random"
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB

@@ -22,7 +22,7 @@ import torch
 
 from simcse_pl.utils.errors import FailureError, UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, write_text
-from simcse_pl.utils.progress import progress_bar
+from simcse_pl.utils.terminal import progress_bar
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -22,8 +22,8 @@ from simcse_pl.models.tokenization import EXAMPLES, Batch, match_inputs, padded,
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tensors import to_device, unit_vectors
+from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.validation import check_sentences
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished

@@ -31,7 +31,9 @@ class RowKind:
     Args:
         roles: the roles of the views.
         labels: what the labels are, or None.
+        label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
     """
 
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
+    label_range: tuple[float, float] | None = None

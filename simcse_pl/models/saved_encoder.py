@@ -44,9 +44,9 @@ from simcse_pl.models.sources import (
 )
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import save_tokenizer
-from simcse_pl.postprocessing import saved as saved_postprocess
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
+from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json
@@ -146,7 +146,7 @@ def _read_saved(source: str) -> EncoderSpec | None:
         weights = read_weights(head)
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
-        postprocess = saved_postprocess.load(fitted.parent)
+        postprocess = load_postprocess(fitted.parent)
     match read_json(path).get("base", {}):
         case {"num_layers": int(layers), "bidirectional": None | bool() as bidirectional}:
             return EncoderSpec(settings, weights, postprocess, num_layers=layers, bidirectional=bidirectional)

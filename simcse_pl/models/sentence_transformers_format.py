@@ -19,7 +19,7 @@ from simcse_pl.models.pooling import POOLINGS, Pooling, all_tokens, find_pooling
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.affine import AffinePostProcess
+from simcse_pl.postprocessing.post_process import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.tensors import read_weights

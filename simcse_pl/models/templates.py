@@ -66,7 +66,7 @@ class Templates:
             [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
         ]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
-        same = [of_empty == of_word for of_empty, of_word in zip(empty, word, strict=False)]
+        same = [first == other for first, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
 
@@ -151,13 +151,13 @@ class Templates:
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
         if not self.texts and not with_mask:
             return padded(tokens, self.tokenizer, self.multiple_of)
-        applied = [self._applied(sentence, i % views) for i, sentence in enumerate(tokens)]
+        applied = [self._applied(ids, i % views) for i, ids in enumerate(tokens)]
         inputs = padded(applied, self.tokenizer, self.multiple_of)
         if with_mask:
             places = torch.arange(inputs["input_ids"].shape[1])
             behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]
             ends = torch.tensor([len(ids) - count for ids, count in zip(applied, behind, strict=True)])
-            starts = ends - torch.tensor([len(sentence) - self._leading - self._trailing for sentence in tokens])
+            starts = ends - torch.tensor([len(ids) - self._leading - self._trailing for ids in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.progress import progress_bar, tracked
+from simcse_pl.utils.files import Unreadable, check_is_file, read_lines
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.text_files import Unreadable, check_is_file, read_lines
+from simcse_pl.utils.terminal import progress_bar, tracked
 from simcse_pl.utils.validation import check_sentences
 
 _LINES_AT_A_TIME = 4096

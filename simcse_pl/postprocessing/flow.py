@@ -15,8 +15,8 @@ from zuko.transforms import MonotonicAffineTransform
 
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.progress import progress_bar
 from simcse_pl.utils.tensors import as_float64
+from simcse_pl.utils.terminal import progress_bar
 from simcse_pl.utils.validation import check_positive, check_seed
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is 1 / 0.3, so that float32 can invert the map

@@ -1,20 +1,22 @@
-"""The base class of post-processing: fit, transform and save."""
+"""The base classes of post-processing: fit, transform, save and load; affine maps."""
 
+import importlib
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import atomic_write, read_json
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
 TENSORS_FILE = "postprocess.safetensors"
+_CLASSES = {"whitening": "Whitening", "remove_components": "RemoveComponents", "flow": "Flow"}  # by their modules
 
 
 class PostProcess(ABC):
@@ -117,3 +119,91 @@ class PostProcess(ABC):
             row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
             raise UserError(f"{self.name}: embedding {row} has a value that is not finite")
         self.check_width(x.shape[1])
+
+
+class AffinePostProcess(PostProcess):
+    """A post-processing that maps x to (x - mean) matrix.
+
+    Attributes:
+        mean: [dim], float64.
+        matrix: [dim, k], float64.
+    """
+
+    mean: Tensor
+    matrix: Tensor
+
+    def map(self, x: Tensor) -> Tensor:
+        """Return (x - mean) matrix."""
+        return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return `mean` and `matrix`."""
+        return {"mean": self.mean, "matrix": self.matrix}
+
+    def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
+        """Set `mean` and `matrix`.
+
+        Raises:
+            ValueError: their shapes do not fit the width.
+        """
+        mean, matrix = tensors["mean"], tensors["matrix"]
+        if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width or not matrix.numel():
+            raise ValueError(f"mean {list(mean.shape)} and matrix {list(matrix.shape)} for {width} dimensions")
+        self.mean, self.matrix = mean.double(), matrix.double()
+
+
+def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the eigenvectors of the covariance of `x` [n, dim], in descending order of variance.
+
+    The covariance is divided by n - 1. Directions whose variance may be due to rounding are left out: variances
+    of at most
+
+        max( eps_x^2 mean ||x||^2, dim eps_64 lambda_1 )
+
+    with the machine epsilons eps_x of the dtype of `x` and eps_64 of float64, and the largest variance lambda_1.
+    At most n - 1 directions are kept, or n if `center` is False.
+
+    Args:
+        x: the embeddings, at least two.
+        center: subtract the mean first.
+
+    Returns:
+        In float64: the mean [dim] (0 if not centered), the variances [rank], and the directions as
+        columns [dim, rank].
+    """
+    n, dim = x.shape
+    rows = as_float64(x)
+    mean = rows.mean(dim=0) if center else torch.zeros_like(rows[0])
+    covariance = (rows - mean).T @ (rows - mean) / (n - 1)
+    variances, directions = torch.linalg.eigh(covariance)
+    of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
+    of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
+    above_rounding = variances > torch.maximum(of_embeddings, of_eigenvalues)
+    kept = above_rounding.nonzero().flatten().flip(0)[: n - 1 if center else n]
+    return mean, variances[kept], directions[:, kept]
+
+
+def load(folder: str | Path) -> PostProcess:
+    """Load a saved post-processing: fitted, on the CPU.
+
+    Raises:
+        UserError: a file does not exist or is damaged.
+    """
+    settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
+    for path in (settings_path, tensors_path):
+        if not path.is_file():
+            raise UserError(f"no file {path}: a folder with a saved post-processing has {path.name}")
+    settings = read_json(settings_path)
+    with reraise_as(f"{settings_path} is damaged", users_too=True):
+        name, width = settings["name"], settings["width"]
+        class_name = _CLASSES[name]
+        kind = getattr(importlib.import_module(f"simcse_pl.postprocessing.{name}"), class_name)
+        postprocess: PostProcess = kind(**settings["options"])
+        postprocess.check_width(width)
+    with reraise_as(f"{tensors_path} is damaged or does not belong to {SETTINGS_FILE}"):
+        tensors = load_file(tensors_path)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise ValueError("it contains values that are not finite")
+        postprocess.restore(width, tensors)
+    postprocess.width = width
+    return postprocess

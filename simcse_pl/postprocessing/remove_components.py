@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from simcse_pl.postprocessing.affine import AffinePostProcess, principal_directions
+from simcse_pl.postprocessing.post_process import AffinePostProcess, principal_directions
 from simcse_pl.utils.errors import UserError
 
 

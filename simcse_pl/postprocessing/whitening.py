@@ -4,7 +4,7 @@ import logging
 
 from torch import Tensor
 
-from simcse_pl.postprocessing.affine import AffinePostProcess, principal_directions
+from simcse_pl.postprocessing.post_process import AffinePostProcess, principal_directions
 from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)

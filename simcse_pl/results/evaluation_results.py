@@ -1,17 +1,17 @@
-"""The results.json of evaluate.py: its shape, reading and writing."""
+"""The results.json of evaluate.py: its shape, and reading."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationError
 
+from simcse_pl.results.neighbourhood import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.files import read_json, write_text
+from simcse_pl.utils.files import read_json
 
 Metric = Literal["spearman", "pearson"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
@@ -27,18 +27,13 @@ Content = TypeVar("Content", bound=Shape)
 
 
 class Correlation(Shape):
-    """Correlations of predicted and human scores, in [-1, 1].
+    """Correlations of predicted and human scores of a number of pairs, in [-1, 1].
 
     Both are NaN if the predicted or the human scores are constant, up to the rounding of float64.
     """
 
     spearman: Number = math.nan
     pearson: Number = math.nan
-
-
-class Subset(Correlation):
-    """Correlations of one subset of a task, and its number of pairs."""
-
     pairs: int | None = None
 
 
@@ -59,7 +54,7 @@ class StsScores(Shape):
     all: Correlation = Correlation()
     mean: Correlation = Correlation()
     wmean: Correlation = Correlation()
-    subsets: Mapping[str, Subset] = {}
+    subsets: Mapping[str, Correlation] = {}
     regressor: Correlation | None = None
 
 
@@ -118,26 +113,19 @@ class Geometry(Shape):
     nonnegative: Number = math.nan
 
 
-class Neighbour(Shape):
-    """A retrieved sentence, and its cosine similarity with the query."""
-
-    sentence: str
-    similarity: Number = math.nan
-
-
-class Query(Shape):
+class QueryResults(Shape):
     """A query and the retrieved sentences, nearest first."""
 
     query: str
-    neighbours: list[Neighbour] = []
+    neighbours: list[Annotated[Neighbour, PlainSerializer(Neighbour._asdict)]] = []
 
 
-class Retrieval(Shape):
+class RetrievalResults(Shape):
     """Queries among the distinct sentences of a file."""
 
     corpus: str = "an unnamed corpus"
     sentences: int | None = None
-    queries: list[Query] = []
+    queries: list[QueryResults] = []
 
 
 class OwnData(Shape):
@@ -156,7 +144,7 @@ class SuiteResults(Shape):
     sts: list[StsScores] = []
     transfer: list[TransferScores] = []
     geometry: Geometry | None = None
-    retrieval: Retrieval | None = None
+    retrieval: RetrievalResults | None = None
     own: OwnData | None = None
     failed: Mapping[str, str] = {}
 
@@ -188,14 +176,14 @@ class Result(SuiteResults):
         return {whole: self} | {
             int(dim): self.model_copy(
                 update={
-                    **dict(own),
+                    **dict(results),
                     "label": f"{self.label}, {dim} dimensions",
                     "settings": {**self.settings, "truncate_dim": int(dim)},
                     "paper": None,
                     "dims": {},
                 }
             )
-            for dim, own in self.dims.items()
+            for dim, results in self.dims.items()
             if int(dim) != whole
         }
 
@@ -236,21 +224,3 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
         what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
         raise UserError(f"{what}: give the folder of a run of evaluate.py or train.py")
     return as_result(read_json(file), file)
-
-
-def write_json(path: Path, report: Mapping[str, Any]) -> None:
-    """Write plain values to a JSON file atomically, with null for NaN and infinity."""
-    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, content + "\n")
-
-
-def without_nan(value: Any) -> Any:
-    """Return plain values with None for NaN and infinity."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case Mapping():
-            return {key: without_nan(own) for key, own in value.items()}
-        case list():
-            return [without_nan(own) for own in value]
-    return value

@@ -12,7 +12,7 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryNeighbours:
     """A sentence and its nearest neighbours before and after training, nearest first."""
 
     sentence: str
@@ -21,7 +21,7 @@ class Query:
 
     def is_new(self, neighbour: Neighbour) -> bool:
         """Return whether a neighbour is among the nearest only after training."""
-        return neighbour.sentence not in {own.sentence for own in self.before}
+        return neighbour.sentence not in {other.sentence for other in self.before}
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,5 @@ class Neighbourhood:
     corpus: str
     sentences: int
     run: str | None
-    queries: list[Query]
+    queries: list[QueryNeighbours]
     problem: str | None = None

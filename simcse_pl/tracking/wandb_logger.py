@@ -20,14 +20,14 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.results.evaluation_results import Result, SuiteResults, without_nan
+from simcse_pl.results.evaluation_results import Result, SuiteResults
 from simcse_pl.results.metrics import SPEARMAN
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
+from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.csv_logger import steps_done
 from simcse_pl.tracking.wandb_runs import (
     Mode,
-    closing_run,
     remember,
     remembered_run,
     start_run,
@@ -35,6 +35,7 @@ from simcse_pl.tracking.wandb_runs import (
     where_to_look,
 )
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import without_nan
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tables import Table
 
@@ -109,15 +110,20 @@ class Dashboard(WandbLogger):
             self.experiment.summary.update(self._best)
             remember(self.experiment)
 
-    def log_results(self, results: Mapping[str, Any], measured: SuiteResults) -> None:
+    @property
+    def place(self) -> str:
+        """The URL of the run, or the command that uploads an offline run; rank 0 only."""
+        return where_to_look(self.experiment)
+
+    def log_results(self, results: Mapping[str, Any], measured: SuiteResults | None) -> None:
         """Log the results of a run: tables, figures, one score per task, and with `artifact` the encoder.
 
         Args:
             results: the content of results.json.
-            measured: the evaluation of the saved encoder.
+            measured: the evaluation of the saved encoder, if there is one.
         """
         run = self.experiment
-        result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured))
+        result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
         path = pd.DataFrame(self._path, columns=_PATH).rename(columns={SPEARMAN: "score"})
         paths = [TrainingTrajectory(self.label, path)] if self._path else []
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
@@ -142,7 +148,7 @@ def log_evaluation(
     if mode is None:
         return
     above = Path(result.encoder).absolute().parents[:2] if Path(result.encoder).exists() else []
-    trained = next((own for own in above if remembered_run(own)), None)
+    trained = next((run_folder for run_folder in above if remembered_run(run_folder)), None)
     with closing_run():
         started = start_run(trained or folder, mode, name=result.label, job_type="evaluate", **run)
         started.config.update({"evaluation": {"encoder": result.encoder, **result.settings}}, allow_val_change=True)

@@ -1,10 +1,9 @@
-"""Start, continue and finish W&B runs: one run per folder, offline unless the user is logged in, without prompts."""
+"""Start and continue W&B runs: one run per folder, offline unless the user is logged in, without prompts."""
 
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import wandb
 from wandb.errors import AuthenticationError, CommError
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.utils.errors import Stopped, UserError, first_line, reraise_as
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import write_text
 
 log = logging.getLogger(__name__)
@@ -110,25 +109,11 @@ def where_to_look(run: wandb.Run) -> str:
     return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
 
 
-@contextmanager
-def closing_run() -> Iterator[None]:
-    """Finish the W&B run at the end of the block; it is failed after an exception, and preempted after `Stopped`."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, Stopped):
-            mark_preempted()
-        wandb.finish(exit_code=1)
-        raise
+def finish() -> None:
+    """Finish the W&B run of this process, and remember its summary."""
     if wandb.run is not None:
         remember(wandb.run)
         wandb.finish()
-
-
-def mark_preempted() -> None:
-    """Mark the W&B run as preempted: it will be resumed."""
-    if wandb.run is not None:
-        wandb.run.mark_preempting()
 
 
 def _mode(asked: str) -> str:

@@ -195,7 +195,7 @@ class GeometryCurves(Callback):
         pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
 
 
-class Speed(Callback):
+class SpeedCurves(Callback):
     """Log the training speed.
 
     speed/sentences_per_second counts the sentences of all devices and includes loading.

@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluators import TEST, VALIDATION, source_of
+from simcse_pl.data.evaluation import TEST, VALIDATION, source_of
 from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.encoding import EncodeOnce
-from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.results.evaluation_results import SuiteResults
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.callbacks import BestCheckpoint
@@ -27,6 +24,10 @@ from simcse_pl.training.resume import RunMetadata
 from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
+
+if TYPE_CHECKING:
+    from simcse_pl.evaluation.suite import Suite
+    from simcse_pl.results.evaluation_results import SuiteResults
 
 log = logging.getLogger(__name__)
 
@@ -133,11 +134,15 @@ def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
     return best
 
 
-def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None) -> SuiteResults:
+def measure(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
     """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
 
     `also` is a further task to measure correlations and geometry on.
     """
+    from simcse_pl.evaluation.encoding import EncodeOnce  # they import what most runs do not need
+    from simcse_pl.evaluation.suite import Suite, evaluate_suite
+
+    suite = suite or Suite()
     if also and also.name not in [task.name for task in suite.sts]:
         suite = replace(suite, sts=[*suite.sts, also])
     suite = replace(suite, geometry=suite.geometry or also)
@@ -145,7 +150,7 @@ def measure(encoder: SentenceEncoder, suite: Suite, also: StsTask | None = None)
     return evaluate_suite(encode, suite, encoder.device, progress=True)
 
 
-def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
+def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
     """Return the scores and the errors of a suite's tasks, as results.json has them."""
     in_suite = [task.name for task in suite.sts]
     return {

@@ -1,18 +1,23 @@
-"""Read JSON files, and write files atomically."""
+"""Read text and JSON files, and write files atomically."""
 
 import errno
+import gzip
 import hashlib
 import json
+import math
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line
+from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
+STANDARD_INPUT = "-"
 _SAVING = ".saving-"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
@@ -28,6 +33,24 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON: {first_line(error)}") from error
+
+
+def write_json(path: Path, report: Mapping[str, Any]) -> None:
+    """Write plain values to a JSON file atomically, with null for NaN and infinity."""
+    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path, content + "\n")
+
+
+def without_nan(value: Any) -> Any:
+    """Return plain values with None for NaN and infinity."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {key: without_nan(item) for key, item in value.items()}
+        case list():
+            return [without_nan(item) for item in value]
+    return value
 
 
 def sha256_of(path: Path) -> str:
@@ -97,3 +120,40 @@ def remove_half_written(*folders: Path) -> None:
     """Remove what killed processes left of `atomic_write`. Nothing else may write there."""
     for left in (path for folder in folders for path in folder.glob(f"{_SAVING}*")):
         shutil.rmtree(left)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A row that cannot be split into cells, with the reason."""
+
+    problem: str
+
+
+def check_is_file(path: Path) -> None:
+    """Raise UserError unless the path is a file."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give a file")
+    if path.parts and path.parts[0] in ("http:", "https:"):
+        raise UserError(f"{path} is an address: download it, and give the file")
+    if not path.is_file():
+        raise UserError(f"no file {path}")
+
+
+def read_lines(path: Path) -> Iterator[str | Unreadable]:
+    r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
+
+    Only \n and \r\n end a line; U+0085 and U+2028 are text. A file that cannot be read raises UserError.
+    """
+    with reraise_as(f"{path} cannot be read"), _open(path) as file:
+        for number, raw in enumerate(file):
+            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            try:
+                yield raw.decode("utf-8-sig" if number == 0 else "utf-8")
+            except UnicodeDecodeError as error:
+                yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
+
+
+def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+    if str(path) == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")

@@ -1,13 +1,16 @@
-"""Tables and text in the terminal."""
+"""Tables, text and progress bars in the terminal. Bars are on standard error, and removed at the end."""
 
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
 
 import rich.table
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
+
+T = TypeVar("T")
 
 _HEADING_WIDTH = 12  # characters
 
@@ -51,3 +54,20 @@ def show(what: rich.table.Table | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console(width=None if is_terminal(Console()) else 100)
     console.print(what, crop=False, soft_wrap=isinstance(what, Text))
+
+
+def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
+    """Return a rich progress bar with these columns, or with the default columns. `shown=False` never shows it."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not (shown and is_terminal(console)))
+
+
+def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
+    """Yield the steps, and show how many are done. Steps without a length need `total`."""
+    with progress_bar(shown=shown) as bar:
+        yield from bar.track(steps, total, description=what)
+
+
+def counter(what: str, unit: str = "") -> Progress:
+    """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
+    return progress_bar(TextColumn(what), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn())

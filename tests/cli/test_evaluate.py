@@ -13,7 +13,7 @@ from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
-from simcse_pl.postprocessing.saved import load
+from simcse_pl.postprocessing.post_process import load
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.evaluation.test_suite import WORDS, write_bundle

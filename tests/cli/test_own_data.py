@@ -6,7 +6,7 @@ import json
 import pandas
 import pytest
 
-from simcse_pl.evaluation.evaluator import Evaluator
+from simcse_pl.evaluation.evaluators import Evaluator
 from tests.conftest import SENTENCES, tiny
 from tests.offline_wandb import offline_runs
 

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from simcse_pl.config import CONF
 from simcse_pl.config.type_checks import _hints, check_types, source_hints
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
@@ -24,11 +25,11 @@ def part(taker, **values):
 @pytest.mark.parametrize(
     ("taker", "name", "value", "needed"),
     [
-        (SentenceDataModule, "batch_size", "64", INTEGER),
-        (SentenceDataModule, "batch_size", True, INTEGER),
-        (SentenceDataModule, "batch_size", None, INTEGER),
-        (SentenceDataModule, "columns", "sent0", "a list"),
-        (SentenceDataModule, "columns", [1.5], f"{INTEGER} or a valid string"),
+        (TrainingSet, "batch_size", "64", INTEGER),
+        (TrainingSet, "batch_size", True, INTEGER),
+        (TrainingSet, "batch_size", None, INTEGER),
+        (TrainingSet, "columns", "sent0", "a list"),
+        (TrainingSet, "columns", [1.5], f"{INTEGER} or a valid string"),
         (SentenceDataModule, "train", 3, "a valid string"),
         (SentenceEncoder.from_pretrained, "max_length", "low", INTEGER),
         (make_trainer, "max_epochs", "three", INTEGER),
@@ -44,8 +45,8 @@ def test_a_value_of_another_type_is_an_error(taker, name, value, needed):
 @pytest.mark.parametrize(
     ("taker", "values"),
     [
-        (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
-        (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
+        (TrainingSet, {"train": "a", "batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
+        (TrainingSet, {"train": "a", "views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (SentenceEncoder.from_pretrained, {"dropout": 0, "max_length": 32}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
         (make_trainer, {"devices": "auto", "strategy": "ddp", "gradient_clip_val": 1}),

@@ -36,11 +36,11 @@ def given_rows(tokenizer, tmp_path, monkeypatch):
     path.touch()
 
     def make(rows, tokens, views=(), names=None, seed=42, **options):
-        cache = SimpleNamespace(sentences=rows, tokens=tokens, names=names)
+        cache = SimpleNamespace(sentences=rows, names=names, tokens_of=lambda places: [tokens[row] for row in places])
         monkeypatch.setattr(training_set, "open_token_cache", lambda *_: cache)
-        own = training_set.TrainingSet(path, views=dict(enumerate(views)), **options)
-        own.read(tokenizer, 16, seed)
-        return own
+        dataset = training_set.TrainingSet(path, views=dict(enumerate(views)), **options)
+        dataset.read(tokenizer, 16, seed)
+        return dataset
 
     return make
 

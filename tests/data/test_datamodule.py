@@ -9,10 +9,10 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from simcse_pl.data import datamodule
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluators import TEST, VALIDATION
+from simcse_pl.data.evaluation import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from tests.conftest import quiet_trainer
 from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled

@@ -65,23 +65,25 @@ def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("option", "message"),
     [
-        (lambda own: {"a": own["plain"] | {"batch_size": 0}}, "^data.sets.a: data.batch_size=0: it must be"),
-        (lambda own: {"a": own["plain"] | {"views": 3}}, "^data.sets.a.views=3: it must be "),
+        ({"batch_size": 0}, "batch_size=0: Input should be greater than 0"),
+        ({"views": 3}, "views=3: Input should be a valid"),
+        ({"colums": "a"}, r"colums=a: Unexpected keyword argument; did you mean columns\?"),
+        ({"label_column": 0, "score_column": 1}, "label_column=0 and score_column=1: a row has a class or a score"),
     ],
 )
-def test_wrong_options_of_a_set_are_one_line(make_sets, change, message):
-    with pytest.raises(UserError, match=message):
-        make_sets(sets=change)
+def test_wrong_options_of_a_set_are_one_line(make_sets, option, message):
+    with pytest.raises(UserError, match=f"^data.sets.a: {message}"):
+        make_sets(sets=lambda own: {"a": own["plain"] | option})
 
 
 def test_a_file_beside_sets_is_an_error(tokenizer, sentences):
-    with pytest.raises(UserError, match="^data.train: it must be null with data.sets; make it one of the sets$"):
+    with pytest.raises(UserError, match="^data.train: give a file, or null and several data sets in data.sets$"):
         SentenceDataModule(tokenizer, sentences, sets={"a": {"train": str(sentences)}})
 
 
 def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 4)
-    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size is 3: it must be at least 4"):
+    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size=3, 12 rows: both must be at least 4"):
         make_sets().train_dataloader()

@@ -45,7 +45,8 @@ def never(warn):
 
 
 def contents(cache):
-    return list(cache.sentences), [[tokens.tolist() for tokens in row] for row in cache.tokens]
+    rows = range(len(cache.tokens))
+    return list(cache.sentences), [[tokens.tolist() for tokens in row] for row in cache.tokens_of(rows)]
 
 
 def test_a_second_start_reads_nothing(source, tokenizer):
@@ -61,7 +62,9 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
     for _ in range(2):
         for key, own, length in cases:
             cache = open_token_cache(reader(source, calls), key, own, length)
-            assert cache.tokens[3][0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
+            assert (
+                cache.tokens_of([3])[0][0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
+            )
     assert len(calls) == len(list(folder.iterdir())) == 4
 
 
@@ -147,10 +150,10 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
 
 def test_a_column_is_pickled_as_its_path(source, tokenizer):
     cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    pickled = pickle.dumps(cache.tokens)
+    pickled = pickle.dumps(cache.sentences)
     copy = pickle.loads(pickled)
     assert isinstance(copy, MappedColumn) and len(pickled) < 1000
-    assert [list(map(list, row)) for row in copy] == [list(map(list, row)) for row in cache.tokens]
+    assert list(copy) == [copy[row] for row in range(len(copy))] == list(cache.sentences)
 
 
 def test_ids_above_65535_are_kept(source, tokenizer):
@@ -158,4 +161,4 @@ def test_ids_above_65535_are_kept(source, tokenizer):
     source.write_text("w65000\tw65535\n")
     cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
     assert contents(cache)[1] == [[tokenizer(word)["input_ids"] for word in ("w65000", "w65535")]]
-    assert np.max(cache.tokens[0][1]) >= 2**16
+    assert np.max(cache.tokens_of([0])[0][1]) >= 2**16

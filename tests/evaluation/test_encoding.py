@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, encode_columns
+from simcse_pl.data.evaluation import encode_columns
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 

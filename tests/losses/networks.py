@@ -2,7 +2,7 @@
 
 import torch
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.objectives import ContrastiveObjective

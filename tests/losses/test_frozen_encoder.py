@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.distillation import EmbeddingDistillation
 from simcse_pl.losses.frozen_encoder import FrozenEncoder

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MaskedLanguageModelingObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.losses.peer_network import PeerNetwork

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation, list_mle, list_net

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
 from simcse_pl.losses.token_masking import NOT_CHOSEN

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling

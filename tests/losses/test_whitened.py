@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from simcse_pl.data.collators import ViewCollator
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.whitened import WhitenedContrastiveObjective, group_whitening

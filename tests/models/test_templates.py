@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.cpu.layers import use_fast_dropout
-from simcse_pl.data.collators import ViewCollator
-from simcse_pl.data.evaluation_sentences import EvaluationSentences
+from simcse_pl.data.datamodule import EvaluationSentences
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
@@ -156,7 +156,7 @@ def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training
     expected = [text if text in same else f"{text}." for text in texts]
     assert torch.equal(encoder.encode(texts), plain.encode(expected))
     assert encoder.encode(texts[:1]).ne(plain.encode(texts[:1])).any()
-    sentences = EvaluationSentences(texts, encoder.tokenizer, encoder.templates)
+    sentences = EvaluationSentences(texts, encoder.templates)
     with torch.no_grad():
         vectors = torch.cat([encoder(batch) for batch in sentences.loader()])
     torch.testing.assert_close(sentences.encode(vectors)(texts), encoder.encode(texts), atol=1e-5, rtol=0)

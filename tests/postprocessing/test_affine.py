@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.postprocessing.affine import principal_directions
+from simcse_pl.postprocessing.post_process import principal_directions
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

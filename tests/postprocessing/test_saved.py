@@ -9,8 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE
-from simcse_pl.postprocessing.saved import load
+from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE, load
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.postprocessing.test_post_process import every_kind

@@ -5,8 +5,9 @@ import math
 
 import pytest
 
-from simcse_pl.results.evaluation_results import Result, as_result, read, write_json
+from simcse_pl.results.evaluation_results import Result, as_result, read
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
 
 
 def test_a_results_file_is_read_by_its_name_or_its_folders(write_results, make_report):

@@ -7,7 +7,8 @@ import wandb
 
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking import wandb_runs
-from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
+from simcse_pl.tracking.closing_run import closing_run
+from simcse_pl.tracking.wandb_runs import remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import Stopped, UserError
 from tests.offline_wandb import offline_runs
 

@@ -26,7 +26,7 @@ from simcse_pl.training.callbacks import (
     GeometryCurves,
     ProgressBar,
     SeedEveryStep,
-    Speed,
+    SpeedCurves,
     WarnOnCollapse,
 )
 from simcse_pl.training.module import SimCSEModule
@@ -156,7 +156,7 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
     logged = []
     module = SimpleNamespace(log=lambda name, value: logged.append(float(value)))
     batch = {"input_ids": torch.zeros(5, 2, 7)}
-    speed = Speed()
+    speed = SpeedCurves()
     for validated in (False, False, True):
         if validated:
             speed.on_validation_end(None, module)

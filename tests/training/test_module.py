@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
 from simcse_pl.data import datamodule
-from simcse_pl.data.collators import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.functional import contrastive_loss

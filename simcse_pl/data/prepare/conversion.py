@@ -9,10 +9,9 @@ import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.progress import progress_bar
+from simcse_pl.utils.files import Unreadable, atomic_write, check_is_file
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.text_files import Unreadable, check_is_file
+from simcse_pl.utils.terminal import progress_bar
 
 USED = "used"
 NO_WORDS = "a sentence without words"

@@ -18,7 +18,7 @@ from simcse_pl.data.prepare.conversion import (
 )
 from simcse_pl.data.readers.formats import open_table, parse_records, text_problem
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable
+from simcse_pl.utils.files import Unreadable
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -16,7 +16,7 @@ from simcse_pl.data.prepare.conversion import (
 )
 from simcse_pl.data.readers.formats import lines_of, parse_lines, parse_records
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable
+from simcse_pl.utils.files import Unreadable
 
 Pairs = Iterator[Sequence[str]]
 Lines = Iterator[tuple[str, str | Unreadable]]

@@ -16,9 +16,8 @@ import sentencex
 from gensim.corpora import wikicorpus
 
 from simcse_pl.utils.errors import FailureError, UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, cache_folder
-from simcse_pl.utils.progress import progress_bar
-from simcse_pl.utils.text_files import check_is_file
+from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
+from simcse_pl.utils.terminal import progress_bar
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others are talk, users, templates

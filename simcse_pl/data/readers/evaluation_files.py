@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source, position_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable
+from simcse_pl.utils.files import Unreadable
 from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
@@ -72,11 +72,11 @@ def read_cells(
             raise UserError(f"{file}, {place}: {cells.problem}")
         if len(cells) < at_least:
             raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
-        own = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
-        for i, cell in enumerate(own):
+        texts = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
+        for i, cell in enumerate(texts):
             if not (score and i == sentences) and (problem := text_problem(cell)):
                 raise UserError(f"{file}, {place}: column {table.name(i)} {problem}")
-        rows.append((place, [str(cell).strip() for cell in own]))
+        rows.append((place, [str(cell).strip() for cell in texts]))
     if header is None and opened.header is None and rows and _is_header(file, *rows[0], score):
         log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet
 
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
-from simcse_pl.utils.text_files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
+from simcse_pl.utils.files import STANDARD_INPUT, Unreadable, check_is_file, read_lines
 from simcse_pl.utils.validation import LONE_SURROGATE, as_number
 
 S = TypeVar("S")
@@ -99,7 +99,7 @@ def parse_records(
     records: Iterable[tuple[str, S | Unreadable]], parse: Callable[[S], T | Unreadable]
 ) -> Iterator[tuple[str, T | Unreadable]]:
     """Yield the place and the parsed content of each record."""
-    return ((place, own if isinstance(own, Unreadable) else parse(own)) for place, own in records)
+    return ((place, content if isinstance(content, Unreadable) else parse(content)) for place, content in records)
 
 
 def parse_lines(path: Path, parse: Callable[[str], T | Unreadable]) -> Iterator[tuple[str, T | Unreadable]]:
@@ -199,8 +199,8 @@ def _jsonl(path: Path) -> OpenedTable:
     """The keys of the first object are the columns."""
     objects = parse_lines(path, _json_object)
     first = _first(path, objects)
-    keys = [key for _, own in first for key in own]
-    records = parse_records(itertools.chain(first, objects), lambda own: [own.get(key) for key in keys])
+    keys = [key for _, values in first for key in values]
+    records = parse_records(itertools.chain(first, objects), lambda values: [values.get(key) for key in keys])
     return OpenedTable(records, len(keys), keys)
 
 

@@ -20,8 +20,7 @@ from simcse_pl.data.readers.formats import (
 )
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import sha256_of
-from simcse_pl.utils.text_files import Unreadable, check_is_file
+from simcse_pl.utils.files import Unreadable, check_is_file, sha256_of
 
 if TYPE_CHECKING:
     import datasets

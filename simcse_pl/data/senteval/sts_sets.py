@@ -8,8 +8,8 @@ from pathlib import Path
 
 from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import load_hub_dataset
-from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import check_is_file
 from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,28 @@ STSB_SOURCES = {
 _STSB_COLUMNS = (5, 6, 4)
 _SICK_COLUMNS = (1, 2, 3)
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+
+# The number of scored pairs or rows in the bundle that SentEval's own script downloads.
+ORIGINAL_SIZES = {
+    ("STS12", "test"): 3108,
+    ("STS13", "test"): 1500,
+    ("STS14", "test"): 3750,
+    ("STS15", "test"): 3000,
+    ("STS16", "test"): 1186,
+    ("STS-B", "test"): 1379,
+    ("SICK-R", "test"): 4927,
+    ("MR", "test"): 10662,
+    ("CR", "test"): 3775,
+    ("SUBJ", "test"): 10000,
+    ("MPQA", "test"): 10606,
+    ("SST", "test"): 1821,
+    ("TREC", "test"): 500,
+    ("MRPC", "test"): 1725,
+}
+
+
+class NotInBundleError(UserError):
+    """The bundle has no file of a task."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +143,13 @@ def load_stsb(
             failures.append("senteval_dir is not set")
             continue
         try:
-            tasks = {split: _stsb_from(source, senteval_dir, split) for split in splits}
+            match source:
+                case "senteval":
+                    tasks = {split: load_sts_task(str(senteval_dir), "STS-B", split) for split in splits}
+                case "sample":
+                    tasks = {split: load_sample(split) for split in splits}
+                case _:
+                    tasks = {split: _stsb_of_the_hub(split) for split in splits}
         except UserError as error:
             if source != "hub":
                 raise
@@ -141,12 +169,7 @@ def load_sample(split: str) -> StsTask:
     return StsTask("sample", split, {split: _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)})
 
 
-def _stsb_from(source: str, senteval_dir: str | Path | None, split: str) -> StsTask:
-    match source:
-        case "senteval":
-            return load_sts_task(str(senteval_dir), "STS-B", split)
-        case "sample":
-            return load_sample(split)
+def _stsb_of_the_hub(split: str) -> StsTask:
     rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     pairs = [
         _pair(_HUB_STSB, f"row {i}", row["sentence1"], row["sentence2"], row["score"]) for i, row in enumerate(rows, 1)
@@ -189,3 +212,41 @@ def _yearly_subset(inputs: Path) -> list[ScoredPair]:
                 raise UserError(f"{inputs}, line {number}: one sentence where there should be two, separated by a tab")
             pairs.append(_pair(inputs, f"line {number}", first, second, score))
     return pairs
+
+
+def text_lines(path: Path) -> list[str]:
+    """Return the lines of a file that is UTF-8, or else Latin-1, as some of SentEval's files are.
+
+    Raises:
+        UserError: the file does not exist or cannot be read.
+    """
+    check_is_file(path)
+    with reraise_as(f"{path} cannot be read"):
+        content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    lines = text.removesuffix("\n").split("\n") if text else []  # U+0085 and U+2028 are text
+    return [line.removesuffix("\r") for line in lines]
+
+
+def tab_separated_rows(path: Path, columns: int, header: bool = False) -> list[tuple[int, list[str]]]:
+    """Return the line number and the cells of each line that is not blank.
+
+    Args:
+        path: the file.
+        columns: the smallest number of cells.
+        header: skip the first line.
+
+    Raises:
+        UserError: a line has too few columns, the file has no rows, or as from `text_lines`.
+    """
+    lines = list(enumerate(text_lines(path), 1))[1 if header else 0 :]
+    rows = [(number, line.split("\t")) for number, line in lines if line.strip()]
+    for number, cells in rows:
+        if len(cells) < columns:
+            raise UserError(f"{path}, line {number}: {len(cells)} columns where there should be {columns}")
+    if not rows:
+        raise UserError(f"{path} has no rows")
+    return rows

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simcse_pl.data.senteval.bundle import NotInBundleError, tab_separated_rows, text_lines
+from simcse_pl.data.senteval.sts_sets import NotInBundleError, tab_separated_rows, text_lines
 from simcse_pl.utils.errors import UserError
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1

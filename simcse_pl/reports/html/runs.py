@@ -22,8 +22,8 @@ from simcse_pl.results.metrics import SPEARMAN, decimals
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves, run_label
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.progress import tracked
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 _SCORES = ("dev", "test", "before", "alignment", "uniformity", "best step", "steps")
 _DECIMALS = {"alignment": 3, "uniformity": 3, "steps": 0, "best step": 0}

@@ -45,7 +45,7 @@ def _table(
         return None
     geometries = list(measured.values())
     columns = {f"top {k}": [geometry.top_variance.get(k) for geometry in geometries] for k in ks}
-    columns |= {column: [getattr(geometry, own) for geometry in geometries] for own, column, _ in measures}
+    columns |= {column: [getattr(geometry, name) for geometry in geometries] for name, column, _ in measures}
     decimals = dict.fromkeys(columns, 3) | {column: digits for _, column, digits in measures}
     frame = pd.DataFrame(columns, dtype=float)
     frame.insert(0, "encoder", list(measured))
@@ -57,17 +57,19 @@ def _table(
 def retrieval_table(results: Sequence[Result]) -> Table | None:
     """Return queries and the nearest sentences of every encoder, as in Table 8 of the paper; None without results."""
     searched = {result.label: result.retrieval for result in results if result.retrieval is not None}
-    found = {label: {query.query: query.neighbours for query in own.queries} for label, own in searched.items()}
+    found = {
+        label: {query.query: query.neighbours for query in retrieval.queries} for label, retrieval in searched.items()
+    }
     columns: dict[str, list[str | None]] = {"": [], **{label: [] for label in found}}
     for query in keys_of(found.values()):
-        depth = max(len(own.get(query, [])) for own in found.values())
+        depth = max(len(nearest.get(query, [])) for nearest in found.values())
         columns[""] += ["query", *(f"#{place}" for place in range(1, depth + 1))]
-        for label, own in found.items():
-            sentences = [neighbour.sentence for neighbour in own.get(query, [])]
+        for label, nearest in found.items():
+            sentences = [neighbour.sentence for neighbour in nearest.get(query, [])]
             columns[label] += [query, *sentences, *[None] * (depth - len(sentences))]
     if not columns[""]:
         return None
-    corpora = {label: f"{own.corpus}: {own.sentences} sentences" for label, own in searched.items()}
+    corpora = {label: f"{retrieval.corpus}: {retrieval.sentences} sentences" for label, retrieval in searched.items()}
     where, notes = in_common(corpora, " in ")
     return Table("retrieval", f"The nearest sentences{where}", pd.DataFrame(columns, dtype=object), notes=notes)
 

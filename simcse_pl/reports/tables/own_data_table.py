@@ -16,16 +16,16 @@ def own_data_table(results: Sequence[Result]) -> Table | None:
     measured = {result.label: result.own for result in results if result.own is not None}
     if not measured:
         return None
-    metrics = keys_of(own.metrics for own in measured.values())
+    metrics = keys_of(data.metrics for data in measured.values())
     columns = {
         heading(metric, direction=True): [
-            factor(metric) * own.metrics.get(metric, float("nan")) for own in measured.values()
+            factor(metric) * data.metrics.get(metric, float("nan")) for data in measured.values()
         ]
         for metric in metrics
     }
     frame = pd.DataFrame(columns, dtype=float)
     frame.insert(0, "encoder", list(measured))
-    where, notes = in_common({label: own.data for label, own in measured.items()})
+    where, notes = in_common({label: data.data for label, data in measured.items()})
     scale = scale_note(*metrics)
     title = f"Own data{where}" + f" ({scale})" * bool(scale)
     return Table(

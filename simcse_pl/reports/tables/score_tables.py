@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from simcse_pl.data.senteval.bundle import ORIGINAL_SIZES
-from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import PaperRow, find_row
-from simcse_pl.results.evaluation_results import Metric, Result, StsScores, Subset
+from simcse_pl.results.evaluation_results import Correlation, Metric, Result, StsScores
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table
 
@@ -68,11 +67,11 @@ def sts_table(
 def subset_table(results: Sequence[Result]) -> Table | None:
     """Return Spearman by subset of STS12 to STS16, with the aggregations below, one column per encoder."""
     rows = [
-        {"task": _column(task), "subset": name, "pairs": own.pairs, result.label: 100 * own.spearman}
+        {"task": _column(task), "subset": name, "pairs": subset.pairs, result.label: 100 * subset.spearman}
         for result in results
         for task in result.sts
         if len(task.subsets) > 1
-        for name, own in {**task.subsets, **_wholes(task)}.items()
+        for name, subset in {**task.subsets, **_wholes(task)}.items()
     ]
     if not rows:
         return None
@@ -105,7 +104,7 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     frame.insert(1, "classifier", frame["encoder"].map(classifiers))
     protocols = {task.task: task.protocol for result in results for task in result.transfer if task.protocol}
     by_protocol = [
-        f"{', '.join(task for task, own in protocols.items() if own == protocol)}: {protocol}"
+        f"{', '.join(task for task, other in protocols.items() if other == protocol)}: {protocol}"
         for protocol in dict.fromkeys(protocols.values())
     ]
     rows = [{task.task: task.rows for task in result.transfer} for result in results]
@@ -127,10 +126,10 @@ def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
 def failure_notes(failures: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return a line for each task that could not be measured, from the reasons by label and task."""
     labels: dict[tuple[str, str], list[str]] = {}
-    for label, own in failures.items():
-        for failure in own.items():
+    for label, reasons in failures.items():
+        for failure in reasons.items():
             labels.setdefault(failure, []).append(label)
-    return [f"failed: {task}: {why} ({'; '.join(own)})" for (task, why), own in labels.items()]
+    return [f"failed: {task}: {why} ({'; '.join(labels_of)})" for (task, why), labels_of in labels.items()]
 
 
 def _by_label(results: Sequence[Result], scores: Callable[[Result], Mapping[str, float | None]]) -> pd.DataFrame:
@@ -150,10 +149,10 @@ def _frame(
     `Avg` is over all seven tasks, `Avg of k` over the k tasks that all encoders have.
     """
     rows: dict[str, pd.Series] = {}
-    for label, own in scores.iterrows():
-        if own.notna().any() or failures.get(label):
-            rows[label] = own
-        if (row := paper.get(label)) and own.reindex(row.figures).notna().any():
+    for label, row_scores in scores.iterrows():
+        if row_scores.notna().any() or failures.get(label):
+            rows[label] = row_scores
+        if (row := paper.get(label)) and row_scores.reindex(row.figures).notna().any():
             rows.pop(row.label, None)  # with several encoders, it is below the last
             rows[row.label] = pd.Series(row.figures)
     if not rows:
@@ -176,8 +175,8 @@ def _column(scores: StsScores) -> str:
     return scores.task if scores.split == "test" else f"{scores.task} {scores.split}"
 
 
-def _wholes(task: StsScores) -> dict[str, Subset]:
-    return {f"({name})": Subset(**dict(getattr(task, name)), pairs=task.pairs) for name in _AGGREGATIONS}
+def _wholes(task: StsScores) -> dict[str, Correlation]:
+    return {f"({name})": getattr(task, name).model_copy(update={"pairs": task.pairs}) for name in _AGGREGATIONS}
 
 
 def _failures(results: Sequence[Result], tasks: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -188,7 +187,7 @@ def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataF
     """Return a note with the size of each task, and the original size if it differs."""
     parts = []
     for task in frame:
-        counts = list(dict.fromkeys(str(own[task]) for own in sizes if own.get(task) is not None))
+        counts = list(dict.fromkeys(str(counted[task]) for counted in sizes if counted.get(task) is not None))
         original = ORIGINAL_SIZES.get((task, "test"))
         if counts:
             differs = original is not None and counts != [str(original)]

@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.data.readers.formats import open_table
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text_files import Unreadable
+from simcse_pl.utils.files import Unreadable
 
 
 def test_line_numbers_count_lines_not_rows(tmp_path):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from simcse_pl.data.senteval.bundle import NotInBundleError
-from simcse_pl.data.senteval.sts_sets import STS_TASKS, load_sts_task
+from simcse_pl.data.senteval.sts_sets import STS_TASKS, NotInBundleError, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.utils.errors import UserError
 

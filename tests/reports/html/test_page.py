@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.reports.html.page import page as html_of
 from simcse_pl.reports.html.runs import read_runs
-from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, Query
+from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, QueryNeighbours
 from tests.reports.html.conftest import Page, loss
 
 pytestmark = pytest.mark.browser
@@ -211,7 +211,9 @@ ATTACK = "</script><img src=x onerror=\"document.title='taken'\"><b>bold</b>&lt;
 def test_names_are_escaped_and_never_run(browser, write_sweep, job, write_curves, tmp_path):
     folder = write_sweep("s", *(job(0.7 + k / 10, options={"a": f"{ATTACK}{k}", "b": k}) for k in range(2)))
     runs, sweeps = read_runs({ATTACK: folder, f"{ATTACK} alone": write_curves(tmp_path / "run")})
-    found = Neighbourhood(ATTACK, 9, ATTACK, [Query(ATTACK, [Neighbour(ATTACK, 0.5)], [Neighbour(ATTACK, 0.5)])])
+    found = Neighbourhood(
+        ATTACK, 9, ATTACK, [QueryNeighbours(ATTACK, [Neighbour(ATTACK, 0.5)], [Neighbour(ATTACK, 0.5)])]
+    )
     file = tmp_path / "page.html"
     file.write_text(html_of(runs, sweeps, found), encoding="utf-8")
     assert "<img" not in file.read_text(encoding="utf-8").replace(_plotly(), "")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, first_line
 
@@ -62,7 +64,7 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
 
 def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
     """Return the names of the data of a split."""
-    names = (own.name(split) for own in evaluators.values() if own.sentences(split))
+    names = (evaluator.name(split) for evaluator in evaluators.values() if evaluator.sentences(split))
     return ", ".join(dict.fromkeys(names))
 
 
@@ -81,8 +83,16 @@ def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> 
     for name, evaluator in evaluators.items():
         if not evaluator.sentences(split):
             continue
-        own = evaluator(encode, split)
-        if twice := sorted(own.keys() & metrics):
+        measured = evaluator(encode, split)
+        if twice := sorted(measured.keys() & metrics):
             raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
-        metrics |= own
+        metrics |= measured
     return metrics
+
+
+def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
+    """Return the vectors [n, dim] of each column of sentences; `encode` gets the sorted distinct sentences once."""
+    distinct = sorted(set().union(*columns))
+    row = {sentence: i for i, sentence in enumerate(distinct)}
+    vectors = encode(distinct)
+    return [vectors[[row[sentence] for sentence in column]] for column in columns]

@@ -1,0 +1,77 @@
+"""Making evaluators from a config, the metrics of several, and their sentences on several devices."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from simcse_pl.data import datamodule
+from simcse_pl.data.datamodule import EvaluationSentences
+from simcse_pl.data.evaluation import TEST, VALIDATION, make_evaluators, measure, source_of
+from simcse_pl.evaluation.evaluators import Retrieval, ScoredPairs
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.templates import Templates
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+
+class OneFile:
+    """An evaluator without the argument `test`."""
+
+    def __init__(self, validation):
+        self.validation = validation
+
+
+def test_the_data_in_a_config_come_first(tmp_path):
+    (tmp_path / "own.tsv").write_text("a.\tb.\n")
+    makers = {"queries": partial(Retrieval, validation=str(tmp_path / "own.tsv"), top_k=[2])}
+    made = make_evaluators(makers, validation="missing.tsv", test=None)["queries"]
+    assert made.sentences(VALIDATION) == ["a.", "b."] and made.sentences(TEST) == [] and made.top_k == [2]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (ScoredPairs(), "missing a required argument: 'encode'; its config needs `_partial_: true`"),
+        ({"top_k": [1]}, ".* is not a callable object; its config needs `_partial_: true`"),
+        (partial(OneFile), "got an unexpected keyword argument 'test'"),
+        (partial(ScoredPairs, heder=True), "got an unexpected keyword argument 'heder'"),
+        (partial(dict), "no signature found for builtin type .*"),
+    ],
+)
+def test_what_makes_no_evaluator_is_an_error_in_one_line(make, problem):
+    with pytest.raises(UserError, match=f"^evaluators.mine: {problem}$"):
+        make_evaluators({"mine": make}, validation=None, test=None)
+
+
+def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
+    both = make_evaluators({"sts": ScoredPairs, "other": ScoredPairs}, validation=str(pairs), test=None)
+    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
+        measure(both, lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert source_of(both, VALIDATION) == "pairs.tsv" and source_of(both, TEST) == ""
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_model, monkeypatch, ranks):
+    tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+    sentences = EvaluationSentences([*SENTENCES, *SENTENCES[:3]], Templates(tokenizer))
+    assert len(sentences) == len(SENTENCES) and sorted(sentences.sentences) == sorted(SENTENCES)
+    monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
+    vectors, counts = [], []
+    for number in range(ranks):
+        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
+        batches = list(sentences.loader())
+        vectors += [batch["input_ids"].sum(dim=1, keepdim=True) for batch in batches]  # [PAD] has the id 0
+        counts.append(sum(len(batch["input_ids"]) for batch in batches))
+    assert max(counts) - min(counts) <= 1 and sum(counts) == len(SENTENCES)
+    encode = sentences.encode(torch.cat(vectors))
+    wanted = [SENTENCES[5], SENTENCES[0], SENTENCES[5]]
+    assert encode(wanted).flatten().tolist() == [sum(tokenizer(sentence)["input_ids"]) for sentence in wanted]
+
+
+def test_more_devices_than_sentences_are_an_error(make_model, monkeypatch):
+    tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+    sentences = EvaluationSentences(["a", "b", "a"], Templates(tokenizer))
+    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
+    with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
+        sentences.loader()
