@@ -72,6 +72,7 @@ class SentenceEncoder(PooledBackbone):
         progress: bool = False,
         bf16: bool = False,
         max_length: int | None = None,
+        normalize: bool | None = None,
     ) -> Tensor:
         """Return vectors for sentences in order. A vector does not depend on the rest of its batch.
 
@@ -81,7 +82,7 @@ class SentenceEncoder(PooledBackbone):
                 the caches, and 128 elsewhere.
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
-            max_length: replaces the encoder's own.
+            max_length, normalize: replace the encoder's own.
 
         Returns:
             [n, dim] float32 on the CPU.
@@ -109,7 +110,7 @@ class SentenceEncoder(PooledBackbone):
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
-        return unit_vectors(vectors) if self.normalize else vectors
+        return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
