@@ -5,7 +5,7 @@ import re
 import pytest
 from omegaconf import OmegaConf
 
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from tests.test_config import composed
 
 NAMES = {
@@ -146,7 +146,7 @@ def test_a_recipe_has_the_published_values(recipe):
         assert OmegaConf.select(config, option) == value, option
     auxiliary = {option.split(".")[1] for option in expected if option.startswith("auxiliary.")}
     assert {*config.get("auxiliary", {})} == auxiliary
-    check_types(config)
+    check_options(config)
 
 
 @pytest.mark.parametrize("method", ["esimcse", "cards", "pcl", "dclr", "promptbert", "cot_bert"])

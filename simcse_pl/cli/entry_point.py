@@ -85,7 +85,7 @@ def main(command: str = "train") -> None:
     allow_own_code()  # the classes that a config names
     _ignore_expected_warnings()
     sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
-    _disable_hydra_output_on_other_ranks()
+    disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -122,7 +122,8 @@ def _call(command: str, options: Sequence[str]) -> dict[str, Any]:
             _ignore_expected_warnings()
             return _run(command, config) | {"folder": folder}
     except Exception as error:
-        raise _readable(error, command, options, config)
+        readable = _readable(error, command, options, config)
+        raise readable from readable.__cause__
     finally:
         HydraConfig.instance().cfg = before
 
@@ -148,13 +149,14 @@ def _run_job(config: DictConfig) -> float | None:
     if not is_first_process():
         logging.getLogger("simcse_pl").setLevel(logging.WARNING)
     runtime = HydraConfig.get()
+    command = str(runtime.job.config_name)
     try:
-        results = _run(runtime.job.config_name, config)
+        results = _run(command, config)
         return best_score(results) if "best" in results else None
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
-        readable = _readable(error, runtime.job.config_name, runtime.overrides.task, config)
+        readable = _readable(error, command, runtime.overrides.task, config)
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
         if in_multirun and not isinstance(error, SweepError):
@@ -170,7 +172,7 @@ def _without_null(option: str) -> str:
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
 
 
-def _disable_hydra_output_on_other_ranks() -> None:
+def disable_hydra_output_on_other_ranks() -> None:
     """Let Hydra create a folder for rank 0 only, under torchrun and SLURM.
 
     Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.

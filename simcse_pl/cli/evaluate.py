@@ -38,11 +38,13 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     encoder: Encoder = instantiate(config.model)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
-    encode: Encode = partial(encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True)
+    normalize = False if postprocess else None  # after it, as in an exported encoder
+    encode: Encode = partial(
+        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
+    )
     check_dims(config.dims, encoder.dim, suite, postprocess)
-    if postprocess:  # vectors are normalized after it, as in an exported encoder
+    if postprocess:
         postprocess.check_width(encoder.dim)
-        encode = partial(encode, normalize=False)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim

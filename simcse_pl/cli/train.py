@@ -52,7 +52,10 @@ def train(config: DictConfig) -> dict[str, Any]:
     data: SentenceDataModule = instantiate(
         config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators
     )
-    module = build_module(config, encoder, data)
+    for name in config.objectives:
+        if name not in data.sets:
+            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
+    module = build_module(config, encoder)
     suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
     data.setup()
     module.prepare(data.row_kinds)
@@ -73,13 +76,10 @@ def train(config: DictConfig) -> dict[str, Any]:
     return results
 
 
-def build_module(config: DictConfig, encoder: SentenceEncoder, data: SentenceDataModule | None = None) -> EncoderModule:
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> EncoderModule:
     """Return the LightningModule that trains an encoder. Its class needs to accept only the parts that are set."""
     if config.encoders not in ("one", "two"):
         raise UserError(f"encoders={config.encoders}: it should be one or two")
-    for name in config.objectives if data else ():
-        if name not in data.sets:
-            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     parts = {
         "encoder": encoder,
         "objective": instantiate(config.objective),

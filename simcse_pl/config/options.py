@@ -51,7 +51,7 @@ def _target(place: str, name: str) -> Callable[..., Any]:
     try:
         target = pkgutil.resolve_name(name)
     except Exception as error:  # any code of the user's
-        near = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) else ""
+        near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
         raise UserError(f"{place}._target_={name}: {type(error).__name__}: {first_line(error)}{near}") from error
     if not callable(target):
         raise UserError(f"{place}._target_={name}: it must be a class or a function")
@@ -60,7 +60,7 @@ def _target(place: str, name: str) -> Callable[..., Any]:
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters by name. `**kwargs` are those of the base class, or of the class that a function returns."""
+    """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned."""
     try:
         signature = inspect.signature(target, eval_str=True)
     except Exception:  # an annotation whose class is not imported at runtime

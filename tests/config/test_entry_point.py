@@ -8,7 +8,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from simcse_pl.config import entry_point
+from simcse_pl.cli import entry_point
 from simcse_pl.utils.errors import SweepError, UserError
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
