@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import env_override
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the configs use them
@@ -110,7 +110,7 @@ def _call(command: str, options: Sequence[str]) -> dict[str, Any]:
             config = hydra.compose(command, options, return_hydra_config=True)
         HydraConfig.instance().set_config(config)  # for the resolver `hydra`, which names the folder
         folder = Path(config.hydra.run.dir).absolute()
-        with open_dict(config):
+        with open_dict(config), read_write(config.hydra.runtime):
             config.hydra.runtime.output_dir = str(folder)
             HydraConfig.instance().set_config(config)
             del config.hydra
