@@ -1,13 +1,13 @@
 """Check the options of a config against the signatures of the classes and functions that take them."""
 
+import importlib
 import inspect
 import json
-import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -48,15 +48,19 @@ def _nodes_with_target(node: Any, place: str = "") -> Iterator[tuple[str, dict[s
 
 def _target(place: str, name: str) -> Callable[..., Any]:
     """Import a class or a function."""
+    first, *attributes = name.split(".")
     try:
-        target = pkgutil.resolve_name(name)
+        target: Any = importlib.import_module(first)
+        for depth, attribute in enumerate(attributes, 1):
+            if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
+                importlib.import_module(".".join([first, *attributes[:depth]]))
+            target = getattr(target, attribute)
     except Exception as error:  # any code of the user's
         near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
         raise UserError(f"{place}._target_={name}: {type(error).__name__}: {first_line(error)}{near}") from error
     if not callable(target):
         raise UserError(f"{place}._target_={name}: it must be a class or a function")
-    function: Callable[..., Any] = target
-    return function
+    return cast(Callable[..., Any], target)
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
