@@ -126,12 +126,15 @@ def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     Args:
         message: names options as the class does, followed by `=`, or by `:` at its start.
         config: the config.
-        place: the path of the class in the config; empty to find options that only one class has.
+        place: the path of the class in the config; if it is empty, only an option at the start of the message is
+            named in full, if only one class has it.
     """
     options = list(dotted_names(OmegaConf.to_container(config)))
 
     def full(match: re.Match[str]) -> str:
         name = match[0]
+        if match.start() and (not place or (CONF / name).is_dir()):  # advice such as queue=null
+            return name
         ending = f".{name}" if not place else f"{place}.{name}"
         paths = [] if not place and name in config else [path for path in options if path.endswith(ending)]
         return _as_written(config, paths[0]) if len(paths) == 1 else name

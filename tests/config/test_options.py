@@ -123,7 +123,7 @@ def test_a_new_option_at_the_top_of_the_config_is_an_error(job):
 NAMES = {
     "val_every": 3,
     "trainer": {"interval": "${val_every}"},
-    "objective": {"temperature": 1, "groups": 2},
+    "objective": {"temperature": 1, "groups": 2, "queue": 3},
     "auxiliary": {"mlm": {"temperature": 2}},
 }
 
@@ -134,7 +134,8 @@ NAMES = {
         ("temperature=1: no", "objective", "objective.temperature=1: no"),
         ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
         ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
-        ("groups=5: set groups=2", "", "objective.groups=5: set objective.groups=2"),
+        ("groups=5: set groups=2, queue=null", "objective", "objective.groups=5: set objective.groups=2, queue=null"),
+        ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
         ("interval: no", "", "val_every: no"),
         ("objective.groups=5: no", "", "objective.groups=5: no"),
         ("no file x.txt", "", "no file x.txt"),
