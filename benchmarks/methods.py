@@ -31,7 +31,7 @@ from omegaconf import DictConfig, open_dict
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config refers to them
 from benchmarks.common import AllocatorRecord, parser
 from benchmarks.comparison import in_turn, save
-from simcse_pl.cli.train_job import build_module
+from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.reports.methods import baselines, setting_of
 from simcse_pl.training.callbacks import SeedEveryStep

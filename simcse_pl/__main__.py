@@ -36,9 +36,9 @@ def main() -> None:
     """Run the `simcse` command."""
     name, rest = _choose("simcse", __doc__, COMMANDS, sys.argv[1:])
     if name in HYDRA_COMMANDS:
-        sys.argv[1:] = rest
+        sys.argv[1:] = ["--config-name", name, *rest]
         # As a script, because Lightning starts more ranks by `python -m` with the same arguments.
-        runpy.run_module(f"simcse_pl.cli.{name}", run_name="__main__", alter_sys=True)
+        runpy.run_module("simcse_pl.cli", run_name="__main__", alter_sys=True)
         return
     if name == "prepare":
         dataset, rest = _choose("simcse prepare", f"{COMMANDS[name].capitalize()}.", DATASETS, rest)

@@ -12,9 +12,9 @@ from omegaconf import OmegaConf, open_dict
 from packaging.requirements import Requirement
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
-from simcse_pl.cli.train_job import build_module
+from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import ROOT, compose_config, tiny
@@ -76,7 +76,7 @@ ROWS = {
 def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_path):
     (tmp_path / "rows.tsv").write_text(ROWS[choice])
     config = composed(f"evaluators={choice}", f"data.validation={tmp_path}/rows.tsv")
-    check_types(config)
+    check_options(config)
     (make,) = instantiate(config.evaluators).values()
     evaluator = make(config.data.validation, config.data.test)
     metrics = evaluator(lambda sentences: torch.randn(len(sentences), 3), "validation")
@@ -87,7 +87,7 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
 @pytest.mark.parametrize("choice", of("module"))
 def test_every_module_is_built(choice, make_model):
     config = composed(f"module={choice}", "auxiliary=cosine_regularization", *tiny(make_model("bert")))
-    check_types(config)
+    check_options(config)
     module = build_module(config, instantiate(config.model))
     assert type(module) is SimCSEModule and len(module.auxiliary) == 1
 

@@ -24,7 +24,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
@@ -94,7 +94,7 @@ def test_commands_are_valid(words, monkeypatch):
             sweeps = "-m" in options
             options = [option for option in options if option != "-m"]
             for job in jobs_of(options) if sweeps else [options]:
-                check_types(composed(*job, config=name))
+                check_options(composed(*job, config=name))
         case ["python", "docs/findings.py", *_]:
             return  # tests/benchmarks/test_findings.py runs it
         case ["python", "-m", "pytest", *arguments]:

@@ -28,7 +28,6 @@ def imported(stderr):
         (["train", "model.poolin=mean"], 2, set()),
         (["train", "modle=bert"], 2, set()),
         (["train", "model=brt"], 2, set()),
-        (["train", "model.num_layers=three"], 2, set()),
         (["evaluate", "encodr=folder"], 2, set()),
         (["evaluate"], 2, set()),
         (["encode", "--help"], 0, LIBRARIES),

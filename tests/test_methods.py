@@ -14,9 +14,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train_job import build_module
+from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
@@ -39,7 +39,7 @@ def test_the_config_is_that_of_its_command(name):
     text = (CONF / "method" / f"{name}.yaml").read_text()
     assert re.match(rf"# @package _global_\n# python train.py method={name} model=\w+( model.name=\S+)?\n", text)
     config = composed(f"method={name}", "model=bert")
-    check_types(config)
+    check_options(config)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
     assert (HydraConfig.get().runtime.choices.setting or "supervised") in baselines()

@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from tests.conftest import ROOT
 from tests.test_config import composed
 
@@ -150,7 +150,7 @@ def test_a_recipe_has_the_published_values(recipe):
         assert OmegaConf.select(config, option) == value, option
     auxiliary = {option.split(".")[1] for option in expected if option.startswith("auxiliary.")}
     assert {*config.get("auxiliary", {})} == auxiliary
-    check_types(config)
+    check_options(config)
 
 
 @pytest.mark.parametrize("method", ["esimcse", "cards", "pcl", "dclr", "promptbert", "cot_bert"])

@@ -1,25 +1,152 @@
-"""Measure any encoder: `simcse evaluate encoder=FOLDER`; `--help` lists all options."""
+"""Measure an encoder: read the data, load the encoder, score, and save. entry_point.py composes the config."""
 
-import hydra
-from omegaconf import DictConfig
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from simcse_pl.config import CONF
-from simcse_pl.config.entry_point import report_errors, run
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.data.evaluation import TEST, make_evaluators, source_of
+from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
+from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
+from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.models.protocols import Encode, Encoder
+from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.reports.evaluation_report import encoder_tables, save
+from simcse_pl.reports.figures.dimensions import dimension_curves
+from simcse_pl.reports.paper import named_row
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.run_files import RESULTS_FILE
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
+from simcse_pl.utils.terminal import show
 
 
-@hydra.main(config_path=str(CONF), config_name="evaluate", version_base="1.3")
-@report_errors
-def evaluate(config: DictConfig) -> None:
-    """Measure an encoder."""
-    from simcse_pl.cli import evaluate_job  # after the config is composed, because importing torch takes seconds
+def evaluate(config: DictConfig) -> dict[str, Any]:
+    """Measure an encoder, print the tables, save them, and return the content of results.json."""
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    suite = read_suite(config)
+    postprocess: PostProcess | None = instantiate(config.postprocess) or None
+    fit_on = sentences_for_fit(config) if postprocess and not postprocess.fitted else None
+    report = describe(config, postprocess)
 
-    evaluate_job.evaluate(config)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder: Encoder = instantiate(config.model)
+    if isinstance(encoder, torch.nn.Module):
+        encoder.to(device)
+    normalize = False if postprocess else None  # after it, as in an exported encoder
+    encode: Encode = partial(
+        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
+    )
+    check_dims(config.dims, encoder.dim, suite, postprocess)
+    if postprocess:
+        postprocess.check_width(encoder.dim)
+    if postprocess and fit_on:
+        postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
+    report["settings"]["dim"] = encoder.dim
+    report["fingerprint"] = fingerprint(encoder, postprocess)
+
+    encode = EncodeOnce(encode, suite.sentences())
+    if postprocess:
+        encode = Postprocessed(encode, postprocess, device, encoder.normalize)
+    scores = evaluate_suite(encode, suite, device, progress=True)
+    dims = evaluate_at_dims(encode, suite, config.dims)
+    report |= scores.model_dump() | {"dims": {dim: own.model_dump() for dim, own in dims.items()}}
+    write_json(folder / RESULTS_FILE, report)
+    write_tables(config, folder, Result(**report))
+    print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
+    if scores.failed:
+        raise UserError(f"not measured: {', '.join(scores.failed)}; everything else was measured")
+    return report
 
 
-def main() -> None:
-    """Run the command."""
-    run(evaluate)
+def read_suite(config: DictConfig) -> Suite:
+    """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
+    tasks = config.tasks or []
+    options: Any = OmegaConf.to_container(config.data)
+    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
+    if not config.retrieval.corpus and config.retrieval.queries:
+        raise UserError("retrieval.queries is set, but retrieval.corpus is not set: set it to the file to search")
+    if not tasks and not config.retrieval.corpus and not source_of(evaluators, TEST):
+        raise UserError("tasks is empty: set data.test or retrieval.corpus to a file to measure on")
+    if config.split not in ("dev", "test"):
+        raise UserError(f"split={config.split}: it should be dev or test")
+    how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
+    suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
+    suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
+    suite.evaluators = evaluators
+    print_failed(suite.failed)
+    return suite
 
 
-if __name__ == "__main__":
-    main()
+def print_failed(failed: Mapping[str, str]) -> None:
+    """Print one line for each task that could not be measured."""
+    for task, why in failed.items():
+        print(f"error: {task}: {why}", file=sys.stderr)
+
+
+def check_dims(dims: Sequence[int], dim: int, suite: Suite, postprocess: PostProcess | None) -> None:
+    """Raise UserError unless the vectors have these numbers of dimensions, and a task measures them."""
+    if dims and postprocess:
+        raise UserError("dims: a post-processing changes the dimensions: set postprocess=none, or postprocess.dim")
+    if dims and not suite.sts and not source_of(suite.evaluators, TEST):
+        raise UserError("dims: only STS tasks and data.test are measured with fewer dimensions: add one to tasks")
+    if not all(1 <= number <= dim for number in dims):
+        raise UserError(f"dims={list(dims)}: the encoder has {dim} dimensions; choose numbers from 1 to {dim}")
+
+
+def sentences_for_fit(config: DictConfig) -> list[str] | None:
+    """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
+    if config.fit_on == "target":
+        if config.retrieval.corpus:
+            raise UserError("fit_on=target does not work with retrieval: set fit_on to a file, for example the corpus")
+        return None
+    source = config.nli if config.fit_on == "nli" else config.fit_on
+    return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
+
+
+def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:
+    """Return the part of results.json that says what is measured and how, without the scores."""
+    if config.paper:
+        named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
+    options: Any = OmegaConf.to_container(config.model, resolve=True)
+    settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
+    settings |= {"split": config.split, "bf16": config.bf16}
+    settings["postprocess"] = after = None
+    if postprocess:
+        fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder
+        settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
+        if not postprocess.fitted:
+            fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
+            settings["postprocess"] |= fit | {"fit_seed": config.seed}
+        after = f"{postprocess.name} ({fit_on})"
+    parts = [
+        config.encoder,
+        config.pooling,
+        config.template,
+        config.num_layers and f"first {config.num_layers} layers",
+        config.truncate_dim and f"{config.truncate_dim} dimensions",
+        after,
+    ]
+    return {
+        "label": config.label or ", ".join(part for part in parts if part),
+        "encoder": config.encoder,
+        "settings": settings,
+        "paper": OmegaConf.to_container(config.paper) if config.paper else None,
+    }
+
+
+def write_tables(config: DictConfig, folder: Path, result: Result) -> None:
+    """Print, save and log the tables and figures."""
+    tables = encoder_tables([result], config.aggregation)
+    figure = dimension_curves([result], config.aggregation)
+    save(folder, tables, {"dimensions": figure} if figure else {})
+    for table in tables:
+        show(table.printed())
+    print(f"results  {folder}")
+    instantiate(config.wandb)(result, tables)

@@ -1,26 +1,158 @@
-"""Train a sentence encoder: `simcse train model=roberta setting=supervised`; `--help` lists all options."""
+"""Train an encoder: build its parts from a config, train, test and save. entry_point.py composes the config."""
 
-import hydra
-from omegaconf import DictConfig
+import inspect
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from simcse_pl.config import CONF
-from simcse_pl.config.entry_point import disable_hydra_output_on_other_ranks, report_errors, run
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.reports.tables.run_table import run_places, run_table
+from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
+from simcse_pl.sweeps.jobs import best_score
+from simcse_pl.tracking.closing_run import closing_run
+from simcse_pl.training.equal_views import check_views_differ
+from simcse_pl.training.fit import check_trainer, measure, run_settings, task_scores, train_and_test
+from simcse_pl.training.job import Job, start_job
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.watchdog import watched_ranks
+from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
+from simcse_pl.utils.files import atomic_write, write_json
+from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.terminal import show
+
+if TYPE_CHECKING:
+    from simcse_pl.evaluation.suite import Suite
+
+log = logging.getLogger("simcse_pl.train")
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
-@hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")
-@report_errors
-def train(config: DictConfig) -> float:
-    """Train an encoder, and return its score."""
-    from simcse_pl.cli import train_job  # after the config is composed, because importing torch takes seconds
+def train(config: DictConfig) -> dict[str, Any]:
+    """Train an encoder, test and save the best checkpoint, and return the content of results.json."""
+    job = start_job(config)
+    if job.results is not None:  # it has finished earlier, or in a process of its own
+        return job.results
+    config = job.config
+    callbacks = [*instantiate(config.callbacks).values(), *job.callbacks]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    check_trainer(trainer)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    torch.set_float32_matmul_precision("high")
 
-    return train_job.train(config)
+    encoder: SentenceEncoder = instantiate(config.model)
+    evaluators = instantiate(config.evaluators)
+    data: SentenceDataModule = instantiate(
+        config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators
+    )
+    for name in config.objectives:
+        if name not in data.sets:
+            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
+    module = build_module(config, encoder)
+    suite = None
+    if config.test_tasks:
+        from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
+
+        suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    data.setup()
+    module.prepare(data.row_kinds)
+    check_dropout(config, module, data)
+    if trainer.is_global_zero:
+        with atomic_write(job.folder) as new:
+            (new / RESOLVED_CONFIG.parent).mkdir()
+            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
+
+    with closing_run():
+        with watched_ranks(trainer):
+            dashboards = start_loggers(config, trainer, job.description["choices"])
+            log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
+            results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
+        if trainer.is_global_zero:
+            module.save(job.folder / "encoder")
+            write_results(job, results, suite, module, data, dashboards)
+    return results
 
 
-def main() -> None:
-    """Run the command."""
-    disable_hydra_output_on_other_ranks()
-    run(train)
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
+    """Return the LightningModule that trains an encoder. Its class needs to accept only the parts that are set."""
+    if config.encoders not in ("one", "two"):
+        raise UserError(f"encoders={config.encoders}: it should be one or two")
+    parts = {
+        "encoder": encoder,
+        "objective": instantiate(config.objective),
+        "optimizer": instantiate(config.optimizer),
+        "scheduler": instantiate(config.scheduler),
+        "auxiliary": instantiate(config.get("auxiliary")) or None,
+        "positive_encoder": instantiate(config.model) if config.encoders == "two" else None,
+        "queue": instantiate(config.get("queue")),
+    }
+    if config.objectives:
+        parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
+    parts = {name: part for name, part in parts.items() if part is not None}
+    make = instantiate(config.module)
+    with reraise_as(f"module._target_={config.module._target_}"):
+        inspect.signature(make).bind(**parts)
+    module: SimCSEModule = make(**parts)
+    if not isinstance(module, SimCSEModule):
+        raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
+    return module
 
 
-if __name__ == "__main__":
-    main()
+def check_dropout(config: DictConfig, module: SimCSEModule, data: SentenceDataModule) -> None:
+    """Raise UserError if both views of a sentence are equal, unless a dropout is set: Table 3 has a row with 0."""
+    dropouts = (config.model.get("dropout"), config.model.get("attention_dropout"))
+    if config.encoders == "one" and dropouts == (None, None):
+        sets = [dataset for name, dataset in data.sets.items() if name in module.embedded_datasets]
+        check_views_differ(module.encoder, sets)
+
+
+def start_loggers(config: DictConfig, trainer: pl.Trainer, choices: Mapping[str, str]) -> list[Any]:
+    """Give the trainer its loggers, log the options, and return the loggers of W&B."""
+    trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    for logger in trainer.loggers:
+        logger.log_hyperparams(options | {"choices": choices})
+    return [logger for logger in trainer.loggers if hasattr(logger, "log_results")]  # a Dashboard of W&B
+
+
+def log_settings(settings: Mapping[str, str], dashboards: list[Any]) -> None:
+    """Log what is trained, and where the curves are."""
+    for name, value in settings.items():
+        log.info("%-13s %s", name, value)
+    for place in (dashboard.place for dashboard in dashboards if is_first_process()):
+        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
+
+
+def write_results(
+    job: Job,
+    results: dict[str, Any],
+    suite: "Suite | None",
+    module: SimCSEModule,
+    data: SentenceDataModule,
+    dashboards: list[Any],
+) -> None:
+    """Measure the saved encoder on the tasks, and write, log and print all results."""
+    score = best_score(results)
+    if job.trial:
+        results["trial"] = job.trial.tell(score)
+    shown = dashboards if math.isfinite(score) else []
+    stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
+    shown_task = next(filter(None, stsb), None) if shown else None
+    measured = measure(module.encoder, suite, shown_task) if suite or shown_task else None
+    if suite and measured:
+        results |= task_scores(measured, suite)
+    write_json(job.folder / RESULTS_FILE, results)
+    for dashboard in shown:
+        dashboard.log_results(results, measured)
+    show(run_table(results).printed())
+    show(run_places(job.folder, [dashboard.place for dashboard in dashboards]))
+    if results.get("failed"):
+        raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))

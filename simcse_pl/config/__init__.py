@@ -1,4 +1,4 @@
-"""The entry point of `train` and `evaluate`, and the checks of their configs."""
+"""The folder of the configs, and the check of their options."""
 
 from pathlib import Path
 

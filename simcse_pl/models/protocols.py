@@ -22,6 +22,12 @@ class Encoder(Protocol):
         """Return the number of dimensions of a vector."""
 
     def encode(
-        self, sentences: Sequence[str], *, batch_size: int | None = ..., progress: bool = ..., bf16: bool = ...
+        self,
+        sentences: Sequence[str],
+        *,
+        batch_size: int | None = ...,
+        progress: bool = ...,
+        bf16: bool = ...,
+        normalize: bool | None = ...,
     ) -> Tensor:
-        """Return vectors [n, dim] for n sentences in order, in float32 on the CPU."""
+        """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""

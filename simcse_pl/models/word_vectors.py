@@ -116,6 +116,7 @@ class WordVectors:
         batch_size: int | None = None,
         progress: bool = False,
         bf16: bool = False,
+        normalize: bool | None = None,
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
@@ -133,7 +134,7 @@ class WordVectors:
             rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
             sums = F.embedding_bag(rows, self.vectors, begins, mode="sum", per_sample_weights=self.weights[rows])
             vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
-        return unit_vectors(vectors) if self.normalize else vectors
+        return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
 
 
 def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:

@@ -34,6 +34,19 @@ log = logging.getLogger(__name__)
 _WORSE = "the saved encoder is the best checkpoint, and scores worse than the encoder before training"
 
 
+def check_trainer(trainer: pl.Trainer) -> None:
+    """Raise UserError if a trainer cannot train SimCSE."""
+    best = trainer.checkpoint_callback
+    if trainer.accumulate_grad_batches != 1:
+        raise UserError(
+            "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
+        )
+    if not isinstance(best, BestCheckpoint):
+        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    if best.mode == "max" and lower_is_better(best.monitor or ""):
+        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
+
+
 def train_and_test(
     trainer: pl.Trainer,
     module: SimCSEModule,
@@ -58,22 +71,15 @@ def train_and_test(
         UserError: if the best checkpoint's metric does not exist, or there is no step to train.
         FailureError: if a worker process of the data loader was killed.
     """
-    best = best_checkpoint(trainer)
+    best: Any = trainer.checkpoint_callback
     if not resume:
-        validated = trainer.validate(module, data, verbose=False)[0]
-        if best.monitor not in validated:
-            names = ", ".join(name for name in validated if name.startswith("val/"))
-            raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
-        record.before = {**validated, **_test(trainer, module, data)}
+        record.before = _measure_before(trainer, module, data, best.monitor)
     with watched_workers():
         trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
-    assert best.monitor is not None
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
-    first = trainer.is_global_zero  # other machines may not have the file
-    weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
-    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
+    _load_best(trainer, module, best)
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
@@ -89,6 +95,29 @@ def train_and_test(
         "best": _without_stage(best.best_metrics),
         "test": _without_stage(test),
     }
+
+
+def _measure_before(
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, monitor: str
+) -> dict[str, float]:
+    """Return the metrics of the validation and test sets before training."""
+    validated = trainer.validate(module, data, verbose=False)[0]
+    if monitor not in validated:
+        names = ", ".join(name for name in validated if name.startswith("val/"))
+        raise UserError(f"monitor={monitor}: no evaluator measures it; choose one of {names}")
+    return {**validated, **_test(trainer, module, data)}
+
+
+def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -> dict[str, float]:
+    """Return the metrics of the test sets, if there are any."""
+    return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
+
+
+def _load_best(trainer: pl.Trainer, module: SimCSEModule, best: BestCheckpoint) -> None:
+    """Load the best checkpoint on rank 0, because other machines may not have the file, and send it to the others."""
+    first = trainer.is_global_zero
+    weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
 
 
 def run_settings(
@@ -120,20 +149,6 @@ def _validated(steps: int, interval: float | None) -> str:
     return f"validated every {interval}"
 
 
-def best_checkpoint(trainer: pl.Trainer) -> BestCheckpoint:
-    """Return the callback of the best checkpoint; raise UserError if this trainer cannot train SimCSE."""
-    best = trainer.checkpoint_callback
-    if trainer.accumulate_grad_batches != 1:
-        raise UserError(
-            "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
-        )
-    if not isinstance(best, BestCheckpoint):
-        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
-    if best.mode == "max" and lower_is_better(best.monitor or ""):
-        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
-    return best
-
-
 def measure(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
     """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
 
@@ -160,11 +175,6 @@ def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
         "failed": measured.failed,
         **({"transfer_classifier": suite.classifier} if measured.transfer else {}),
     }
-
-
-def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -> dict[str, float]:
-    """Return the metrics of the test sets, if there are any."""
-    return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
 
 
 def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.common import AllocatorRecord, operations_of
 from benchmarks.comparison import comparison, in_turn
 from benchmarks.methods import Cost
 from benchmarks.over_seeds import Scores
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.data import sample
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.models.encoder import SentenceEncoder
@@ -164,7 +164,7 @@ def test_a_run_over_seeds_gives_the_scores_of_its_results_and_leaves_no_checkpoi
 @pytest.mark.parametrize("way", distillation.WAYS)
 def test_each_way_of_distillation_trains_the_first_3_layers(way):
     config = composed("data=wiki_sample", *distillation.WAYS[way])
-    check_types(config)
+    check_options(config)
     assert config.model.num_layers == 3 and config.model.pooling == "mean"
 
 

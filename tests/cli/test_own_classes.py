@@ -9,8 +9,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train_job import build_module
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.cli.train import build_module
+from simcse_pl.config.options import check_options
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
@@ -55,7 +55,7 @@ def test_classes_of_ones_own_are_options(make_model):
     given = [f"{part}._target_={__name__}.{name}" for part, name in targets.items()]
     config = composed(*given, "~scheduler.num_warmup_steps", "+optimizer.nesterov=true", *tiny(make_model("bert")))
     config.optimizer = dict(config.optimizer) | {"momentum": 0.9}
-    check_types(config)
+    check_options(config)
     module = build_module(config, instantiate(config.model))
     optimizer = build_optimizer(module.optimizer, [torch.nn.Parameter(torch.ones(1))])
     schedule = build_schedule(module.scheduler, optimizer, total_steps=3)
@@ -67,7 +67,7 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(make_model):
     config = composed(*tiny(make_model("bert")))
     encoder = instantiate(config.model)
     config.module = {"_target_": PLAIN, "_partial_": True, "margin": 0.25}
-    check_types(config)
+    check_options(config)
     assert build_module(config, encoder).margin == 0.25
     for options, message in (
         ({"_target_": PLAIN, "width": 1}, rf"no option module.width of {PLAIN} \(--help lists all\)"),
@@ -79,7 +79,7 @@ def test_a_module_needs_arguments_only_for_what_the_config_has(make_model):
     ):
         config.module = {"_partial_": True} | options
         with pytest.raises(UserError, match=f"^{message}$"):
-            check_types(config) or build_module(config, encoder)
+            check_options(config) or build_module(config, encoder)
     config.module = {"_target_": PLAIN, "_partial_": True}
     OmegaConf.set_struct(config, False)
     config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.reports.paper import ablation
 from simcse_pl.sweeps.resolvers import row_names
 from simcse_pl.sweeps.rows import with_row, with_values
@@ -42,11 +42,11 @@ def test_all_rows_of_all_sweeps_compose(sweep, size, composed):
     assert config.size == size and config.hydra.sweeper.params
     with open_dict(config):
         del config.hydra
-    check_types(config)
     for row in rows_of(config) if config.sweep.get("rows") else [None]:
         if row:
             config.sweep.row = row
         job = with_row(config).copy()
+        check_options(job)
         OmegaConf.resolve(job)
         assert not OmegaConf.missing_keys(job)
         assert job.data.train is not None and (job.trainer.max_steps == (60 if sweep == "methods" else 100)) == (

@@ -10,7 +10,7 @@ import transformers
 from hydra.utils import instantiate
 from torch import nn
 
-from simcse_pl.config.type_checks import check_types
+from simcse_pl.config.options import check_options
 from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
@@ -142,7 +142,7 @@ def test_every_optimizer_has_the_options_of_its_config(choice):
 @pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
 def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
     config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
-    check_types(config)
+    check_options(config)
     made = build_optimizer(instantiate(config.optimizer), one_weight())
     assert type(made).__name__ == name and made.defaults["lr"] == 0.25
 

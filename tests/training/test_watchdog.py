@@ -18,7 +18,7 @@ import torch
 from pytorch_lightning.strategies.launchers import subprocess_script
 from safetensors.torch import load_file
 
-from simcse_pl.config.entry_point import disable_hydra_output_on_other_ranks
+from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from tests.conftest import ROOT, environment, tiny
 from tests.training.test_resume import assert_same, everything_of
 

@@ -1,0 +1,6 @@
+"""`python -m simcse_pl.cli --config-name COMMAND`: the ranks and the jobs of `simcse train` start in this way."""
+
+from simcse_pl.cli.entry_point import main
+
+if __name__ == "__main__":
+    main()

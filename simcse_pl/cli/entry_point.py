@@ -1,0 +1,238 @@
+"""Start `train` and `evaluate` with the options of the command line, or from Python with a list of options.
+
+This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them.
+"""
+
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import env_override
+from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
+
+import simcse_pl.sweeps.resolvers  # noqa: F401  the configs use them
+from simcse_pl.config import CONF
+from simcse_pl.config.options import check_options, dotted_names, name_in_full
+from simcse_pl.sweeps.jobs import best_score
+from simcse_pl.sweeps.rows import with_row
+from simcse_pl.utils.command_line import allow_own_code, report_error
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.ranks import is_first_process, is_one_of_several
+
+_DEBUG_OPTION = "debug=true"
+_GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
+_CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
+_EXPECTED_WARNINGS = (
+    ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    "(Experiment logs|Checkpoint) directory .* exists and is not empty",
+    "The '(train|val|test)_dataloader' does not have many workers",
+    "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule continues there
+    "\n'hydra/launcher/.*' is validated against ConfigStore schema with the same name",  # ours are complete
+    "The number of training batches .* is smaller than the logging interval",
+    "Found [0-9]+ module\\(s\\) in eval mode at the start of training",  # the queue's encoder
+)
+
+
+def train(options: Sequence[str] = ()) -> dict[str, Any]:
+    """Train an encoder as `simcse train OPTIONS` does, and return what results.json has.
+
+    Args:
+        options: options as on the command line, such as `["setting=unsupervised", "data=text", "data.train=my.txt"]`.
+
+    Returns:
+        The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
+
+    Raises:
+        UserError: an option is wrong.
+    """
+    results = _call("train", options)
+    return results | {"score": best_score(results)}
+
+
+def evaluate(options: Sequence[str]) -> dict[str, Any]:
+    """Measure an encoder as `simcse evaluate OPTIONS` does, and return what results.json has, with `folder`.
+
+    Args:
+        options: options as on the command line, such as `["encoder=outputs/RUN/encoder", "tasks=[STS-B]"]`.
+
+    Raises:
+        UserError: an option is wrong.
+    """
+    return _call("evaluate", options)
+
+
+def main(command: str = "train") -> None:
+    """Run a command with the options in sys.argv. Print an error in one line, or its traceback with `debug=true`.
+
+    The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
+    logging.raiseExceptions = False  # no traceback if the log cannot be written
+    allow_own_code()  # the classes that a config names
+    _ignore_expected_warnings()
+    sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
+    disable_hydra_output_on_other_ranks()
+    try:
+        hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
+        sys.stdout.flush()
+    except BaseException as error:
+        if _is_interrupt(error):
+            print("interrupted", file=sys.stderr)
+            raise SystemExit(128 + signal.SIGINT) from None
+        if not isinstance(error, Exception):
+            raise
+        readable = _readable(error, command, sys.argv[1:])
+        raise SystemExit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION)) from None
+
+
+def _call(command: str, options: Sequence[str]) -> dict[str, Any]:
+    """Compose the config of a command, prepare its folder as Hydra does, and run it in this process."""
+    options = list(map(_without_null, options))
+    allow_own_code()
+    before = HydraConfig.instance().cfg
+    config = None
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            config = hydra.compose(command, options, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)  # for the resolver `hydra`, which names the folder
+        folder = Path(config.hydra.run.dir).absolute()
+        with open_dict(config), read_write(config.hydra.runtime):
+            config.hydra.runtime.output_dir = str(folder)
+            HydraConfig.instance().set_config(config)
+            del config.hydra
+        (folder / "config").mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(config, folder / "config" / "config.yaml")
+        OmegaConf.save(OmegaConf.create({"hydra": HydraConfig.get()}), folder / "config" / "hydra.yaml")
+        OmegaConf.save(HydraConfig.get().overrides.task, folder / "config" / "overrides.yaml")
+        with warnings.catch_warnings(), env_override(HydraConfig.get().job.env_set):
+            _ignore_expected_warnings()
+            return _run(command, config) | {"folder": folder}
+    except Exception as error:
+        readable = _readable(error, command, options, config)
+        raise readable from readable.__cause__
+    finally:
+        HydraConfig.instance().cfg = before
+
+
+def _run(command: str, config: DictConfig) -> dict[str, Any]:
+    """Run a command in the folder that Hydra has made, and return what results.json has."""
+    config = with_row(config)
+    check_options(config)
+    if command == "evaluate":
+        from simcse_pl.cli.evaluate import evaluate as run
+    else:
+        from simcse_pl.cli.train import train as run
+    return run(config)
+
+
+def _run_job(config: DictConfig) -> float | None:
+    """Run a job of the command line, and print an error as `main` does.
+
+    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
+    does an error on one of several ranks, because the others would wait.
+    """
+    _ignore_expected_warnings()  # before the filters of modules imported since
+    if not is_first_process():
+        logging.getLogger("simcse_pl").setLevel(logging.WARNING)
+    runtime = HydraConfig.get()
+    command = str(runtime.job.config_name)
+    try:
+        results = _run(command, config)
+        return best_score(results) if "best" in results else None
+    except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None  # ends a multirun too
+        readable = _readable(error, command, runtime.overrides.task, config)
+        status = report_error(readable, config.debug is True, _DEBUG_OPTION)
+        in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
+        if in_multirun and not isinstance(error, SweepError):
+            return None
+        raise SystemExit(status) from None
+
+
+def _without_null(option: str) -> str:
+    """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only."""
+    group, _, choice = option.partition("=")
+    if group not in _GROUPS:
+        return option
+    return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+
+
+def disable_hydra_output_on_other_ranks() -> None:
+    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM.
+
+    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
+        print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
+        raise SystemExit(USER_ERROR_STATUS)
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
+        return
+    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
+    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Return whether Ctrl-C caused an error, which Lightning and OmegaConf may replace."""
+    return any(isinstance(cause, KeyboardInterrupt) for cause in exception_chain(error))
+
+
+def _readable(error: Exception, command: str, options: Sequence[str], config: DictConfig | None = None) -> Exception:
+    """Return an error of Hydra, or of a class that Hydra instantiates, as a UserError of one line.
+
+    Args:
+        error: the error.
+        command: `train` or `evaluate`.
+        options: the given options.
+        config: the composed config; None if it could not be composed.
+    """
+    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if isinstance(error, InstantiationException) and isinstance(cause, OSError):
+        return cause
+    if config is not None and type(error) is UserError:
+        text = name_in_full(str(error), config)
+    elif config is not None and isinstance(cause, UserError):
+        text = name_in_full(str(cause), config, place)
+    elif isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
+        text = f"{place}: {first_line(cause or error)}"
+    elif isinstance(error, _CONFIG_ERRORS) and not isinstance(error, InstantiationException):
+        text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
+        if unknown := re.match(r"Could not override '([\w.]+)'", text):
+            names = _option_names(command, options)
+            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (--help lists all)"
+    else:
+        return error
+    readable = UserError(text)
+    readable.__cause__ = error
+    return readable
+
+
+def _option_names(command: str, options: Sequence[str]) -> list[str]:
+    """Return the names of all groups and options, those of the chosen groups if they exist."""
+    chosen = [option for option in options if option.partition("=")[0] in _GROUPS]
+    for given in (chosen, []):
+        with suppress(HydraException), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            names = dotted_names(OmegaConf.to_container(hydra.compose(command, given)))
+            return [*{*_GROUPS, *(name for name in names if not name.endswith("_"))}]
+    return []
+
+
+def _ignore_expected_warnings() -> None:
+    for message in _EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message)

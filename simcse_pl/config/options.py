@@ -1,0 +1,160 @@
+"""Check the options of a config against the signatures of the classes and functions that take them."""
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from inspect import Parameter
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from simcse_pl.config import CONF
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
+
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+
+
+def check_options(config: DictConfig) -> None:
+    """Raise UserError unless each option of a class or function exists and fits its annotation.
+
+    Pydantic checks the values, including ranges such as `PositiveFloat`. Annotations that YAML has no values for, such
+    as an encoder, are not checked. An option without a value is an error too.
+    """
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
+    if HydraConfig.initialized():
+        _check_sources(HydraConfig.get())
+    for place, node in _nodes_with_target(OmegaConf.to_container(config, resolve=True)):
+        parameters = _parameters(_target(place, node["_target_"]))
+        for name in (name for name in node if not name.startswith("_")):
+            if name in parameters:
+                _check_value(config, f"{place}.{name}", node[name], parameters[name])
+            elif not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+                raise UserError(_unknown(place, name, node["_target_"], parameters))
+
+
+def _nodes_with_target(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each mapping of a config that has a `_target_`, with its path."""
+    if isinstance(node, dict) and "_target_" in node:
+        yield place, node
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from _nodes_with_target(value, f"{place}.{key}" if place else str(key))
+
+
+def _target(place: str, name: str) -> Callable[..., Any]:
+    """Import a class or a function."""
+    first, *attributes = name.split(".")
+    try:
+        target: Any = importlib.import_module(first)
+        for depth, attribute in enumerate(attributes, 1):
+            if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
+                importlib.import_module(".".join([first, *attributes[:depth]]))
+            target = getattr(target, attribute)
+    except Exception as error:  # any code of the user's
+        near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
+        raise UserError(f"{place}._target_={name}: {type(error).__name__}: {first_line(error)}{near}") from error
+    if not callable(target):
+        raise UserError(f"{place}._target_={name}: it must be a class or a function")
+    return cast(Callable[..., Any], target)
+
+
+def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned."""
+    try:
+        signature = inspect.signature(target, eval_str=True)
+    except Exception:  # an annotation whose class is not imported at runtime
+        signature = inspect.signature(target)
+    parameters = dict(signature.parameters)
+    further = next((name for name, own in parameters.items() if own.kind is Parameter.VAR_KEYWORD), None)
+    base = target.__mro__[1] if isinstance(target, type) else signature.return_annotation
+    if further and isinstance(base, type) and (of_base := _parameters(base)):
+        del parameters[further]
+        return of_base | parameters
+    return parameters
+
+
+def _check_value(config: DictConfig, option: str, value: Any, parameter: Parameter) -> None:
+    if (isinstance(value, dict) and "_target_" in value) or parameter.annotation is Parameter.empty:
+        return
+    if value is None and parameter.default is Parameter.empty:
+        return  # the command builds the class only if the option is set
+    try:
+        # As JSON, because there a list can be a tuple, and a string a path.
+        TypeAdapter(parameter.annotation).validate_json(json.dumps(value, default=str), strict=True)
+    except PydanticUserError:  # the annotation is a class
+        return
+    except ValidationError as error:
+        expected = " or ".join(dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors()))
+        raise UserError(f"{_as_written(config, option)}={value}: it should be {expected}") from error
+
+
+def _unknown(place: str, name: str, target: str, parameters: Mapping[str, Parameter]) -> str:
+    """Say that a class does not take an option, which the user misspelt, or which another class has left behind."""
+    hydra = HydraConfig.get() if HydraConfig.initialized() else None
+    group = place.partition(".")[0]
+    if hydra and f"{place}._target_={target}" in hydra.overrides.task and hydra.runtime.choices.get(group):
+        file = f"{group}/{hydra.runtime.choices[group]}.yaml"
+        return (
+            f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
+            f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
+        )
+    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (--help lists all)"
+
+
+def _check_sources(hydra: Any) -> None:
+    """Raise UserError if Hydra would silently ignore an option that + adds, or a file in --config-dir."""
+    known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
+    for option in hydra.overrides.task:
+        top = re.split(r"[.@=]", option.lstrip("+"))[0]
+        if option.startswith("+") and "/" not in top and top not in known:
+            raise UserError(f"{option}: no code reads {top}{did_you_mean(top, known)}")
+    for source in hydra.runtime.config_sources:
+        for file in Path(source.path).rglob("*.yaml") if source.provider == "command-line" else ():
+            other = CONF / file.relative_to(source.path)
+            if other.is_file() and not other.samefile(file):
+                raise UserError(f"{file}: the project has a config of this name, which would be used; rename yours")
+
+
+def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
+    """Return the message of a class with full names of options: `model.pooling=` for `pooling=`.
+
+    Args:
+        message: names options as the class does, followed by `=`, or by `:` at its start.
+        config: the config.
+        place: the path of the class in the config; if it is empty, only an option at the start of the message is
+            named in full, if only one class has it.
+    """
+    options = list(dotted_names(OmegaConf.to_container(config)))
+
+    def full(match: re.Match[str]) -> str:
+        name = match[0]
+        if match.start() and (not place or (CONF / name).is_dir()):  # advice such as queue=null
+            return name
+        ending = f".{name}" if not place else f"{place}.{name}"
+        paths = [] if not place and name in config else [path for path in options if path.endswith(ending)]
+        return _as_written(config, paths[0]) if len(paths) == 1 else name
+
+    return re.sub(r"(?<![\w./=-])\w+(?==)|^\w+(?=:)", full, message)
+
+
+def dotted_names(node: Any, place: str = "") -> Iterator[str]:
+    """Yield the paths of all options of a config."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        yield f"{place}{key}"
+        yield from dotted_names(value, f"{place}{key}.")
+
+
+def _as_written(config: DictConfig, option: str) -> str:
+    """Return the name of an option, or of the option that its value refers to: val_every, data.batch_size."""
+    value: Any = OmegaConf.to_container(config)
+    keys = option.split(".")
+    for depth, key in enumerate(keys, 1):
+        value = value[int(key)] if isinstance(value, list) else value.get(key)
+        if isinstance(value, str) and (reference := _REFERENCE.fullmatch(value)):
+            return ".".join([reference[1], *keys[depth:]])
+    return option

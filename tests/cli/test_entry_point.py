@@ -1,0 +1,134 @@
+"""The exit status and the line of a command that fails, and runs that start from Python."""
+
+import contextlib
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+import simcse_pl
+from simcse_pl.cli import entry_point
+from simcse_pl.utils.errors import SweepError, UserError
+from tests.conftest import tiny
+
+CONFIG = OmegaConf.create({"seed": 1, "debug": False})
+
+
+@pytest.fixture
+def job(monkeypatch):
+    """Pretend that a command composes CONFIG and does something else than to train."""
+
+    def job_(work, mode=RunMode.RUN):
+        runtime = SimpleNamespace(
+            mode=mode, job=SimpleNamespace(config_name="train"), overrides=SimpleNamespace(task=[])
+        )
+        monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: runtime)
+        monkeypatch.setattr(entry_point, "_run", lambda command, config: work())
+        return entry_point._run_job(CONFIG)
+
+    return job_
+
+
+@pytest.fixture
+def ends(monkeypatch, capsys):
+    """Run a command; return the exit status and what it printed to standard error."""
+
+    def ends_(work, *options):
+        monkeypatch.setattr(sys, "argv", ["train.py", *options])
+        monkeypatch.setattr(entry_point.hydra, "main", lambda **config: lambda task: work)
+        with pytest.raises(SystemExit) as end:
+            entry_point.main()
+        return end.value.code, capsys.readouterr().err
+
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    return ends_
+
+
+def raise_(error, cause=None):
+    raise error from cause
+
+
+def test_an_error_is_one_line_or_a_traceback(ends):
+    assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
+    status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
+    assert status == 2 and "Traceback" in printed
+
+
+def within_a_library():
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise AttributeError("'NoneType' object has no attribute '_invalidate_flags_cache'")  # OmegaConf's
+
+
+def as_lightning_ends():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+@pytest.mark.parametrize("work", [within_a_library, as_lightning_ends])
+def test_ctrl_c_is_status_130(work, ends, job):
+    assert ends(work) == (130, "interrupted\n")
+    assert ends(lambda: job(work)) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
+def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
+        assert job(lambda: raise_(error), RunMode.MULTIRUN) is None
+    assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("queue=null", "queue=[]"),
+        ("queue=momentum,null", "queue=momentum,[]"),
+        ("model.dropout=null", "model.dropout=null"),
+        ("auxiliary=[mlm]", "auxiliary=[mlm]"),
+    ],
+)
+def test_null_deselects_a_group(option, expected):
+    assert entry_point._without_null(option) == expected
+
+
+def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model, tmp_path):
+    given = [
+        *tiny(make_model("bert")),
+        "data=text",
+        f"data.train={sentences}",
+        f"data.validation={pairs}",
+        "queue=null",
+    ]
+    given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
+    arguments = list(sys.argv)
+    runs = [simcse_pl.train([*given, f"seed={seed}", f"hydra.run.dir={tmp_path}/{seed}"]) for seed in (1, 2)]
+    for seed, run in enumerate(runs, 1):
+        assert run["folder"] == tmp_path / str(seed) and run["seed"] == seed
+        results = json.loads((run["folder"] / "results.json").read_text())
+        assert run["score"] == results["best"]["spearman"]
+        assert {path.name for path in (run["folder"] / "config").iterdir()} >= {"config.yaml", "resolved.yaml"}
+    options = ["tasks=[]", f"data.test={pairs}", f"hydra.run.dir={tmp_path}/evaluated"]
+    measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
+    assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
+    assert sys.argv == arguments and not HydraConfig.initialized()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["modle=bert"], "no option modle; did you mean"),
+        (["objective.temperature=low"], "objective.temperature=low: it should be a valid number"),
+        (["data=text"], "data.train is missing"),
+    ],
+)
+def test_a_mistake_in_python_is_a_user_error(options, message, tmp_path):
+    with pytest.raises(UserError, match=f"^{message}"):
+        simcse_pl.train([*options, f"hydra.run.dir={tmp_path}"])
+    assert not HydraConfig.initialized()

@@ -1,0 +1,150 @@
+"""Options against the signatures of the classes that take them, and their names in messages."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from omegaconf import OmegaConf, open_dict
+from pydantic import Field, PositiveFloat
+
+from simcse_pl.config.options import check_options, name_in_full
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.trainer import make_trainer
+from simcse_pl.utils.errors import UserError
+
+
+class Loss:
+    def __init__(
+        self,
+        temperature: PositiveFloat = 0.05,
+        share: Annotated[float, Field(ge=0, le=1)] = 0.5,
+        kind: Literal["mse", "cosine"] = "mse",
+        encoder: SentenceEncoder | None = None,
+    ) -> None: ...
+
+
+class Further(Loss):
+    def __init__(self, size: int, **further: Any) -> None: ...
+
+
+def part(taker, **values):
+    """Return a config with a part that this class or function takes."""
+    return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
+
+
+@pytest.mark.parametrize(
+    ("taker", "name", "value", "expected"),
+    [
+        (Loss, "temperature", -1, "greater than 0"),
+        (Loss, "temperature", "low", "a valid number"),
+        (Loss, "share", 2, "less than or equal to 1"),
+        (Loss, "kind", "l1", "'mse' or 'cosine'"),
+        (Further, "temperature", 0, "greater than 0"),  # an argument of the base class
+        (SentenceDataModule, "batch_size", "64", "a valid integer"),
+        (SentenceDataModule, "columns", [1.5], "a valid integer or a valid string"),
+        (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
+        (make_trainer, "accelerator", 3, "a valid string"),
+    ],
+)
+def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expected):
+    with pytest.raises(UserError) as error:
+        check_options(part(taker, **{name: value}))
+    assert str(error.value) == f"part.{name}={value}: it should be {expected}"
+
+
+@pytest.mark.parametrize(
+    ("taker", "values"),
+    [
+        (Loss, {"temperature": 1, "encoder": None}),
+        (Further, {"size": None, "share": 0.1}),  # the command sets it
+        (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
+        (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
+        (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
+    ],
+)
+def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
+    check_options(part(taker, **values))
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (
+            "targets.losses.MyLos",
+            "AttributeError: module 'targets.losses' has no attribute 'MyLos'; did you mean MyLoss?",
+        ),
+        ("targets.broken.MyLoss", "ModuleNotFoundError: No module named 'json.missing'; 'json' is not a package"),
+        ("targets.losses", "it must be a class or a function"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeypatch):
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "losses.py").write_text("class MyLoss: pass\n")
+    (tmp_path / "targets" / "broken.py").write_text("import json.missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError) as error:
+        check_options(OmegaConf.create({"part": {"_target_": target}}))
+    assert str(error.value).startswith(f"part._target_={target}: {why.partition(';')[0]}")
+
+
+@pytest.fixture
+def job(composed):
+    """Return the config of train.py as a command gets it."""
+
+    def job_(*options):
+        config = composed(*options)
+        with open_dict(config):
+            del config.hydra
+        return config
+
+    return job_
+
+
+@pytest.mark.parametrize("taker", [Loss, Further])
+def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
+    with pytest.raises(
+        UserError, match=r"^no option part.temprature; did you mean temperature\? \(--help lists all\)$"
+    ):
+        check_options(part(taker, temprature=1))
+
+
+def test_the_options_of_another_class_are_left(job):
+    given = f"objective._target_={__name__}.Loss"
+    with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
+        check_options(job(given))
+
+
+def test_a_new_option_at_the_top_of_the_config_is_an_error(job):
+    check_options(job("+trainer.limit_val_batches=1.0"))
+    with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
+        check_options(job("+lr=1"))
+
+
+NAMES = {
+    "val_every": 3,
+    "trainer": {"interval": "${val_every}"},
+    "objective": {"temperature": 1, "groups": 2, "queue": 3},
+    "auxiliary": {"mlm": {"temperature": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "place", "expected"),
+    [
+        ("temperature=1: no", "objective", "objective.temperature=1: no"),
+        ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
+        ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
+        ("groups=5: set groups=2, queue=null", "objective", "objective.groups=5: set objective.groups=2, queue=null"),
+        ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
+        ("interval: no", "", "val_every: no"),
+        ("objective.groups=5: no", "", "objective.groups=5: no"),
+        ("no file x.txt", "", "no file x.txt"),
+    ],
+)
+def test_a_message_has_the_full_names_of_options(message, place, expected):
+    assert name_in_full(message, OmegaConf.create(NAMES), place) == expected
+
+
+def test_a_value_that_an_option_refers_to_is_named(job):
+    with pytest.raises(UserError, match=r"^seed=abc: it should be a valid integer$"):
+        check_options(job("seed=abc"))
