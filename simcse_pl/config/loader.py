@@ -18,7 +18,7 @@ from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 # groups that may be null
 _OPTIONAL = {
-    *("adapter", "auxiliary", "diagnose", "experiment", "local", "logger", "method", "quantization", "queue"),
+    *("auxiliary", "experiment", "local", "logger", "method", "model/adapter", "model/quantization", "queue"),
     *("setting", "size", "sweep"),
 }
 _UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '(?P<name>[^']+)'")
@@ -60,7 +60,7 @@ class CheckedLoader(ConfigLoaderImpl):
     def _without_null(self, override: str) -> str:
         """Return `queue=[]` for `queue=null`, which Hydra accepts in a defaults list only."""
         group, _, choice = override.partition("=")
-        if choice not in ("", "null") or group not in self.get_group_options("", ObjectType.GROUP):
+        if choice not in ("", "null") or not self.get_group_options(group, ObjectType.CONFIG):
             return override
         if group not in _OPTIONAL:
             choices = ", ".join(self.get_group_options(group, ObjectType.CONFIG))
@@ -70,7 +70,7 @@ class CheckedLoader(ConfigLoaderImpl):
     def _names(self, config_name: str | None, overrides: Sequence[str]) -> list[str]:
         """Return the names of groups and options, with the selected groups if possible."""
         groups = self.get_group_options("", ObjectType.GROUP)
-        selected = [own for own in overrides if own.partition("=")[0] in groups]
+        selected = [own for own in overrides if own.partition("=")[0] in {*groups, *_OPTIONAL}]
         for kept in (selected, []):
             try:
                 config = super().load_configuration(config_name, kept, RunMode.RUN, validate_sweep_overrides=False)

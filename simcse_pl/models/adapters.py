@@ -52,7 +52,7 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
     from peft import PeftConfig
 
     if not isinstance(config, PeftConfig):
-        raise UserError(f"adapter={config}: it must be a config of PEFT; the group `adapter` has one")
+        raise UserError(f"adapter={config}: it must be a config of PEFT; model/adapter=lora has one")
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
 

@@ -68,9 +68,9 @@ class EncoderModule(LightningModule):
         super().__init__()
         check_optimizer(optimizer, scheduler)
         if getattr(encoder.backbone, "is_quantized", False) and not has_adapter(encoder.backbone):
-            raise UserError("quantization: quantized weights cannot be trained: add adapter=lora")
+            raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
         if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in encoder.backbone.parameters()):
-            raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add adapter=lora")
+            raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add model/adapter=lora")
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise UserError(f"module.layer_decay={layer_decay}: it must be above 0 and at most 1, or null")
         if layer_decay is not None and learning_rate(optimizer) is None:

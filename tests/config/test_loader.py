@@ -35,8 +35,8 @@ def test_options_can_be_added_below_the_top(composed):
 
 def test_null_deselects_a_group(composed):
     assert "queue" not in composed("train", "queue=momentum", "queue=null")
-    assert composed("train", "adapter=lora", "adapter=null").model.adapter is None
-    assert composed("train", "quantization=null").model.quantization is None
+    assert composed("train", "model/adapter=lora", "model/adapter=null").model.adapter is None
+    assert composed("train", "model/quantization=null").model.quantization is None
 
 
 def test_a_config_name_may_contain_dots(tmp_path):
