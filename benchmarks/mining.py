@@ -18,6 +18,7 @@ from simcse_pl.data import sample
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.utils.terminal import show
 
+STUDENT = ("model=minilm_3_layers", "model.head=mlp_train_only", "optimizer.lr=2e-4")
 MINED = {  # options of `simcse mine`
     "random sentences": ("--choice", "random"),
     "nearest sentences": (),
@@ -43,7 +44,7 @@ def main() -> None:
     given = command_line.parse_args()
     with TemporaryDirectory() as folder:
         data = data_of(given.triplets, Path(folder))
-        ways = {kind: ("data=text", "data.batch_size=32", *own) for kind, own in data.items()}
+        ways = {kind: ("data=text", "data.batch_size=32", *STUDENT, *own) for kind, own in data.items()}
         before, after = train_all(ways, given)
     note = (
         f"3 layers of all-MiniLM-L6-v2 ({before['no hard negatives'].dev:.2f} on dev before training), mean pooling, "

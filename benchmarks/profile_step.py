@@ -119,7 +119,7 @@ def main() -> None:
     rows = shares.assign(**{"s per step": seconds}).rename_axis("way").reset_index()
     rows = rows[["way", "s per step", *shares.columns]]
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
-    about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: speed=auto"
+    about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: the measured choice"
     decimals = dict.fromkeys(shares.columns, 0) | {"s per step": 2}
     kinds = "products: matrix products; casts: also copies; norms: layer norm, softmax and GELU"
     notes = [about, kinds, matrix_rates(config)]

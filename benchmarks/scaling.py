@@ -43,7 +43,8 @@ def rate_of_run(ranks: int, steps: int, folder: Path) -> float:
         "setting=unsupervised",
         "data=wiki_sample",
         "data.validation=sample",
-        "speed=fixed",
+        "speed.tokens_per_pass=256",
+        "speed.fast_dropout=true",
         *(["trainer=ddp"] if ranks > 1 else []),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": str((os.cpu_count() or ranks) // ranks)}

@@ -46,7 +46,7 @@ NEEDS = {  # the word for it on the page, and the commands
 TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
     r"seed=(\d)(,\d)+": r"seed=\1",
-    r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
+    r"sweep=methods(_mini)?(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
@@ -55,7 +55,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
-    r"diagnose=overfit": r"\g<0> trainer.max_steps=20",
+    r"experiment=overfit": r"\g<0> trainer.max_steps=20",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bA,B\b": "outputs/RUN_1/encoder,outputs/RUN_2/encoder",
     r"\bFOLDER\b": "outputs/merged",
@@ -222,7 +222,7 @@ class Page:
                 words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
             )
         else:
-            if words[1] in ("train", "train.py") and not re.search("diagnose=(?!anomaly)", command):
+            if words[1] in ("train", "train.py") and not re.search("experiment=overfit|max_steps=(5|20) ", command):
                 words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment)

@@ -10,7 +10,7 @@ COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
 LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # other pages explain them
 
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
-_GROUP = re.compile(r"  - (?:optional )?(?P<name>\w+): (?P<choice>[^#]*?)(?:\s+# (?P<comment>.*))?")
+_GROUP = re.compile(r"  - (?:optional )?(?P<name>[\w/]+): (?P<choice>[^#]*?)(?:\s+# (?P<comment>.*))?")
 
 
 def header(text: str) -> str:
@@ -82,16 +82,19 @@ def page() -> str:
         text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
         parts += [f"## {called}\n", table("group|default|what it chooses", [*_as_code(groups(text))])]
         parts.append(table("option|default|meaning", [*_as_code(options(text, ""))]))
-    for folder in sorted(path for path in CONF.iterdir() if path.is_dir() and path.name not in LEFT_OUT):
+    for folder in sorted(path for path in CONF.glob("**/") if path != CONF):
+        group = folder.relative_to(CONF).as_posix()
+        if group.partition("/")[0] in LEFT_OUT:
+            continue
         texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))}
         parts += [
-            f"## {folder.name}\n",
+            f"## {group}\n",
             table("choice|meaning", [(name, header(text)) for name, text in texts.items()]),
         ]
         found = [
             (option, f"`{choice}`", *rest)
             for choice, text in texts.items()
-            for option, *rest in _as_code(options(text, f"{folder.name}."))
+            for option, *rest in _as_code(options(text, f"{group.replace('/', '.')}."))
         ]
         if found:
             parts.append(table("option|choice|default|meaning", found))

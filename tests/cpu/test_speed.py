@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from simcse_pl.cpu import speed as module_of_speed
 from simcse_pl.cpu.layers import FastDropout
 from simcse_pl.cpu.speed import Speed
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import adamw, quiet_trainer

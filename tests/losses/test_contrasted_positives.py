@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role

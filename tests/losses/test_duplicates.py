@@ -1,10 +1,10 @@
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.roles import Role
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from simcse_pl.losses.debiased import DebiasedObjective
 from torch import nn
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.distillation import EmbeddingDistillation
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch.nn.functional import cosine_similarity
 
 from simcse_pl.cpu.layers import use_fast_dropout
-from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import adamw, embedded

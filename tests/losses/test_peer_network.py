@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.peer_network import PeerNetwork
 from torch import nn
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.losses.peer_network import PeerNetwork
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule

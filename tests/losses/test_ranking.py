@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation, list_mle, list_net
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation, list_mle, list_net
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from transformers import AutoModelForMaskedLM
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
-from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
 from simcse_pl.losses.token_masking import NOT_CHOSEN
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.linalg import sqrtm
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective, group_whitening
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective, group_whitening
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule

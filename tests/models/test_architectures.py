@@ -3,13 +3,13 @@
 import pytest
 import torch
 import transformers
+from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import MODEL_MAPPING
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from tests.conftest import SENTENCES, embedded

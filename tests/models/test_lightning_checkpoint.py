@@ -7,8 +7,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from safetensors.torch import save_file
-
 from simcse_pl.losses.objectives import ContrastiveObjective
+
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry

@@ -5,8 +5,8 @@
 
 import pytest
 import torch
-
 from simcse_pl.losses.objectives import ContrastiveObjective
+
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.templates import SENTENCE_MASK

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import AutoModel
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError

@@ -11,7 +11,9 @@ from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
-TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
+MINI = [name for name in SWEEPS if name.endswith("_mini")]
+WITH_SIZES = [(name, size) for name in SWEEPS for size in ("mini", "paper") if name not in MINI or size == "mini"]
+TABLES = [name for name in SWEEPS if name.startswith("table_") and name not in ("table_a1_hyperparameters", *MINI)]
 
 
 def rows_of(config):
@@ -29,14 +31,13 @@ def test_the_papers_nli_file_has_no_neutral_hypotheses(composed):
     assert rows_of(given)[-1] == "contradiction+neutral 1.0"
 
 
-@pytest.mark.parametrize(("size", "sizes"), [("mini", "8,16,32,64,128"), ("paper", "32,64,128,256,512")])
-def test_batch_sizes_depend_on_the_size(size, sizes, composed):
-    config = composed("sweep=batch_size", f"size={size}")
-    assert config.hydra.sweeper.params["data.batch_size"] == sizes
+@pytest.mark.parametrize("sweep", MINI)
+def test_a_mini_sweep_needs_no_further_option(sweep, composed):
+    config = composed(f"sweep={sweep}")
+    assert config.size == "mini" and config.sweep.table == sweep.removesuffix("_mini") and not config.test_tasks
 
 
-@pytest.mark.parametrize("size", ["mini", "paper"])
-@pytest.mark.parametrize("sweep", SWEEPS)
+@pytest.mark.parametrize(("sweep", "size"), WITH_SIZES)
 def test_all_rows_of_all_sweeps_compose(sweep, size, composed):
     config = composed(f"sweep={sweep}", f"size={size}", "logger=csv")
     assert config.size == size and config.hydra.sweeper.params
@@ -49,7 +50,7 @@ def test_all_rows_of_all_sweeps_compose(sweep, size, composed):
         check_options(job)
         OmegaConf.resolve(job)
         assert not OmegaConf.missing_keys(job)
-        assert job.data.train is not None and (job.trainer.max_steps == (60 if sweep == "methods" else 100)) == (
+        assert job.data.train is not None and (job.trainer.max_steps == (60 if sweep == "methods_mini" else 100)) == (
             size == "mini"
         )
 

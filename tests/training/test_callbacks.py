@@ -10,16 +10,16 @@ import torch
 import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.negatives import MixedNegatives
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound, uniformity
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.matryoshka import MatryoshkaObjective
-from simcse_pl.losses.negatives import MixedNegatives
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (

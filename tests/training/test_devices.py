@@ -10,25 +10,25 @@ import yaml
 from hydra.utils import instantiate
 from lightning_fabric.utilities import move_data_to_device
 from omegaconf import OmegaConf
+from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
+from simcse_pl.losses.dimension_contrast import DimensionContrast
+from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
+from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
+from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
+from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
+from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
+from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
+from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 
 from simcse_pl.config import CONF
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
-from simcse_pl.losses.dimension_contrast import DimensionContrast
-from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
-from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
 from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
-from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger

@@ -1,12 +1,12 @@
 """Frozen layers of all architectures, and frozen parameters that no loss depends on."""
 
 import pytest
+from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.training.freezing import freeze_first_layers
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.encoder_module import EncoderModule
-from simcse_pl.training.freezing import freeze_first_layers
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.tiny_models import ARCHITECTURES

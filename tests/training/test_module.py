@@ -8,17 +8,17 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from scipy.stats import spearmanr
+from simcse_pl.losses.auxiliary import AuxiliaryLoss
+from simcse_pl.losses.functional import contrastive_loss
+from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from torch.utils.data import DataLoader
 
 from simcse_pl.data import datamodule
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.functional import contrastive_loss
 from simcse_pl.losses.mlm import MaskedLanguageModelingObjective
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.training.module import SimCSEModule

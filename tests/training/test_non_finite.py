@@ -3,11 +3,11 @@ import json
 import pytest
 import pytorch_lightning as pl
 import torch
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch.utils.data import DataLoader
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError

@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers
 from hydra.utils import instantiate
+from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from simcse_pl.config.options import check_options
-from simcse_pl.losses.objectives import ContrastiveObjective
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer, build_schedule, check_optimizer, parameter_groups

@@ -6,30 +6,30 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-
-from examples.my_research.objective import ScoreRegression
-from examples.my_research.terms import NegativeMargin, TeacherSimilarities
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
 from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
 from simcse_pl.losses.debiased import DebiasedObjective
 from simcse_pl.losses.dimension_contrast import DimensionContrast
-from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
-from simcse_pl.losses.matryoshka import MatryoshkaObjective
-from simcse_pl.losses.mlm import MaskedLanguageModeling, MaskedLanguageModelingObjective
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
 from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from simcse_pl.losses.peer_network import PeerNetwork
 from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
 from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
-from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
 from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.losses.whitened import WhitenedContrastiveObjective
+
+from examples.my_research.objective import ScoreRegression
+from examples.my_research.terms import NegativeMargin, TeacherSimilarities
+from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.inner_layer import InnerLayer
+from simcse_pl.losses.matryoshka import MatryoshkaObjective
+from simcse_pl.losses.mlm import MaskedLanguageModeling, MaskedLanguageModelingObjective
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
+from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
