@@ -83,7 +83,7 @@ class InnerLayer(Loss):
 
         pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
         inner = batch.replaced(embeddings=encoder.project(pooled), pooled=pooled, queue=None, curves={})
-        loss = self.objective(encoder, inner)
+        loss = self.objective.weight * self.objective(encoder, inner)
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence
