@@ -26,10 +26,8 @@ class SumOfLosses(Loss):
         super().__init__(weight)
         if not objectives:
             raise UserError("objectives is empty: name at least one")
-        self.names, self.losses = (
-            list(objectives),
-            nn.ModuleList(objectives.values()),
-        )  # a ModuleDict has no key `keys`
+        self.names = list(objectives)
+        self.losses = nn.ModuleList(objectives.values())  # a ModuleDict rejects names such as `keys`
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
