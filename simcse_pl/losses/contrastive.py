@@ -109,7 +109,7 @@ def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> T
     count = kept.sum(dim=1, keepdim=True)
     powers = hardness * negatives
     log_sums = powers.masked_fill(count == 0, 0).logsumexp(dim=1, keepdim=True)  # finite, so the gradient is finite
-    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).log(), logits)
+    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).to(logits).log(), logits)
 
 
 @torch.no_grad()

@@ -94,7 +94,7 @@ def _can_be_cut(encoder: SentenceEncoder) -> bool:
     """Return whether an encoder of the first layer has the states of this encoder's first layer."""
     backbone = encoder.backbone
     first = rebuild_backbone("", copy.deepcopy(backbone.config), backbone.state_dict(), 1).eval()
-    nn.Module.to(first, backbone.device)
+    nn.Module.to(first, backbone.device, backbone.dtype)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(["A sentence."], encoder.max_length))
     ids = {name: inputs[name].to(backbone.device) for name in ("input_ids", "attention_mask")}
     was_training = backbone.training
