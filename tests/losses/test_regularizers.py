@@ -50,13 +50,6 @@ def test_spectrum_control_equals_wangs_equation(shape, decay, exponent, rate):
     assert spectrum_control(rows.float(), curve).item() == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(8, 4), (3, 5)])
-def test_gradients_equal_finite_differences(shape):
-    rows, curve = words(*shape).requires_grad_(), decay_curve("polynomial", min(shape), 0.3)
-    torch.autograd.gradcheck(cosine_regularization, (rows,))
-    torch.autograd.gradcheck(lambda x: spectrum_control(x, curve), (rows,))
-
-
 @pytest.mark.parametrize("values", [[2.0] * 6, [3.0, 1, 1, 1, 1, 1], [1.0, 1, 1, 0, 0, 0], [1.0, 0, 0, 0, 0, 0]])
 def test_repeated_and_zero_singular_values_have_bounded_gradients(values):
     rows = (torch.linalg.qr(torch.randn(20, 6)).Q * torch.tensor(values)).requires_grad_()
@@ -70,24 +63,13 @@ def equation_of(term, rows):
     return spectrum_control(rows, decay_curve(term.decay, min(rows.shape), term.exponent, term.rate))
 
 
-@pytest.mark.parametrize("term", [CosineRegularization(), SpectrumControl()])
-def test_autocast_and_half_precision_leave_the_losses_in_float32(term):
-    rows = words(12, 5).bfloat16()
-    expected = equation_of(term, rows.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        mixed = equation_of(term, rows.float())
-    for value in (equation_of(term, rows), mixed):
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value, expected)
-
-
 @pytest.mark.parametrize(("architecture", "padding"), [("bert", 0), ("roberta", 1), ("modernbert", 0)])
 @pytest.mark.parametrize("term", [CosineRegularization(), SpectrumControl(decay="exponential")])
 def test_all_rows_but_the_paddings_are_regularized(architecture, padding, term, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean")
     weight = encoder.backbone.get_input_embeddings().weight
     rows = [row for number, row in enumerate(weight.detach()) if number != padding]
-    loss = term(encoder, {})
+    loss = term(encoder, None)
     assert loss == equation_of(term, torch.stack(rows))
     loss.backward()
     assert not weight.grad[padding].any() and weight.grad[padding + 1].any()

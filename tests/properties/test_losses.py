@@ -6,10 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
-from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
+from simcse_pl.losses.contrastive import contrastive_loss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.regularizers import cosine_regularization
-from tests.conftest import embedded
+from simcse_pl.losses.softmax import siamese_softmax_loss
+from simcse_pl.training.curves import mean_similarities
 from tests.losses.loops import log_sum_exp, similarity
 from tests.properties.strategies import shapes
 
@@ -55,8 +56,6 @@ def test_the_contrastive_loss_equals_the_equation(batch, temperature, alpha, kin
     expected = equation(embeddings, queue, temperature, alpha, kind)
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
     torch.testing.assert_close(loss.item(), expected, rtol=1e-9, atol=1e-9)
-    objective = ContrastiveObjective(temperature, alpha, kind)
-    torch.testing.assert_close(objective(embedded(embeddings, queue=queue)), loss)
     single = loss_of(embeddings.float(), queue.float(), temperature, alpha, kind)
     torch.testing.assert_close(single.item(), expected, rtol=1e-4, atol=1e-5 / temperature)
 
@@ -108,7 +107,8 @@ def test_mean_similarities_are_those_of_positives_and_negatives(batch, dtype, ze
     positive = torch.zeros_like(cosines, dtype=torch.bool)
     positive[:, :, 0].fill_diagonal_(True)
     expected = cosines[positive].mean(), cosines[~positive].mean()  # NaN without negatives
-    for ours, theirs in zip(mean_similarities(embedded(embeddings)), expected, strict=True):
+    curves = mean_similarities(EmbeddedBatch.of(*embeddings.unbind(dim=1)))
+    for ours, theirs in zip(curves.values(), expected, strict=True):
         torch.testing.assert_close(ours.item(), theirs.item(), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
