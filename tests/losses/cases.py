@@ -93,6 +93,9 @@ CASES = {
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
     "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
     "cosine regularization": Case(lambda _: CosineRegularization(), formulas.cosine_regularization, plain=False),
+    "spectrum control, exponential": Case(
+        lambda _: SpectrumControl(decay="exponential"), formulas.spectrum_control, plain=False
+    ),
     "spectrum control": Case(lambda _: SpectrumControl(), formulas.spectrum_control, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),

@@ -193,7 +193,8 @@ def cosine_regularization(loss, encoder, batch):
 
 def spectrum_control(loss, encoder, batch):
     values = torch.linalg.svdvals(encoder.backbone.get_input_embeddings().weight[1:])
-    prior = [k**-loss.exponent for k in range(1, len(values) + 1)]
+    powers = [k**loss.exponent for k in range(1, len(values) + 1)]
+    prior = [1 / x if loss.decay == "polynomial" else math.exp(loss.rate * (1 - x)) for x in powers]
     return sum((value / values[0] - share).square() for value, share in zip(values, prior, strict=True))
 
 

@@ -48,15 +48,6 @@ def test_only_the_decoder_is_shared_with_the_encoder_and_all_weights_get_gradien
     assert [name for name, weight in both.named_parameters() if weight.grad is None] == []  # DDP would wait for them
 
 
-def test_a_backbone_with_fewer_layers_keeps_the_head(make_masked_language_model):
-    folder = make_masked_language_model("bert")
-    cut, whole = (load_backbone(str(folder), num_layers=n, dropout=0.3) for n in (2, None))
-    ours, theirs = MLMHead(cut).eval(), MLMHead(whole).eval()
-    hidden_states = torch.randn(4, 32)
-    assert torch.equal(ours(hidden_states), theirs(hidden_states))
-    assert cut.config.num_hidden_layers == 2
-
-
 def test_a_pretrained_head_leaves_the_random_state_and_a_new_one_is_drawn_from_it(make_masked_language_model):
     backbone = load_backbone(str(make_masked_language_model("bert")))
     before = torch.get_rng_state()

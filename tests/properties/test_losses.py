@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.regularizers import cosine_regularization
-from simcse_pl.losses.softmax import siamese_softmax_loss
 from simcse_pl.training.curves import mean_similarities
 from tests.losses.loops import log_sum_exp, similarity
 from tests.properties.strategies import shapes
@@ -78,23 +77,6 @@ def test_losses_and_gradients_are_finite(batch, temperature, alpha, kind, dtype,
         lengths = embeddings.detach().norm(dim=-1, keepdim=True)
         bound = 2.01 / temperature / lengths.masked_fill(lengths == 0, torch.inf)  # |d cos / dh| is at most 1 / |h|
         assert (embeddings.grad.norm(dim=-1, keepdim=True) <= bound).all()
-
-
-@given(shape=shapes(8, 6), classes=st.integers(2, 5), seed=SEEDS, equal=st.booleans())
-def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equal):
-    first, second = drawn(seed, 2, *shape)
-    second = first.clone() if equal else second
-    weights, labels = drawn(seed + 1, classes, 3 * shape[1]), torch.arange(shape[0]) % classes
-    losses = []
-    for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
-        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
-        scores = [similarity(row, features, "dot") for row in weights.tolist()]
-        losses.append(log_sum_exp(scores) - scores[label])
-    first.requires_grad_()
-    loss = siamese_softmax_loss(first, second, labels, weights)
-    loss.backward()
-    torch.testing.assert_close(loss.item(), math.fsum(losses) / len(losses), rtol=1e-9, atol=1e-9)
-    assert torch.isfinite(first.grad).all()
 
 
 @given(batch=BATCHES, dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]), zeros=st.booleans())
