@@ -85,14 +85,6 @@ def ready_data(encoder, evaluator, train=None):
     return data
 
 
-def embedded(embeddings, inputs=None, **further):
-    """Return embeddings [batch, views, dim] as the losses take them: anchor, positive, then hard negatives."""
-    from simcse_pl.losses.embedded_batch import EmbeddedBatch
-    from simcse_pl.models.roles import default_roles
-
-    return EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), inputs or {}, **further)
-
-
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the objects of the libraries, which live to the end."""
     gc.collect()
@@ -123,6 +115,20 @@ def make_masked_language_model(make_model, tmp_path_factory):
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def teacher(make_model, tmp_path_factory):
+    """The folder of a saved encoder that normalizes, with large random weights."""
+    from simcse_pl.models.encoder import SentenceEncoder
+
+    folder = tmp_path_factory.mktemp("teacher")
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", normalize=True)
+        torch.nn.init.normal_(encoder.backbone.embeddings.word_embeddings.weight)
+    encoder.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

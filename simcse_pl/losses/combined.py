@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
@@ -22,14 +23,12 @@ class SumOfLosses(Loss):
         weight: see Loss.
     """
 
-    def __init__(self, objectives: Mapping[str, Loss], weight: float = 1.0) -> None:
+    def __init__(self, objectives: Mapping[str, Loss], weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(weight)
         if not objectives:
             raise UserError("objectives is empty: name at least one")
-        self.names, self.losses = (
-            list(objectives),
-            nn.ModuleList(objectives.values()),
-        )  # a ModuleDict has no key `keys`
+        self.names = list(objectives)
+        self.losses = nn.ModuleList(objectives.values())  # a ModuleDict rejects names such as `keys`
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
@@ -90,6 +89,10 @@ class LossPerDataset(Loss):
         """Prepare each loss."""
         for loss in (self.default, *self.losses):
             loss.attach(encoder)  # type: ignore[operator]
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows of a data set that is not named."""
+        self.default.check_rows(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted loss of the batch's data set."""

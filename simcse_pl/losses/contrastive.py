@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, with_config
 from torch import Tensor
+from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12 on
 
 from simcse_pl.losses.checks import check_contrasted
 from simcse_pl.losses.duplicates import duplicate_negatives
@@ -108,7 +109,7 @@ def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> T
     count = kept.sum(dim=1, keepdim=True)
     powers = hardness * negatives
     log_sums = powers.masked_fill(count == 0, 0).logsumexp(dim=1, keepdim=True)  # finite, so the gradient is finite
-    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).log(), logits)
+    return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).to(logits).log(), logits)
 
 
 @torch.no_grad()
@@ -153,6 +154,21 @@ def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
     alone = others.isneginf().all(dim=1)
     sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite
     return (sums - logits.gather(1, classes[:, None]).squeeze(1)).masked_fill(alone, 0).mean()
+
+
+@with_config(ConfigDict(extra="forbid"))
+class ContrastOptions(TypedDict, total=False):
+    """The arguments of ContrastiveLoss, for subclasses that pass them on."""
+
+    temperature: PositiveFloat
+    hard_negative_weight: NonNegativeFloat
+    similarity: Similarity
+    mask_duplicates: bool
+    false_negative_threshold: Annotated[float, Field(ge=-1, le=1)] | None
+    guide: str | Path | None
+    hardness: NonNegativeFloat
+    symmetric: bool
+    weight: NonNegativeFloat
 
 
 class ContrastiveLoss(Loss):
@@ -222,6 +238,8 @@ class ContrastiveLoss(Loss):
         mask = self._mask_of_repeats(batch, [anchor, *positives, *negatives], len(positives))
         compared = batch.embeddings, batch.gathered, batch.queue
         if self.guide:
+            if batch.queue is not None:
+                raise UserError("guide: a queue does not store the guide's embeddings: set queue=null")
             guided = self.guide.embed(batch)
             compared = guided, batch.gather(guided), None
         comparisons = [

@@ -83,10 +83,10 @@ class EmbeddingDistillation(_Distillation):
             raise UserError("this loss takes no labels: set data.label_column=null data.score_column=null")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        own = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
+        vectors = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
         if self.loss == "cosine":
-            return 1 - paired_similarity(own, taught).mean()
-        return (own - taught).square().mean()
+            return 1 - paired_similarity(vectors, taught).mean()
+        return (vectors - taught).square().mean()
 
 
 class MarginMSE(_Distillation):
@@ -123,8 +123,8 @@ class MarginMSE(_Distillation):
         check_contrasted(rows, positives=1, negatives=True)
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        own, teachers = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))
-        return (own - teachers).square().mean()
+        margins, of_teacher = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))
+        return (margins - of_teacher).square().mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""

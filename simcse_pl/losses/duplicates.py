@@ -55,5 +55,5 @@ def duplicate_negatives(hashes: Tensor, others: Tensor, label_offset: int = 0, p
     repeated = same[:, :, :num_own].any(dim=2)
     rows = torch.arange(len(hashes), device=hashes.device)
     repeated[rows, label_offset + rows] = False
-    found = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, num_own:]], dim=2)
-    return torch.cat([found[:, :, :1].flatten(1), found[:, :, 1:].flatten(1)], dim=1)
+    masked = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, num_own:]], dim=2)
+    return torch.cat([masked[:, :, :1].flatten(1), masked[:, :, 1:].flatten(1)], dim=1)

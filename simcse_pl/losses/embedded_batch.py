@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 
@@ -50,10 +50,10 @@ class EmbeddedBatch:
     curves: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *views: Tensor, labels: Tensor | None = None) -> "EmbeddedBatch":
-        """Return a batch of given embeddings, each [n, dim]: anchors, positives, then hard negatives."""
+    def of(cls, *views: Tensor, labels: Tensor | None = None, roles: Sequence[Role] | None = None) -> "EmbeddedBatch":
+        """Return a batch of given embeddings, each [n, dim]: anchors, positives, hard negatives, or those of roles."""
         embeddings = torch.stack(views, dim=1)
-        batch = cls(None, {}, default_roles(len(views)), labels)
+        batch = cls(None, {}, tuple(roles or default_roles(len(views))), labels)
         return batch.replaced(embeddings=embeddings, pooled=embeddings)
 
     def replaced(self, **attributes: Any) -> "EmbeddedBatch":
@@ -63,6 +63,13 @@ class EmbeddedBatch:
             vars(batch).pop("gathered", None)
         vars(batch).update(attributes)
         return batch
+
+    @property
+    def kind(self) -> RowKind:
+        """The roles of the views, and what the labels are."""
+        if self.labels is None:
+            return RowKind(self.roles)
+        return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes")
 
     @cached_property
     def pooled(self) -> Tensor:

@@ -68,10 +68,10 @@ class FrozenEncoder(Frozen):
         """
         if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        own, trained = self.network.templates, encoder.templates
-        if own.texts != trained.texts:
+        templates, trained = self.network.templates, encoder.templates
+        if templates.texts != trained.texts:
             raise UserError(f"{option}: its template must be that of the trained encoder")
-        if own.with_sentence_mask and not trained.with_sentence_mask:
+        if templates.with_sentence_mask and not trained.with_sentence_mask:
             raise UserError(f"{option}: its pooling={self.network.pooling} must be that of the trained encoder")
 
     @torch.no_grad()

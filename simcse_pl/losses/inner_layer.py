@@ -83,7 +83,7 @@ class InnerLayer(Loss):
 
         pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
         inner = batch.replaced(embeddings=encoder.project(pooled), pooled=pooled, queue=None, curves={})
-        loss = self.objective(encoder, inner)
+        loss = self.objective.weight * self.objective(encoder, inner)
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence
@@ -94,7 +94,7 @@ def _can_be_cut(encoder: SentenceEncoder) -> bool:
     """Return whether an encoder of the first layer has the states of this encoder's first layer."""
     backbone = encoder.backbone
     first = rebuild_backbone("", copy.deepcopy(backbone.config), backbone.state_dict(), 1).eval()
-    nn.Module.to(first, backbone.device)
+    nn.Module.to(first, backbone.device, backbone.dtype)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(["A sentence."], encoder.max_length))
     ids = {name: inputs[name].to(backbone.device) for name in ("input_ids", "attention_mask")}
     was_training = backbone.training

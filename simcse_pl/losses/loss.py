@@ -1,6 +1,7 @@
 """Loss: the base class of SimCSE's contrastive loss, and of every loss that replaces it or is added to it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,14 +10,14 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
+from simcse_pl.models.roles import Role, RowKind
 
 
 class Loss(nn.Module, ABC):
     """A loss of a training batch. A subclass writes `forward`.
 
     Two calls are possible. `loss(encoder, batch)` is that of training. A loss of embeddings alone also takes plain
-    tensors: `loss(anchors, positives, *hard_negatives, labels=None)`, each [n, dim].
+    tensors, each [n, dim]: `loss(anchors, positives, *hard_negatives, labels=None)`, or other views with their `roles`.
 
     A subclass may have networks of its own. They are trained, and saved in training checkpoints, but not with the
     encoder. A FrozenEncoder is neither trained nor saved. A loss keeps no state of a step.
@@ -63,10 +64,12 @@ class Loss(nn.Module, ABC):
             batch: the rows. They are embedded when a loss first reads `batch.embeddings`.
         """
 
-    def __call__(self, *inputs: Any, labels: Tensor | None = None) -> Tensor:
+    def __call__(self, *inputs: Any, labels: Tensor | None = None, roles: Sequence[Role] | None = None) -> Tensor:
         """Return the loss of a batch, or of plain tensors."""
         if isinstance(inputs[0], Tensor):
-            inputs = None, EmbeddedBatch.of(*inputs, labels=labels)
+            batch = EmbeddedBatch.of(*inputs, labels=labels, roles=roles)
+            self.check_rows(batch.kind)
+            inputs = None, batch
         loss: Tensor = super().__call__(*inputs)
         return loss
 

@@ -32,8 +32,6 @@ class MatryoshkaLoss(Loss):
             objective is not defined for the first dimensions.
     """
 
-    weights: dict[int, float]
-
     def __init__(
         self,
         objective: Loss,
@@ -78,5 +76,5 @@ class MatryoshkaLoss(Loss):
         for dim, weight in self.weights.items():
             loss = self.objective(encoder, batch.truncated(dim))
             batch.log(f"objective/{dim}", loss)
-            total = total + weight * loss
+            total = total + weight * self.objective.weight * loss
         return torch.as_tensor(total)

@@ -40,8 +40,6 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
     """
 
-    head: MLMHead
-
     def __init__(
         self,
         weight: NonNegativeFloat = 1.0,

@@ -67,9 +67,9 @@ class MomentumQueue(nn.Module):
 
         `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all.
         """
-        for own, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
+        for averaged, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
             if new.requires_grad:  # frozen weights are equal in both
-                own.lerp_(new.to(own.dtype), 1 - self.momentum)
+                averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}
         anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
         anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from simcse_pl.data.views.view import Rate, TokenView, ViewInput
-from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.contrastive import ContrastiveLoss, ContrastOptions
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.similarity import paired_similarity
@@ -35,7 +35,9 @@ class AngularMarginLoss(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss; the similarity is `cosine`.
     """
 
-    def __init__(self, margin: Annotated[float, Field(ge=0, le=180)] = 10.0, **contrast: Any) -> None:
+    def __init__(
+        self, margin: Annotated[float, Field(ge=0, le=180)] = 10.0, **contrast: Unpack[ContrastOptions]
+    ) -> None:
         super().__init__(**contrast)
         if self.similarity != "cosine":
             raise UserError(f"similarity={self.similarity}: an angular margin needs cosine")
@@ -76,9 +78,9 @@ class TripletMargin(Loss):
         self.margin = margin
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have two or more views with the role `other`."""
-        if rows.roles.count(Role.OTHER) < 2:
-            raise UserError("it compares two or more views with role=other: add them")
+        """Raise UserError unless rows have one anchor, and two or more views with the role `other`."""
+        if rows.roles.count(Role.ANCHOR) != 1 or rows.roles.count(Role.OTHER) < 2:
+            raise UserError("it compares one anchor with two or more views with role=other: add them")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""

@@ -17,6 +17,7 @@ from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
 
@@ -79,6 +80,8 @@ class DebiasedLoss(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
+        if batch.queue is not None:
+            raise UserError("this loss has noise in place of a queue: set queue=null")
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
         gathered, offset = batch.gathered, batch.split.label_offset
         guided = self.guide.embed(batch)

@@ -1,13 +1,13 @@
 """MixCSE (Zhang et al. 2022): mixtures of two sentences are additional negatives."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.contrastive import ContrastiveLoss, ContrastOptions
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.similarity import similarity_matrix
 
@@ -32,7 +32,7 @@ class MixedNegatives(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss.
     """
 
-    def __init__(self, share: Annotated[float, Field(ge=0, le=1)] = 0.2, **contrast: Any) -> None:
+    def __init__(self, share: Annotated[float, Field(ge=0, le=1)] = 0.2, **contrast: Unpack[ContrastOptions]) -> None:
         super().__init__(**contrast)
         self.share = share
 
@@ -46,8 +46,7 @@ class MixedNegatives(ContrastiveLoss):
         mixed_anchors, mixed_positives = (
             self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
         )
-        own_anchors = batch.embeddings[:, views[0]]
-        with_mixtures = similarity_matrix(own_anchors, mixed_positives, self.similarity)
+        with_mixtures = similarity_matrix(batch.embeddings[:, views[0]], mixed_positives, self.similarity)
         of_mixtures = similarity_matrix(mixed_anchors[rows], positives, self.similarity)
         before, after = ((rows + step).remainder(len(anchors))[:, None] for step in (-1, 1))
         further = torch.cat([with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)], dim=1)

@@ -92,7 +92,7 @@ class RankingConsistency(Loss):
             for order in (views, views[::-1])
         )
         log_mean = torch.logaddexp(log_p, log_q) - math.log(2)
-        divergences = (F.kl_div(log_mean, one, reduction="none", log_target=True) for one in (log_p, log_q))
+        divergences = (F.kl_div(log_mean, log, reduction="none", log_target=True) for log in (log_p, log_q))
         return batch.split.weight * torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
 
 

@@ -41,7 +41,7 @@ def dimension_contrast(first: Tensor, second: Tensor, temperature: float) -> Ten
         A scalar, in float32 if the embeddings are in half precision.
     """
     with torch.autocast(first.device.type, enabled=False):  # it would multiply in half precision
-        first, second = (_standardized(at_least_float32(one)) for one in (first, second))
+        first, second = (_standardized(at_least_float32(vectors)) for vectors in (first, second))
         correlations = first.T @ second / len(first)
         return F.cross_entropy(correlations / temperature, torch.arange(len(correlations), device=first.device))
 

@@ -108,14 +108,15 @@ class WhitenedContrastiveLoss(Loss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
         if batch.queue is not None:
-            raise UserError("objective=whitened: the embeddings of a queue are not whitened: set queue=null")
+            raise UserError("the embeddings of a queue are not whitened: set queue=null")
         pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)
         orders = from_first_rank(torch.rand(len(pooled), pooled[0].shape[1], device=pooled[0].device).argsort(dim=1))
         whitened = [group_whitening(*view, self.groups) for view in zip(pooled, orders, strict=True)]
         offset = batch.split.label_offset
-        own = encoder.project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
+        projected = encoder.project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
+        anchors, *views = projected.unbind(dim=1)
         losses = [
-            contrastive_loss(own[:, 0], batch.gather(positives), temperature=self.temperature, label_offset=offset)
-            for positives in own.unbind(dim=1)[1:]
+            contrastive_loss(anchors, batch.gather(positives), temperature=self.temperature, label_offset=offset)
+            for positives in views
         ]
         return batch.split.weight * torch.stack(losses).sum()

@@ -1,4 +1,4 @@
-"""Formulas of losses in plain Python, on lists of numbers."""
+"""Formulas in plain Python, on lists of numbers."""
 
 import math
 
@@ -16,22 +16,8 @@ def standardized(values):
     return [(x - mean) / math.sqrt(variance + 1e-5) for x in values]
 
 
-def softmax(scores):
-    powers = [math.exp(score - max(scores)) for score in scores]
-    return [power / math.fsum(powers) for power in powers]
-
-
 def log_sum_exp(scores, weights=None):
     """Return log sum w exp(x) without overflow; the weights are 1 by default."""
     weighted = [(x, w) for x, w in zip(scores, weights or [1.0] * len(scores), strict=True) if w]
     largest = max(x for x, _ in weighted)
     return largest + math.log(math.fsum(w * math.exp(x - largest) for x, w in weighted))
-
-
-def contrast(anchors, positives, temperature, further=()):
-    """Return the mean cross-entropy of finding each anchor's positive among all positives and further keys."""
-    losses = []
-    for i, anchor in enumerate(anchors):
-        scores = [similarity(anchor, key) / temperature for key in (*positives, *further)]
-        losses.append(log_sum_exp(scores) - scores[i])
-    return math.fsum(losses) / len(losses)

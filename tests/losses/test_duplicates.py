@@ -1,12 +1,11 @@
+"""Which negatives of a batch are duplicates, and the hashes that tell."""
+
 import pytest
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import duplicate_negatives, hash_token_ids
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.roles import Role
 
 
 @pytest.fixture
@@ -16,7 +15,6 @@ def hashes_of(make_model):
     def hashes(*rows):
         return hash_token_ids(ViewCollator(tokenizer, 32)(rows))
 
-    hashes.tokenizer = tokenizer
     return hashes
 
 
@@ -54,26 +52,3 @@ def test_duplicates_are_those_of_the_definition(views, positives):
 def test_without_positives_only_hard_negatives_are_duplicates():
     hashes = torch.tensor([[1, 2], [2, 2]])
     assert duplicate_negatives(hashes, hashes, positives=0).tolist() == [[False, False], [True, True]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "different"),
-    [
-        ([("a b", "a b"), ("c", "c"), ("a b", "a b")], [[1], [0, 2], [1]]),
-        ([("a", "b", "c"), ("d", "c", "a b"), ("b c", "c a", "b b")], [[2], [2], [0, 1]]),  # a shared positive
-    ],
-)
-def test_the_objective_masks_duplicates_if_asked_to(rows, different, hashes_of):
-    """Only the rows that share no sentence with a row are its negatives."""
-    roles = (Role.ANCHOR, *[Role.POSITIVE] * (len(rows[0]) - 1))
-    embeddings = torch.randn(3, len(roles), 6, dtype=torch.float64)
-    batch = EmbeddedBatch(embeddings, roles, ViewCollator(hashes_of.tokenizer, 32)(rows))
-    losses = []
-    for row, negatives in enumerate(different):
-        for positive in range(1, len(roles)):
-            keys = torch.cat([embeddings[row, positive][None], embeddings[negatives, 1:].flatten(0, 1)])
-            logits = torch.cosine_similarity(embeddings[row, :1], keys) / 0.05
-            losses.append(logits.logsumexp(dim=0) - logits[0])
-    masked = ContrastiveObjective(mask_duplicates=True)(batch)
-    torch.testing.assert_close(masked, torch.stack(losses).mean())
-    assert ContrastiveObjective()(batch) != masked

@@ -8,7 +8,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.losses.networks import attached
+from tests.losses.cases import attached
 
 
 @pytest.fixture
@@ -47,5 +47,5 @@ def test_the_queue_keeps_the_newest_anchors_without_dropout(encoder):
 def test_vectors_of_training_that_the_copy_would_not_compute_are_an_error(option, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", template="{sentence} [MASK]", **option)
     ((name, value),) = option.items()
-    with pytest.raises(UserError, match=f"^queue: it does not support model.{name}={value}: change it, or set queue=n"):
+    with pytest.raises(UserError, match=f"^it does not support model.{name}={value}: change it, or set queue=n"):
         attached(MomentumQueue(size=4), encoder)

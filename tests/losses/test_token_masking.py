@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
-from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.token_masking import NOT_CHOSEN
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.losses.networks import attached
+from tests.losses.cases import attached
 
 
 @pytest.fixture
@@ -66,20 +66,11 @@ def test_masks_are_drawn_from_torchs_random_state_for_each_view(encoder):
     assert not torch.equal(masks[0][:, 0], masks[0][:, 1])
 
 
-def test_words_that_a_tokenizer_does_not_mark_cannot_be_chosen(encoder):
+def test_tokenizers_that_cannot_mask_are_errors(encoder):
     encoder.tokenizer.get_vocab = lambda: {"a": 0, "b": 1}
-    with pytest.raises(
-        UserError, match="^auxiliary.mlm.whole_words=true: the tokenizer of .* does not mark where words begin$"
-    ):
-        attached(MaskedLanguageModeling(whole_words=True, head="new"), encoder)
-
-
-@pytest.mark.parametrize("loss", [MaskedLanguageModeling, ReplacedTokenDetection, SentenceMaskedLanguageModeling])
-def test_mistakes_are_named_after_the_loss(loss, encoder):
-    for probability in (0, 1.5, float("nan")):
-        message = f"^auxiliary.{loss.name}.probability={probability}: it must be above 0 and at most 1$"
-        with pytest.raises(UserError, match=message):
-            loss(probability=probability)
+    with pytest.raises(UserError, match="^whole_words=true: the tokenizer of .* does not mark where words begin$"):
+        MaskedLanguageModeling(whole_words=True).attach(encoder)
     encoder.tokenizer.mask_token = None
-    with pytest.raises(UserError, match=f"^auxiliary.{loss.name}: the tokenizer of .* has no mask token$"):
-        attached(loss(), encoder)
+    for loss in (MaskedLanguageModeling, ReplacedTokenDetection, SentenceMaskedLanguageModeling):
+        with pytest.raises(UserError, match="^the tokenizer of .* has no mask token$"):
+            loss().attach(encoder)

@@ -4,19 +4,19 @@ import itertools
 
 import pytest
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
-from tests.conftest import SENTENCES, embedded
+from tests.conftest import SENTENCES
 
 
 def gradients(encoder, embed, seed=5):
     encoder.zero_grad()
     torch.manual_seed(seed)
-    loss = ContrastiveObjective()(embedded(embed()))
+    loss = ContrastiveLoss()(*embed().unbind(dim=1))
     loss.backward()
     return loss.detach(), [parameter.grad.clone() for parameter in encoder.parameters()]
 

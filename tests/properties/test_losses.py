@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simcse_pl.losses.functional import contrastive_loss, siamese_softmax_loss
-from simcse_pl.losses.objectives import ContrastiveObjective, mean_similarities
+from simcse_pl.losses.contrastive import contrastive_loss
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.regularizers import cosine_regularization
-from tests.conftest import embedded
+from simcse_pl.training.curves import mean_similarities
 from tests.losses.loops import log_sum_exp, similarity
 from tests.properties.strategies import shapes
 
@@ -55,8 +55,6 @@ def test_the_contrastive_loss_equals_the_equation(batch, temperature, alpha, kin
     expected = equation(embeddings, queue, temperature, alpha, kind)
     loss = loss_of(embeddings, queue, temperature, alpha, kind)
     torch.testing.assert_close(loss.item(), expected, rtol=1e-9, atol=1e-9)
-    objective = ContrastiveObjective(temperature, alpha, kind)
-    torch.testing.assert_close(objective(embedded(embeddings, queue=queue)), loss)
     single = loss_of(embeddings.float(), queue.float(), temperature, alpha, kind)
     torch.testing.assert_close(single.item(), expected, rtol=1e-4, atol=1e-5 / temperature)
 
@@ -81,23 +79,6 @@ def test_losses_and_gradients_are_finite(batch, temperature, alpha, kind, dtype,
         assert (embeddings.grad.norm(dim=-1, keepdim=True) <= bound).all()
 
 
-@given(shape=shapes(8, 6), classes=st.integers(2, 5), seed=SEEDS, equal=st.booleans())
-def test_the_classifier_equals_sentence_berts_equation(shape, classes, seed, equal):
-    first, second = drawn(seed, 2, *shape)
-    second = first.clone() if equal else second
-    weights, labels = drawn(seed + 1, classes, 3 * shape[1]), torch.arange(shape[0]) % classes
-    losses = []
-    for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
-        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
-        scores = [similarity(row, features, "dot") for row in weights.tolist()]
-        losses.append(log_sum_exp(scores) - scores[label])
-    first.requires_grad_()
-    loss = siamese_softmax_loss(first, second, labels, weights)
-    loss.backward()
-    torch.testing.assert_close(loss.item(), math.fsum(losses) / len(losses), rtol=1e-9, atol=1e-9)
-    assert torch.isfinite(first.grad).all()
-
-
 @given(batch=BATCHES, dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]), zeros=st.booleans())
 def test_mean_similarities_are_those_of_positives_and_negatives(batch, dtype, zeros):
     embeddings = batch[0].to(dtype)
@@ -108,7 +89,8 @@ def test_mean_similarities_are_those_of_positives_and_negatives(batch, dtype, ze
     positive = torch.zeros_like(cosines, dtype=torch.bool)
     positive[:, :, 0].fill_diagonal_(True)
     expected = cosines[positive].mean(), cosines[~positive].mean()  # NaN without negatives
-    for ours, theirs in zip(mean_similarities(embedded(embeddings)), expected, strict=True):
+    curves = mean_similarities(EmbeddedBatch.of(*embeddings.unbind(dim=1)))
+    for ours, theirs in zip(curves.values(), expected, strict=True):
         torch.testing.assert_close(ours.item(), theirs.item(), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 

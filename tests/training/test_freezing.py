@@ -2,10 +2,10 @@
 
 import pytest
 from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.training.freezing import freeze_first_layers
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.backbones import freeze_first_layers
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw, quiet_trainer

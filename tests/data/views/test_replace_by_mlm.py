@@ -144,42 +144,32 @@ def test_whole_words_are_not_pieces_signs_or_special_tokens(make_model):
     assert {token for token, i in vocabulary.items() if whole[i]} == {t for t in vocabulary if t.isalnum()}
 
 
-def without_head(folder, masked, backbone):
-    shutil.copytree(backbone, folder)
-
-
-def gpt2(folder, masked, backbone):
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "gpt2"}')
-
-
-def without_mask_token(folder, masked, backbone):
-    shutil.copytree(masked, folder)
+def spoil(what, folder, masked, backbone):
+    """Write a model that cannot fill in words."""
+    shutil.copytree(backbone if what == "no head" else masked, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.mask_token = None
-    tokenizer.save_pretrained(folder)
-
-
-def without_whole_words(folder, masked, backbone):
-    shutil.copytree(masked, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.backend_tokenizer.decoder = None  # its bytes do not become text
-    tokenizer.save_pretrained(folder)
+    if what == "another architecture":
+        (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    elif what == "no mask token":
+        tokenizer.mask_token = None
+        tokenizer.save_pretrained(folder)
+    elif what == "no whole words":
+        tokenizer.backend_tokenizer.decoder = None  # its bytes do not become text
+        tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.parametrize(
-    ("make", "architecture", "message"),
+    ("what", "architecture", "message"),
     [
-        (without_head, "bert", "^{} has no masked-language-model head"),
-        (gpt2, "bert", "^cannot load the model in {}: .*GPT2Config.*MaskedLM"),
-        (without_mask_token, "bert", "^name={}: its tokenizer has no mask token$"),
-        (without_whole_words, "roberta", "^name={}: its tokenizer has no whole words$"),
+        ("no head", "bert", "^{} has no masked-language-model head"),
+        ("another architecture", "bert", "^cannot load the model in {}: .*GPT2Config.*MaskedLM"),
+        ("no mask token", "bert", "^name={}: its tokenizer has no mask token$"),
+        ("no whole words", "roberta", "^name={}: its tokenizer has no whole words$"),
     ],
 )
 def test_a_model_that_cannot_fill_in_words_is_an_error(
-    make, architecture, message, make_masked_model, make_model, tmp_path
+    what, architecture, message, make_masked_model, make_model, tmp_path
 ):
-    folder = tmp_path / "model"
-    make(folder, make_masked_model(architecture), make_model(architecture))
-    with pytest.raises(UserError, match=message.format(folder)):
-        MaskedLanguageModel(str(folder))
+    spoil(what, tmp_path / "model", make_masked_model(architecture), make_model(architecture))
+    with pytest.raises(UserError, match=message.format(tmp_path / "model")):
+        MaskedLanguageModel(str(tmp_path / "model"))

@@ -1,4 +1,4 @@
-"""The view of subwords: which are repeated, and how often."""
+"""PCL: the peer network, and the views of subwords."""
 
 import itertools
 import random
@@ -6,50 +6,31 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
-from simcse_pl.data.views.tokens import TokenDeletion, TokenInsertion, TokenRepetition, TokenReversal, TokenShuffle
 from simcse_pl.data.views.view import ViewInput
+from simcse_pl.methods.esimcse import TokenRepetition
+from simcse_pl.methods.pcl import PeerNetwork, TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
+from tests.losses.cases import attached, batch_of, load
+
+
+def test_the_peer_is_a_trained_copy_without_a_head(make_model):
+    encoder = load(make_model("bert"))
+    loss, batch = attached(PeerNetwork(), encoder), batch_of(encoder)
+    torch.testing.assert_close(loss.peer.pool_views(batch.inputs), batch.pooled)
+    assert loss.peer.projection is None and {name.split(".")[0] for name in loss.state_dict()} == {"peer", "pooler"}
+    assert not {id(weight) for weight in loss.parameters()} & {id(weight) for weight in encoder.parameters()}
+    loss(encoder, batch).backward()
+    assert all(
+        weight.grad is not None and weight.grad.any()
+        for weight in (*loss.pooler.parameters(), *encoder.projection.parameters())
+    )
+    assert loss.peer.backbone.embeddings.word_embeddings.weight.grad.any()
 
 
 def views(inner, count, view):
     tokens = np.array([101, *range(inner), 102])
-    return [own.tolist() for own in view([ViewInput("", (), random.Random(i), tokens) for i in range(count)])]
-
-
-@pytest.mark.parametrize(
-    ("rate", "formula", "inner", "most"),
-    [
-        *[(0.32, "paper", *pair) for pair in ((2, 1), (3, 2), (6, 2), (12, 3), (20, 6))],
-        *[(0.32, "released", *pair) for pair in ((2, 0), (4, 0), (5, 1), (12, 3), (20, 6), (30, 9), (60, 9))],
-        (0.3, "released", 8, 2),
-        (0.28, "released", 8, 1),
-    ],
-)
-def test_subwords_are_repeated_in_order_and_special_tokens_are_not(rate, formula, inner, most):
-    """`most` is max(2, int(rate N)), but not N, of the paper; min(10, int(rate L)) - 1 of the code, L = N + 2."""
-    made = views(inner, 2000, TokenRepetition(rate, formula))
-    for view in made:
-        assert list(dict.fromkeys(view)) == [101, *range(inner), 102]
-        assert max(Counter(view).values()) <= 2 and view.count(101) == view.count(102) == 1
-    expected = 2000 / (most + 1)
-    added = Counter(len(view) - inner - 2 for view in made)
-    assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
-    repeated = Counter(token for view in made for token, times in Counter(view).items() if times == 2)
-    mean = sum(repeated.values()) / inner
-    expected = pytest.approx(mean, abs=6 * mean**0.5)
-    assert [repeated[token] for token in range(inner)] == [expected] * inner
-
-
-def test_the_models_limit_ends_the_repetitions():
-    tokens = np.arange(12)
-    for longest in (12, 13, 14):
-        for seed in range(50):
-            free, view = (
-                TokenRepetition(0.5)([ViewInput("", (), random.Random(seed), tokens, longest=limit)])[0]
-                for limit in (None, longest)
-            )
-            assert len(view) == min(longest, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
-            assert len(free) > longest or free.tolist() == view.tolist()
+    return [made.tolist() for made in view([ViewInput("", (), random.Random(i), tokens) for i in range(count)])]
 
 
 VIEWS = [TokenRepetition(), TokenShuffle(), TokenReversal(), TokenDeletion(0.5), TokenInsertion(0.5)]

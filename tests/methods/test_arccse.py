@@ -1,17 +1,26 @@
-"""The view that masks a span: how many tokens, where, and within the larger span of another view."""
+"""ArcCSE: the margin is added to any angle, and masked spans contain each other."""
 
+import math
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
-from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.span_masking import SpanMasking
 from simcse_pl.data.views.view import ViewInput
+from simcse_pl.methods.arccse import AngularMarginLoss, SpanMasking, add_angle
 from simcse_pl.utils.errors import UserError
 
 MASK = 999
+
+
+def test_the_margin_is_added_to_the_angle():
+    found = add_angle(torch.tensor([1.0, -1.0, 0.0]), math.radians(10))
+    expected = torch.tensor([math.cos(math.radians(angle)) for angle in (10, 190, 100)])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    with pytest.raises(UserError, match="^similarity=dot: an angular margin needs cosine$"):
+        AngularMarginLoss(similarity="dot")
 
 
 def made(rate, inner, count, special=(1, 1)):
@@ -35,17 +44,13 @@ def test_a_span_of_the_rates_length_is_masked_at_any_place(rate, inner, length, 
     assert starts == {place: pytest.approx(expected, abs=6 * expected**0.5) for place in places}
 
 
-def test_the_larger_span_of_a_row_contains_the_smaller_one(given_rows, tokenizer):
-    tokens, mask = [(np.arange(1000, 1002 + n),) for n in range(30)], tokenizer.mask_token_id
-    views = [Dropout(), SpanMasking(0.4), SpanMasking(0.2), SpanMasking(1.0)]
-    own = given_rows([("",)] * 30, tokens, views)
-    spans = set()
-    for epoch in range(20):
-        for _, _, large, small, whole in own.with_views([(epoch, row) for row in range(30)]):
-            where = [{place for place, token in enumerate(view) if token == mask} for view in (small, large, whole)]
-            assert where[0] <= where[1] <= where[2] == set(range(1, len(whole) - 1))
-            spans.add((len(whole), *sorted(where[0])))
-    assert len(spans) > 200, "spans differ between epochs"
+def test_the_larger_span_of_a_row_contains_the_smaller_one():
+    assert SpanMasking.shared_random, "the views of a row draw the same numbers"
+    for inner in range(30):
+        views = [made(rate, inner, 20) for rate in (0.2, 0.4, 1.0)]
+        for of_row in zip(*views, strict=True):
+            small, large, whole = ({place for place, token in enumerate(view) if token == MASK} for view in of_row)
+            assert small <= large <= whole == set(range(1, inner + 1))
 
 
 def test_a_tokenizer_without_mask_token_is_an_error():

@@ -1,12 +1,12 @@
-"""Negation by rules, with and without a parser."""
+"""SNCSE: negation by rules, with and without a parser."""
 
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from simcse_pl.data.views.negation import Negation
 from simcse_pl.data.views.view import ViewInput
+from simcse_pl.methods.sncse import BidirectionalMargin, Negation
 from simcse_pl.utils.errors import UserError
 
 
@@ -97,3 +97,8 @@ def test_a_missing_library_or_model_is_an_error(monkeypatch):
     with pytest.raises(UserError, match="^spacy_model=large: spaCy has no such model here: python -m spacy down"):
         Negation("large")
     assert loaded == [("small", ["ner"]), ("large", ["ner"])]
+
+
+def test_margins_that_exclude_each_other_are_an_error():
+    with pytest.raises(UserError, match="^alpha=0.5: it must be at most beta, 0.3$"):
+        BidirectionalMargin(alpha=0.5)

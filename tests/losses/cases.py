@@ -1,0 +1,166 @@
+"""One or more cases of every loss, and the batches that they take."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.combined import LossPerDataset, SumOfLosses
+from simcse_pl.losses.contrastive import ContrastiveLoss, DecoupledContrastiveLoss
+from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.inner_layer import InnerLayer
+from simcse_pl.losses.matryoshka import MatryoshkaLoss
+from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
+from simcse_pl.losses.scored_pairs import CosineMSELoss
+from simcse_pl.losses.softmax import SoftmaxLoss
+from simcse_pl.methods.angle import AngleLoss
+from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
+from simcse_pl.methods.cosent import CoSENTLoss
+from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.gs_infonce import GaussianNegatives
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.mixcse import MixedNegatives
+from simcse_pl.methods.pcl import PeerNetwork
+from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
+from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
+from simcse_pl.methods.sncse import BidirectionalMargin
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import Role, default_roles
+from tests.conftest import SENTENCES
+from tests.losses import formulas
+
+ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
+PAIR, TRIPLET = default_roles(2), default_roles(3)
+LABELS = {
+    None: None,
+    "classes": torch.tensor([2, 0, 1, 0, 2]),
+    "scores": torch.tensor([0.25, 1.0, -0.5, 0.75, 1.0]),
+}
+
+
+class Case(NamedTuple):
+    """How to build a loss, given the folder of another encoder, and what it computes."""
+
+    make: Callable
+    formula: Callable
+    roles: tuple[Role, ...] = PAIR
+    labels: str | None = None
+    queue: int = 0
+    plain: bool = True  # whether it is defined for plain tensors
+
+
+CASES = {
+    "contrastive": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
+    ),
+    "contrastive, several positives": Case(
+        lambda teacher: ContrastiveLoss(0.3, 0.5, "dot", false_negative_threshold=0.75, guide=teacher),
+        formulas.contrastive,
+        (POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE),
+        plain=False,
+    ),
+    "contrastive, symmetric": Case(
+        lambda _: ContrastiveLoss(0.3, mask_duplicates=True, false_negative_threshold=0.1, symmetric=True),
+        formulas.contrastive,
+        (NEGATIVE, POSITIVE, ANCHOR, POSITIVE),
+        queue=3,
+        plain=False,
+    ),
+    "decoupled": Case(lambda _: DecoupledContrastiveLoss(0.3), formulas.contrastive, TRIPLET),
+    "sum": Case(
+        lambda _: SumOfLosses({"keys": ContrastiveLoss(0.3), "a.b": ContrastiveLoss(similarity="dot", weight=0.25)}),
+        formulas.weighted_sum,
+    ),
+    "data set": Case(
+        lambda _: LossPerDataset(CosineMSELoss(), {"mine": ContrastiveLoss(0.3, weight=0.5)}),
+        formulas.of_data_set,
+        plain=False,
+    ),
+    "matryoshka": Case(
+        lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), formulas.matryoshka, TRIPLET
+    ),
+    "inner layer": Case(
+        lambda _: InnerLayer(ContrastiveLoss(0.3), kl_weight=0.7, temperature=0.5), formulas.inner_layer, plain=False
+    ),
+    "mse": Case(EmbeddingDistillation, formulas.distillation, TRIPLET, plain=False),
+    "cosine": Case(lambda teacher: EmbeddingDistillation(teacher, loss="cosine"), formulas.distillation, plain=False),
+    "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
+    "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
+    "cosine regularization": Case(lambda _: CosineRegularization(), formulas.cosine_regularization, plain=False),
+    "spectrum control, exponential": Case(
+        lambda _: SpectrumControl(decay="exponential"), formulas.spectrum_control, plain=False
+    ),
+    "spectrum control": Case(lambda _: SpectrumControl(), formulas.spectrum_control, plain=False),
+    "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
+    "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
+    "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), formulas.angle, labels="scores"),
+    "angular margin": Case(lambda _: AngularMarginLoss(20, temperature=0.3), formulas.angular_margin, TRIPLET, queue=3),
+    "triplet margin": Case(
+        lambda _: TripletMargin(margin=0.1), formulas.triplet_margin, (OTHER, ANCHOR, OTHER, POSITIVE, OTHER)
+    ),
+    "cosent": Case(lambda _: CoSENTLoss(0.5), formulas.cosent, labels="scores"),
+    "cot_bert": Case(lambda _: ContrastedPositives(0.3), formulas.cot_bert, default_roles(4), queue=3),
+    "dclr": Case(
+        lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), formulas.dclr, plain=False
+    ),
+    "diffcse": Case(lambda _: ReplacedTokenDetection(), formulas.diffcse, plain=False),
+    "gs_infonce": Case(lambda _: GaussianNegatives(5, 2.0, temperature=0.3), formulas.gs_infonce, TRIPLET, queue=2),
+    "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), formulas.infocse, plain=False),
+    "mixcse": Case(lambda _: MixedNegatives(0.2, temperature=0.3), formulas.mixcse),
+    "mixcse, dot": Case(lambda _: MixedNegatives(0.7, similarity="dot"), formulas.mixcse, TRIPLET),
+    "pcl": Case(lambda _: PeerNetwork(temperature=0.7), formulas.pcl, (OTHER, POSITIVE, ANCHOR, OTHER), plain=False),
+    "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2), formulas.ranking_consistency),
+    "list_net": Case(
+        lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"),
+        formulas.ranking_distillation,
+        plain=False,
+    ),
+    "list_mle": Case(lambda teacher: RankingDistillation([str(teacher)]), formulas.ranking_distillation, plain=False),
+    "simcse_pp, dimensions": Case(
+        lambda _: DimensionContrast(temperature=2.0), formulas.dimension_contrast, (ANCHOR, POSITIVE, POSITIVE)
+    ),
+    "simcse_pp, negatives": Case(
+        lambda _: NegativesWithoutDropout(0.3), formulas.negatives_without_dropout, plain=False
+    ),
+    "sncse": Case(lambda _: BidirectionalMargin(), formulas.bidirectional_margin, (OTHER, NEGATIVE, ANCHOR, POSITIVE)),
+    "whitenedcse": Case(
+        lambda _: WhitenedContrastiveLoss(0.3, groups=16),
+        formulas.whitened,
+        (POSITIVE, ANCHOR, OTHER, POSITIVE),
+        plain=False,
+    ),
+}
+
+
+def load(folder, **options):
+    """Return an encoder in training mode, without dropout unless it is given."""
+    without = {"pooling": "cls", "head": "mlp", "dropout": 0.0, "attention_dropout": 0.0}
+    return SentenceEncoder.from_pretrained(folder, **without | options).train()
+
+
+def attached(loss, encoder):
+    """Return a loss, or a queue, that is ready to train the encoder, in its precision."""
+    loss.attach(encoder)
+    return loss.to(encoder.backbone.dtype)
+
+
+def batch_of(encoder, roles=PAIR, labels=None, rows=4, **attributes):
+    """Return a batch of SENTENCES, with other attributes, such as embeddings."""
+    sentences = [tuple(SENTENCES[(len(roles) * row + view) % 8] for view in range(len(roles))) for row in range(rows)]
+    inputs = dict(ViewCollator(encoder.tokenizer, 32)(sentences))
+    labels = None if labels is None else LABELS[labels][:rows]
+    return EmbeddedBatch(encoder, inputs, roles, labels, dataset="mine").replaced(**attributes)
+
+
+def given_vectors(encoder, case, rows=4):
+    """Return random embeddings, pooled vectors, and a queue."""
+    shape, dtype = (rows, len(case.roles), encoder.dim), encoder.backbone.dtype
+    embeddings, pooled = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(2))
+    queue = torch.randn(case.queue, encoder.dim, dtype=dtype) if case.queue else None
+    return {"embeddings": embeddings, "pooled": pooled, "queue": queue}

@@ -1,0 +1,267 @@
+"""What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows, options."""
+
+import contextlib
+import importlib
+import inspect
+import pkgutil
+from functools import partial
+
+import pydantic
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import simcse_pl.data.views
+import simcse_pl.losses
+import simcse_pl.methods
+from simcse_pl.data.views.view import View
+from simcse_pl.losses.contrastive import ContrastOptions
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.models.roles import RowKind
+from simcse_pl.utils.distributed import mean_over_ranks
+from simcse_pl.utils.errors import UserError
+from tests.forks import start_ranks
+from tests.losses.cases import (
+    ANCHOR,
+    CASES,
+    NEGATIVE,
+    OTHER,
+    PAIR,
+    POSITIVE,
+    TRIPLET,
+    attached,
+    batch_of,
+    given_vectors,
+    load,
+)
+
+for package in (simcse_pl.losses, simcse_pl.methods, simcse_pl.data.views):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+
+
+def concrete(base):
+    """Return the classes of the project below a base class that can be built."""
+    below = {kind for child in base.__subclasses__() for kind in (child, *concrete(child))}
+    return {kind for kind in below if kind.__module__.startswith("simcse_pl.") and not inspect.isabstract(kind)}
+
+
+LOSSES = sorted(concrete(Loss) - {TokenMaskingLoss}, key=lambda kind: kind.__name__)
+
+
+@pytest.fixture(scope="module")
+def folder(make_masked_language_model):
+    return make_masked_language_model("bert")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return load(folder).double()
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+@pytest.fixture
+def loss(case, encoder, teacher):
+    return attached(case.make(teacher), encoder)
+
+
+def test_every_loss_has_a_case(teacher):
+    assert {type(case.make(teacher)) for case in CASES.values()} == set(LOSSES)
+
+
+def gradients(value, tensors):
+    found = torch.autograd.grad(value, tensors, allow_unused=True)
+    return [torch.zeros_like(x) if gradient is None else gradient for x, gradient in zip(tensors, found, strict=True)]
+
+
+def test_the_loss_without_its_weight_and_its_gradient_are_those_of_the_formula(case, loss, encoder):
+    given = given_vectors(encoder, case)
+    trained = [x for x in (*given.values(), *encoder.parameters(), *loss.parameters()) if x is not None]
+    trained = [x for x in trained if x.requires_grad]
+    batch = batch_of(encoder, case.roles, case.labels, **given)
+    loss.weight = 7.0
+    torch.manual_seed(5)
+    value = loss(encoder, batch)
+    torch.manual_seed(5)
+    expected = case.formula(loss, encoder, batch)
+    torch.testing.assert_close(value, expected.to(value), rtol=1e-9, atol=1e-12)
+    ours, theirs = gradients(value, trained), gradients(expected, trained)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+    assert sum(gradient.norm() for gradient in theirs) > 1e-3
+    assert 0 < batch.curves.get("masked_negatives", 0.5) < 1
+
+
+def test_half_precision_has_a_finite_loss_in_float32(case, folder, teacher):
+    encoder = load(folder)
+    loss = attached(case.make(teacher), encoder)
+    losses = []
+    for enabled in (False, True):
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            losses.append(loss(encoder, batch_of(encoder, case.roles, case.labels)))
+    losses[1].backward()
+    assert losses[1].dtype == torch.float32
+    torch.testing.assert_close(losses[1], losses[0], rtol=0.1, atol=0.01)
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters())
+
+
+@pytest.mark.parametrize("kind", ["one row", "equal rows", "opposite views", "zeros"])
+def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(kind, case, loss, encoder):
+    given = given_vectors(encoder, case, rows=1 if kind == "one row" else 4)
+    for name in ("embeddings", "pooled"):
+        vectors = given[name].detach()
+        if kind == "equal rows":
+            vectors = vectors[:1, :1].expand_as(vectors)
+        signs = torch.tensor([-1.0, 1.0] * 3)[: len(case.roles), None]
+        vectors = {"opposite views": vectors[:, :1] * signs, "zeros": 0 * vectors}.get(kind, vectors)
+        given[name] = vectors.clone().requires_grad_()
+    batch = batch_of(encoder, case.roles, case.labels, len(given["pooled"]), **given)
+    value = loss(encoder, batch)
+    assert value.isfinite()
+    assert all(gradient.isfinite().all() for gradient in gradients(value, [given["embeddings"], given["pooled"]]))
+
+
+def masked_by_content(loss, ids):
+    """Mask tokens by their id, so that the masks do not depend on the rank."""
+    chosen = (ids % 2 == 0) & ~torch.isin(ids, loss.special_ids)
+    return ids.masked_fill(chosen, 4), ids.masked_fill(~chosen, NOT_CHOSEN)
+
+
+def edited_by_content(ids, *_):
+    return ids - (ids % 3 == 0).long()
+
+
+def results_of(rows, folder, teacher, seed=0, chunk_size=None):
+    """Return the loss of some rows of a batch of 5, and its gradient as one vector, for each case."""
+    results = {}
+    for name, case in CASES.items():
+        torch.manual_seed(0)
+        encoder = load(folder).double()
+        loss = attached(case.make(teacher), encoder)
+        if isinstance(loss, TokenMaskingLoss):
+            loss.mask = partial(masked_by_content, loss)
+        if isinstance(loss, ReplacedTokenDetection):
+            loss.edit = edited_by_content
+        queue = given_vectors(encoder, case)["queue"]
+        batch = batch_of(encoder, case.roles, case.labels, rows=5, queue=queue, chunk_size=chunk_size)
+        batch.inputs = {key: tensor[rows] for key, tensor in batch.inputs.items()}
+        batch.labels = None if batch.labels is None else batch.labels[rows]
+        torch.manual_seed(seed)  # what ranks share must be that of the first
+        value = loss(encoder, batch)
+        trained = [x for x in (*encoder.parameters(), *loss.parameters()) if x.requires_grad]
+        results[name] = value.detach(), torch.cat([x.flatten() for x in gradients(value, trained)])
+    return results
+
+
+def on_rank(number, store, folder, teacher, results):
+    """Compute the losses of 3 or 2 rows on one of two ranks, in chunks."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
+    torch.set_num_threads(1)
+    found = results_of(slice(0, 3) if number == 0 else slice(3, 5), folder, teacher, seed=number, chunk_size=2)
+    means = {name: [mean_over_ranks(x) for x in pair] for name, pair in found.items()}  # as DDP averages them
+    results[number] = {name: [x.numpy() for x in pair] for name, pair in means.items()}
+    dist.destroy_process_group()
+
+
+def test_two_ranks_in_chunks_equal_one_device(folder, teacher, tmp_path):
+    with mp.Manager() as manager:
+        results = manager.dict()
+        start_ranks(on_rank, (tmp_path / "store", folder, teacher, results), 2)
+        ranks = [results[0], results[1]]
+    for name, (value, gradient) in results_of(slice(0, 5), folder, teacher).items():
+        assert gradient.norm() > 1e-6, name
+        for rank in ranks:
+            loss, of_rank = map(torch.as_tensor, rank[name])
+            assert abs(loss - value) <= 1e-9 * abs(value), name
+            assert (of_rank - gradient).norm() <= 1e-9 * gradient.norm(), name
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.plain])
+def test_plain_tensors_are_a_batch(name, encoder, teacher):
+    case = CASES[name]
+    loss, given = attached(case.make(teacher), encoder), given_vectors(encoder, case) | {"queue": None}
+    batch = batch_of(encoder, case.roles, case.labels, **given).replaced(dataset=None)
+    torch.manual_seed(5)
+    value = loss(*given["embeddings"].unbind(dim=1), labels=batch.labels, roles=case.roles)
+    torch.manual_seed(5)
+    torch.testing.assert_close(value, loss(encoder, batch), rtol=0, atol=0)
+
+
+KINDS = {
+    "pair": RowKind(PAIR),
+    "pair, classes": RowKind(PAIR, "classes"),
+    "pair, scores": RowKind(PAIR, "scores"),
+    "triplet": RowKind(TRIPLET),
+    "triplet, scores": RowKind(TRIPLET, "scores"),
+    "two positives": RowKind((ANCHOR, POSITIVE, POSITIVE)),
+    "soft negative": RowKind((ANCHOR, POSITIVE, OTHER)),
+    "others": RowKind((ANCHOR, POSITIVE, OTHER, OTHER)),
+    "two anchors": RowKind((ANCHOR, ANCHOR, POSITIVE, OTHER, OTHER)),
+    "no anchor": RowKind((POSITIVE, NEGATIVE)),
+    "no positive": RowKind((ANCHOR, OTHER)),
+}
+CONTRASTED = {"pair", "triplet", "two positives", "soft negative", "others"}
+TAKEN = {  # CONTRASTED by default
+    kind: taken
+    for taken, kinds in (
+        ({"pair, classes"}, "SoftmaxLoss"),
+        ({"pair, scores"}, "CosineMSELoss CoSENTLoss AngleLoss LossPerDataset"),
+        ({"triplet"}, "ContrastedPositives MarginMSE"),
+        ({"pair", "soft negative", "others"}, "DebiasedLoss NegativesWithoutDropout"),
+        (CONTRASTED - {"triplet"}, "WhitenedContrastiveLoss"),
+        ({"soft negative"}, "BidirectionalMargin"),
+        ({"others"}, "TripletMargin"),
+        (
+            {*CONTRASTED, "pair, classes", "pair, scores", "triplet, scores"},
+            "DimensionContrast PeerNetwork RankingConsistency RankingDistillation",
+        ),
+        ({name for name, kind in KINDS.items() if not kind.labels}, "EmbeddingDistillation"),
+        ({*KINDS}, "MaskedLanguageModeling SentenceMaskedLanguageModeling ReplacedTokenDetection"),
+        ({*KINDS}, "CosineRegularization SpectrumControl"),
+    )
+    for kind in kinds.split()
+}
+
+
+def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(loss):
+    taken = TAKEN.get(type(loss).__name__, CONTRASTED)
+    for name, kind in KINDS.items():
+        with contextlib.nullcontext() if name in taken else pytest.raises(UserError):
+            loss.check_rows(kind)
+
+
+WRONG = {  # a value out of range, by the name of the option; any other option gets an object of no type
+    "temperature": 0, "teacher_temperature": -1, "weight": -1, "hard_negative_weight": -1, "kl_weight": -1,
+    "angle_weight": -1, "in_batch_weight": -1, "cosine_weight": -1, "similarity": "euclid", "hardness": -1,
+    "false_negative_threshold": 1.5, "threshold": -1.5, "noise_ratio": -1, "noise_steps": -1, "noise_step_size": -1,
+    "margin": -1, "share": 1.5, "size": 0, "std": 0, "momentum": 1, "labels": 1, "max_score": 0, "probability": 0,
+    "head": "old", "layers": 0, "frozen_layers": 0, "decay": "linear", "exponent": -1, "rate": -0.1, "loss": "l1",
+    "teachers": [], "groups": 0, "dims": [4, 0], "weights": [-1.0], "formula": "none",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*LOSSES, MomentumQueue, *sorted(concrete(View), key=lambda kind: kind.__name__)])
+def test_every_option_is_checked_when_a_config_is_built(kind):
+    parameters = dict(inspect.signature(kind.__init__).parameters)
+    assert not parameters.keys() & inspect.get_annotations(kind).keys(), "they would be checked in its place"
+    if parameters.pop("contrast", None):
+        parameters |= ContrastOptions.__annotations__
+        with pytest.raises(pydantic.ValidationError, match="temp\n"):
+            build_from_config(kind, temp=1)
+    for name in list(parameters)[1:]:
+        with pytest.raises(pydantic.ValidationError) as error:
+            build_from_config(kind, **{name: WRONG.get(name, object())})
+        assert name in {e["loc"][0] for e in error.value.errors() if e["type"] != "missing_argument"}
+
+
+def build_from_config(kind, **options):
+    checked = pydantic.validate_call(config={"arbitrary_types_allowed": True})(kind.__init__)
+    checked(kind.__new__(kind), **options)

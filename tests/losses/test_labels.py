@@ -1,0 +1,23 @@
+"""Labels that a loss is not defined for."""
+
+import pytest
+import torch
+
+from simcse_pl.losses.scored_pairs import CosineMSELoss
+from simcse_pl.losses.softmax import SoftmaxLoss
+from simcse_pl.utils.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "message"),
+    [
+        (SoftmaxLoss(3), [0, 3], "labels=3: a row has label 3, and labels count from 0: set .*data.label_column$"),
+        (SoftmaxLoss(3), [-1, 0], "a row has label -1"),
+        (CosineMSELoss(), [0.0, 1.5], "max_score=1: a row has score 1.5: set .*max_score to the largest score$"),
+        (CosineMSELoss(), [0.0, -1.5], "a row has score -1.5"),
+        (CosineMSELoss(), None, "^this loss needs a score for every pair: set data.score_column$"),
+    ],
+)
+def test_labels_out_of_range_are_errors(loss, labels, message):
+    with pytest.raises(UserError, match=message):
+        loss(*torch.randn(2, 2, 6), labels=None if labels is None else torch.tensor(labels))

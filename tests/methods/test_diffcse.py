@@ -1,0 +1,61 @@
+"""DiffCSE: the edits, and its three networks."""
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.utils.errors import UserError
+from tests.losses.cases import attached, batch_of, load
+from tests.tiny_models import ARCHITECTURES
+
+
+@pytest.fixture
+def folder(make_masked_language_model):
+    return make_masked_language_model("bert")
+
+
+def test_the_generator_edits_a_masked_copy(folder):
+    encoder = load(folder)
+    loss = attached(ReplacedTokenDetection(generator=folder), encoder)
+    assert loss.generator.network.training, "with dropout, as in the released code"
+    loss.generator.network.eval()
+    ids, mask = (batch_of(encoder).inputs[name].flatten(0, 1) for name in ("input_ids", "attention_mask"))
+    torch.manual_seed(5)
+    edited = loss.edit(ids, mask, chunk_size=3)
+    torch.manual_seed(5)
+    masked, _ = loss.mask(ids)
+    expected = AutoModelForMaskedLM.from_pretrained(folder).eval()(masked, attention_mask=mask).logits.argmax(dim=-1)
+    assert edited[mask != 0].equal(expected[mask != 0]) and not edited.equal(ids)
+
+
+def test_without_a_generator_random_tokens_replace_the_chosen_ones(folder):
+    encoder, ids = load(folder), torch.full((2000, 100), 50)
+    edited = attached(ReplacedTokenDetection(probability=0.3), encoder).edit(ids, torch.ones_like(ids))
+    assert (edited != ids).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert edited[edited != 50].unique().numel() == len(encoder.tokenizer) - 1
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_masked_language_model):
+    folder = make_masked_language_model(architecture)
+    encoder = load(folder)
+    loss, vectors = attached(ReplacedTokenDetection(generator=folder), encoder), torch.randn(4, 2, 32).requires_grad_()
+    loss(encoder, batch_of(encoder, embeddings=vectors)).backward()
+    assert (vectors.grad.flatten(0, 1).norm(dim=1) > 0).all()
+
+
+def test_the_discriminator_is_a_trained_copy_and_the_generator_is_frozen(folder):
+    encoder = load(folder)
+    encoder.backbone.embeddings.requires_grad_(False)
+    loss = attached(ReplacedTokenDetection(generator=folder), encoder)
+    for weight, copied in zip(encoder.backbone.parameters(), loss.discriminator.parameters(), strict=True):
+        assert torch.equal(weight, copied) and weight is not copied and copied.requires_grad
+    assert {name.split(".")[0] for name in loss.state_dict()} == {"discriminator", "classifier"}
+    assert not any(weight.requires_grad for weight in loss.generator.network.parameters())
+
+
+def test_a_generator_with_another_vocabulary_is_an_error(folder, make_masked_language_model):
+    other = make_masked_language_model("roberta")
+    with pytest.raises(UserError, match=f"^generator={other}: its vocabulary must be that of the trained encoder$"):
+        attached(ReplacedTokenDetection(generator=other), load(folder))

@@ -1,0 +1,35 @@
+"""WhitenedCSE: the gradient of the whitening, and small batches."""
+
+import pytest
+import torch
+
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss, group_whitening
+from simcse_pl.utils.errors import UserError
+from tests.losses.cases import attached, batch_of, load
+
+
+@pytest.mark.parametrize("vectors", [torch.randn(7, 6), torch.cat([torch.eye(6), -torch.eye(6)])])
+def test_the_gradient_passes_through_the_covariance(vectors):
+    """Also if all its eigenvalues are equal."""
+    order = torch.randperm(6)
+    assert torch.autograd.gradcheck(lambda x: group_whitening(x, order, 2), vectors.double().requires_grad_())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64, torch.bfloat16])
+def test_fewer_rows_than_dimensions_are_finite_and_0_where_rows_do_not_differ(rows, precision):
+    vectors = (torch.randn(rows, 6) * 10 + 5).to(precision).requires_grad_()
+    found = group_whitening(vectors, torch.arange(6), 1)
+    (found * torch.randn(rows, 6)).sum().backward()
+    assert vectors.grad.isfinite().all() and vectors.grad.abs().max() < 100
+    values = torch.linalg.eigvalsh(found.double().mT @ found.double() / rows)
+    expected = torch.tensor([0.0] * (7 - rows) + [1.0] * (rows - 1)).double()
+    torch.testing.assert_close(values, expected, atol=1e-3, rtol=0)
+
+
+def test_every_step_has_other_groups_which_divide_the_dimensions(make_model):
+    encoder = load(make_model("bert"))
+    loss, batch = attached(WhitenedContrastiveLoss(groups=16), encoder), batch_of(encoder)
+    assert loss(encoder, batch) != loss(encoder, batch)
+    with pytest.raises(UserError, match="^groups=5: it must divide the 32 dimensions of the model$"):
+        WhitenedContrastiveLoss(groups=5).attach(encoder)
