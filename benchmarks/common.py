@@ -72,7 +72,7 @@ def training_step(sentences: Sequence[str], max_length: int, chunk_size: int | N
     torch.manual_seed(42)
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=max_length)
     module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
-    module.speed.apply(encoder)
+    module.speed.apply(encoder.backbone, encoder.groups)
     optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
 

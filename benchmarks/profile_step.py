@@ -62,7 +62,7 @@ def make_step(bf16: bool, fast: bool, sentences: list[str]) -> Callable[[], None
         encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=32)
     module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5)).train()
     speed = Speed(tokens_per_pass=None, fast_dropout=None) if fast else Speed(float("inf"), fast_dropout=False)
-    speed.measured(encoder.backbone, bf16).apply(encoder)
+    speed.measured(encoder.backbone, bf16).apply(encoder.backbone, encoder.groups)
     optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in sentences])
 

@@ -259,7 +259,7 @@ def test_a_mode_of_compilation_compiles_one_graph_per_multiple_of_8_tokens(make_
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
     module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile="default")
     module.prepare()
-    module.speed.apply(encoder)
+    module.speed.apply(encoder.backbone, encoder.groups)
     counts = torch._dynamo.utils.counters["stats"]
     before, found = counts["unique_graphs"], []
     for tokens in (4, 5, 8, 9, 12, 16, 11, 17, 7, 23):
