@@ -190,7 +190,7 @@ class SentenceDataModule(LightningDataModule):
         count, ranks = len(dataset.held_out), world_size()
         if count < ranks:
             with naming(name):
-                raise UserError(f"data.hold_out={dataset.hold_out}: {count} rows for {ranks} devices; hold out more")
+                raise UserError(f"data.hold_out={dataset.hold_out:g}: {count} rows for {ranks} devices; hold out more")
         whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
         for rows in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
             yield dataset.batch([(0, row) for row in rows.tolist()], held_out=True)

@@ -217,7 +217,7 @@ class TrainingSet:
             count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
             if not 1 <= count < len(rows):
                 raise UserError(
-                    f"data.hold_out={self.hold_out}: {count} of {len(rows)} rows; hold out 1 or more, not all"
+                    f"data.hold_out={self.hold_out:g}: {count} of {len(rows)} rows; hold out 1 or more, not all"
                 )
             held_out = sorted(random.Random(f"{seed}-hold_out").sample(rows, count))
             excluded = set(held_out)

@@ -1,5 +1,6 @@
 """Nearest neighbours of sentences, before and after training."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ class Neighbour(NamedTuple):
     """A sentence of the corpus and its cosine similarity with the query, rounded to 6 digits."""
 
     sentence: str
-    similarity: float
+    similarity: float = math.nan
 
 
 @dataclass(frozen=True)
