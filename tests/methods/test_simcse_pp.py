@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from simcse_pl.training.fast_dropout import use_fast_dropout
 
+from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
 from simcse_pl.models.backbone import recompute_layers
