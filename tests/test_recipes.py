@@ -160,4 +160,3 @@ def test_a_method_has_the_values_of_the_smallest_published_model(method):
 def test_sncse_parses_sentences_in_its_recipes_only():
     parsing = {"views": {"negation": {"spacy_model": "en_core_web_sm"}}, "data": {"num_workers": 4}}
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
-
