@@ -27,9 +27,8 @@ WAYS = {
 def main() -> None:
     """Run the command line."""
     given = options(__doc__, steps=300).parse_args()
-    before, after = train_all(
-        {way: ("data=wiki_sample", "model=minilm_3_layers", *own) for way, own in WAYS.items()}, given
-    )
+    student = ("data=wiki_sample", "model=minilm_3_layers")
+    before, after = train_all({way: (*student, *own) for way, own in WAYS.items()}, given)
     fixed = {"before training": before["SimCSE"], "teacher": scores_of(PACKAGED, given.senteval_dir)}
     note = f"3 of 6 layers of all-MiniLM-L6-v2, mean pooling, {given.steps} steps of 64 sentences of Wikipedia"
     made = table("distillation", "6 layers to 3, Spearman x 100", fixed, after, [note])
