@@ -16,7 +16,7 @@ class Loss(nn.Module, ABC):
     """A loss of a training batch. A subclass writes `forward`.
 
     Two calls are possible. `loss(encoder, batch)` is that of training. A loss of embeddings alone also takes plain
-    tensors: `loss(anchors, positives, *hard_negatives, labels=None)`, each [n, dim].
+    tensors: `loss(anchors, positives, *hard_negatives, labels=None, queue=None)`, each view [n, dim].
 
     A subclass may have networks of its own. They are trained, and saved in training checkpoints, but not with the
     encoder. A FrozenEncoder is neither trained nor saved. A loss keeps no state of a step.
@@ -63,10 +63,10 @@ class Loss(nn.Module, ABC):
             batch: the rows. They are embedded when a loss first reads `batch.embeddings`.
         """
 
-    def __call__(self, *inputs: Any, labels: Tensor | None = None) -> Tensor:
+    def __call__(self, *inputs: Any, labels: Tensor | None = None, queue: Tensor | None = None) -> Tensor:
         """Return the loss of a batch, or of plain tensors."""
         if isinstance(inputs[0], Tensor):
-            inputs = None, EmbeddedBatch.of(*inputs, labels=labels)
+            inputs = None, EmbeddedBatch.of(*inputs, labels=labels, queue=queue)
         loss: Tensor = super().__call__(*inputs)
         return loss
 
