@@ -7,17 +7,17 @@ import torch
 from torch import nn
 
 from simcse_pl.data.collators import ViewCollator
-from simcse_pl.losses.objectives import ContrastiveObjective
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.shared_dropout import pool_with_shared_dropout
-from tests.conftest import SENTENCES, embedded
+from tests.conftest import SENTENCES
 
 
 def gradients(encoder, embed, seed=5):
     encoder.zero_grad()
     torch.manual_seed(seed)
-    loss = ContrastiveObjective()(embedded(embed()))
+    loss = ContrastiveLoss()(*embed().unbind(dim=1))
     loss.backward()
     return loss.detach(), [parameter.grad.clone() for parameter in encoder.parameters()]
 
