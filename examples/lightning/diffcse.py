@@ -63,10 +63,10 @@ class DiffCSE(pl.LightningModule):
 
 def main(model: DiffCSE, steps: int = 10, batch_size: int = 64) -> None:
     """Train on the packaged sample, and print the score on its validation set."""
-    rows = [row[:1] for row in read_rows(sample.path("nli.csv"))]  # the first sentence of each triplet
+    rows: Any = [row[:1] for row in read_rows(sample.path("nli.csv"))]  # the first sentence of each triplet
     collate = ViewCollator(model.encoder.tokenizer, max_length=32)
-    dev = [line.split("\t") for line in Path(sample.path("sts_dev.tsv")).read_text().splitlines()[1:]]
-    pairs = DataLoader(dev, batch_size=len(dev), collate_fn=lambda batch: [*map(list, zip(*batch, strict=True))])
+    dev: Any = [line.split("\t") for line in Path(sample.path("sts_dev.tsv")).read_text().splitlines()[1:]]
+    pairs: Any = DataLoader(dev, batch_size=len(dev), collate_fn=lambda batch: [*map(list, zip(*batch, strict=True))])
     trainer = pl.Trainer(max_steps=steps, gradient_clip_val=1.0, logger=False, enable_checkpointing=False)
     trainer.fit(model, DataLoader(rows, batch_size, shuffle=True, drop_last=True, collate_fn=collate))
     trainer.validate(model, pairs)

@@ -57,10 +57,10 @@ class SupervisedSimCSE(pl.LightningModule):
 
 def main(model: SupervisedSimCSE, steps: int = 10, batch_size: int = 64) -> None:
     """Train on the packaged sample, and print the score on its validation set."""
-    rows = read_rows(sample.path("nli.csv"))
+    rows: Any = read_rows(sample.path("nli.csv"))
     collate = ViewCollator(model.encoder.tokenizer, max_length=32)
-    dev = [line.split("\t") for line in Path(sample.path("sts_dev.tsv")).read_text().splitlines()[1:]]
-    pairs = DataLoader(dev, batch_size=len(dev), collate_fn=lambda batch: [*map(list, zip(*batch, strict=True))])
+    dev: Any = [line.split("\t") for line in Path(sample.path("sts_dev.tsv")).read_text().splitlines()[1:]]
+    pairs: Any = DataLoader(dev, batch_size=len(dev), collate_fn=lambda batch: [*map(list, zip(*batch, strict=True))])
     trainer = pl.Trainer(max_steps=steps, gradient_clip_val=1.0, logger=False, enable_checkpointing=False)
     trainer.fit(model, DataLoader(rows, batch_size, shuffle=True, drop_last=True, collate_fn=collate))
     trainer.validate(model, pairs)
