@@ -26,5 +26,5 @@ class WarmUpOfTerms(SimCSEModule):
         for name, term in self.auxiliary.items():
             value = term(self.encoder, batch)
             batch.log(name, value)
-            loss = loss + share * term.weight * value
+            loss = loss + term.weight * value * share
         return loss
