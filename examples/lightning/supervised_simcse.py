@@ -57,7 +57,7 @@ class SupervisedSimCSE(pl.LightningModule):
 
 def main(model: SupervisedSimCSE, steps: int = 10, batch_size: int = 64) -> None:
     """Train on the packaged sample, and print the score on its validation set."""
-    rows: Any = read_rows(sample.path("nli.csv"))
+    rows: Any = read_rows(sample.path("nli.csv"), columns=["sent0", "sent1", "hard_neg"])
     collate = ViewCollator(model.encoder.tokenizer, max_length=32)
     dev: Any = [line.split("\t") for line in Path(sample.path("sts_dev.tsv")).read_text().splitlines()[1:]]
     pairs: Any = DataLoader(dev, batch_size=len(dev), collate_fn=lambda batch: [*map(list, zip(*batch, strict=True))])

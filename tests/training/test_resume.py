@@ -206,7 +206,6 @@ def test_runs_that_cannot_be_resumed_are_errors(tmp_path, resume, options, messa
         {"state_dict": {}},
         torch.ones(3),
         {"global_step": torch.ones(2), "callbacks": {"run": {"options": [], "before": {"val/spearman": 0.5}}}},
-        {"global_step": 1, "callbacks": {"run": {"options": [], "before": {}}}},
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
