@@ -12,16 +12,17 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
 from benchmarks.comparison import timed
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
+from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer
@@ -71,13 +72,13 @@ def training_step(sentences: Sequence[str], max_length: int, chunk_size: int | N
     """
     torch.manual_seed(42)
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=max_length)
-    module = SimCSEModule(encoder, ContrastiveObjective(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
-    module.speed.apply(encoder.backbone, encoder.groups)
+    module = SimCSEModule(encoder, ContrastiveLoss(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
+    Speed().apply(encoder.backbone, encoder.groups)
     optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
 
     def step() -> float:
-        loss, _ = module.loss(batch)
+        loss = module.loss(module.embedded(batch))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

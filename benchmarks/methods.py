@@ -34,7 +34,6 @@ from benchmarks.comparison import in_turn, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.reports.methods import baselines, setting_of
-from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
@@ -140,7 +139,7 @@ def train(method: str, steps: int, memory: bool = True) -> Cost:
         devices=1,
         max_steps=steps + 1 + memory,
         gradient_clip_val=config.trainer.gradient_clip_val,
-        callbacks=[SeedEveryStep(config.seed), meter],
+        callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), meter],
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,

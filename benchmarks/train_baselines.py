@@ -11,15 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from benchmarks.common import PACKAGED
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import default_roles
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.tokenization import Batch
 
@@ -71,7 +69,7 @@ def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: Sent
     encoder = copy.deepcopy(encoder).train()
     encoder.groups.tokens_per_pass = math.inf
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0)
-    objective = ContrastiveObjective()
+    objective = ContrastiveLoss()
     collate = ViewCollator(encoder.tokenizer, arguments.max_length)
     times = []
     for start in range(0, len(rows), arguments.batch_size):
@@ -82,7 +80,7 @@ def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: Sent
         else:
             embeddings = encoder.embed(batch)
         optimizer.zero_grad()
-        objective(EmbeddedBatch(embeddings, default_roles(embeddings.shape[1]), batch)).backward()
+        objective(*embeddings.unbind(dim=1)).backward()
         nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
         optimizer.step()
         times.append(time.perf_counter())

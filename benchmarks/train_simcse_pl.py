@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
 from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.training.callbacks import SeedEveryStep
+from simcse_pl.training.callbacks import CpuSpeed, SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 
@@ -40,7 +40,7 @@ def simcse_pl(
         The seconds of all steps but the first.
     """
     optimizer = partial(torch.optim.AdamW, lr=LR)
-    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveObjective(), optimizer, speed=speed)
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), optimizer)
     tokens = [
         tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
     ]  # arrays, like the token cache
@@ -56,7 +56,7 @@ def simcse_pl(
         devices=1,
         max_epochs=1,
         gradient_clip_val=1.0,
-        callbacks=[SeedEveryStep(42), Clock()],
+        callbacks=[SeedEveryStep(42), CpuSpeed(speed), Clock()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

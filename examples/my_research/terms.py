@@ -1,61 +1,58 @@
 """Two auxiliary losses: one with a teacher encoder, and one on the embeddings of the batch."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role
+from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
 
-class TeacherSimilarities(AuxiliaryLoss):
+class TeacherSimilarities(Loss):
     """The mean squared difference between the anchors' cosines with each other and those of a teacher encoder.
 
     Args:
-        weight: 0 or more.
+        weight: the factor of this loss.
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
         pooling, template: those of the teacher. The template must be that of the trained encoder.
     """
 
-    name = "teacher"
-
-    def __init__(self, weight: float, teacher: str, pooling: str | None = None, template: str | None = None) -> None:
+    def __init__(
+        self, weight: NonNegativeFloat, teacher: str, pooling: str | None = None, template: str | None = None
+    ) -> None:
         super().__init__(weight)
         self.teacher = FrozenEncoder(teacher, pooling, template)
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the teacher reads the encoder's token ids."""
-        self.teacher.check_vocabulary(encoder, "auxiliary.teacher.teacher")
+        self.teacher.check_vocabulary(encoder, "teacher")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""
         (anchor,) = batch.views(Role.ANCHOR)
         student = unit_vectors(batch.embeddings[:, anchor])
-        taught = unit_vectors(self.teacher.embed(batch.inputs)[:, anchor])
+        taught = unit_vectors(self.teacher.embed(batch)[:, anchor])
         students, teachers = batch.gather(student), batch.gather(taught)
         return batch.split.weight * F.mse_loss(student @ students.T, taught @ teachers.T)
 
 
-class NegativeMargin(AuxiliaryLoss):
+class NegativeMargin(Loss):
     """A hinge loss: a row's negative should be less similar to the anchor than each positive, by a margin."""
 
-    name = "margin"
-
-    def __init__(self, weight: float, margin: float = 0.1) -> None:
+    def __init__(self, weight: NonNegativeFloat, margin: float = 0.1) -> None:
         super().__init__(weight)
         self.margin = margin
 
-    def check_rows(self, roles: Sequence[Role], labels: LabelKind | None) -> None:
+    def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have a positive and a negative."""
-        if not {Role.POSITIVE, Role.NEGATIVE} <= set(roles):
-            raise UserError("auxiliary.margin needs a positive and a negative: name them in data.roles")
+        if not {Role.POSITIVE, Role.NEGATIVE} <= set(rows.roles):
+            raise UserError("a row needs a positive and a negative: name them in data.roles")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows, weighted by their share of the whole batch."""

@@ -24,7 +24,7 @@ class EmbeddedBatch:
         encoder: the trained encoder.
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
-        roles: the role of each view.
+        roles: the role of each view; by default anchor, positive, then hard negatives.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
         dataset: the name of the data set, if there are several.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
@@ -39,7 +39,7 @@ class EmbeddedBatch:
 
     encoder: SentenceEncoder | None
     inputs: Batch
-    roles: tuple[Role, ...]
+    roles: tuple[Role, ...] = ()
     labels: Tensor | None = None
     dataset: str | None = None
     queue: Tensor | None = None
@@ -49,11 +49,21 @@ class EmbeddedBatch:
     progress: float = 1.0
     curves: dict[str, Tensor] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not self.roles:
+            self.roles = default_roles(self.inputs["input_ids"].shape[1])
+
     @classmethod
-    def of(cls, *views: Tensor, labels: Tensor | None = None, roles: Sequence[Role] | None = None) -> "EmbeddedBatch":
+    def of(
+        cls,
+        *views: Tensor,
+        labels: Tensor | None = None,
+        roles: Sequence[Role] | None = None,
+        queue: Tensor | None = None,
+    ) -> "EmbeddedBatch":
         """Return a batch of given embeddings, each [n, dim]: anchors, positives, hard negatives, or those of roles."""
         embeddings = torch.stack(views, dim=1)
-        batch = cls(None, {}, tuple(roles or default_roles(len(views))), labels)
+        batch = cls(None, {}, tuple(roles or default_roles(len(views))), labels, queue=queue)
         return batch.replaced(embeddings=embeddings, pooled=embeddings)
 
     def replaced(self, **attributes: Any) -> "EmbeddedBatch":

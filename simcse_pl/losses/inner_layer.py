@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
+from simcse_pl.models.adapters import adapter_parameters
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
@@ -91,13 +92,20 @@ class InnerLayer(Loss):
 
 @torch.no_grad()
 def _can_be_cut(encoder: SentenceEncoder) -> bool:
-    """Return whether an encoder of the first layer has the states of this encoder's first layer."""
+    """Return whether an encoder of the first layer has the states of this encoder's first layer, without adapters."""
     backbone = encoder.backbone
-    first = rebuild_backbone("", copy.deepcopy(backbone.config), backbone.state_dict(), 1).eval()
+    adapter = adapter_parameters(backbone)
+    weights = {name: weight for name, weight in backbone.state_dict().items() if name not in adapter}
+    weights = {name.replace(".base_layer.", "."): weight for name, weight in weights.items()}  # PEFT's name
+    first = rebuild_backbone("", copy.deepcopy(backbone.config), weights, 1).eval()
     nn.Module.to(first, backbone.device, backbone.dtype)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(["A sentence."], encoder.max_length))
     ids = {name: inputs[name].to(backbone.device) for name in ("input_ids", "attention_mask")}
     was_training = backbone.training
+    if adapter:
+        backbone.disable_adapters()
     states = backbone.eval()(**ids, output_hidden_states=True).hidden_states
+    if adapter:
+        backbone.enable_adapters()
     backbone.train(was_training)
     return torch.allclose(first(**ids).last_hidden_state, states[1], atol=1e-4)

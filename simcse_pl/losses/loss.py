@@ -1,7 +1,6 @@
 """Loss: the base class of SimCSE's contrastive loss, and of every loss that replaces it or is added to it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,14 +9,15 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import RowKind
 
 
 class Loss(nn.Module, ABC):
     """A loss of a training batch. A subclass writes `forward`.
 
     Two calls are possible. `loss(encoder, batch)` is that of training. A loss of embeddings alone also takes plain
-    tensors, each [n, dim]: `loss(anchors, positives, *hard_negatives, labels=None)`, or other views with their `roles`.
+    tensors, each [n, dim]: `loss(anchors, positives, *hard_negatives, labels=None, queue=None)`, or other views with
+    their `roles`.
 
     A subclass may have networks of its own. They are trained, and saved in training checkpoints, but not with the
     encoder. A FrozenEncoder is neither trained nor saved. A loss keeps no state of a step.
@@ -64,10 +64,10 @@ class Loss(nn.Module, ABC):
             batch: the rows. They are embedded when a loss first reads `batch.embeddings`.
         """
 
-    def __call__(self, *inputs: Any, labels: Tensor | None = None, roles: Sequence[Role] | None = None) -> Tensor:
-        """Return the loss of a batch, or of plain tensors."""
+    def __call__(self, *inputs: Any, **further: Any) -> Tensor:
+        """Return the loss of a batch, or of plain tensors with further arguments of EmbeddedBatch.of."""
         if isinstance(inputs[0], Tensor):
-            batch = EmbeddedBatch.of(*inputs, labels=labels, roles=roles)
+            batch = EmbeddedBatch.of(*inputs, **further)
             self.check_rows(batch.kind)
             inputs = None, batch
         loss: Tensor = super().__call__(*inputs)

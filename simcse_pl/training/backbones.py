@@ -1,6 +1,6 @@
 """What is done to the backbone before training: recomputed activations and frozen parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,10 +59,20 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
         )
 
 
-def freeze_unused(module: nn.Module, loss: Callable[[], Tensor]) -> None:
-    """Freeze the parameters of a module that a loss does not depend on; DDP would wait for their gradients."""
-    for parameter, used in _uses(module, loss):
-        parameter.requires_grad_(used)
+def freeze_unused(module: nn.Module, losses: Sequence[Callable[[], Tensor]]) -> list[Parameter]:
+    """Freeze the parameters of a module that none of some losses depends on; DDP would wait for their gradients.
+
+    Returns:
+        The parameters that some of the losses depend on, but not all.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    uses = [[used for _, used in _uses(module, loss)] for loss in losses]
+    not_in_every_loss = []
+    for parameter, *used in zip(parameters, *uses, strict=True):
+        parameter.requires_grad_(any(used))
+        if any(used) and not all(used):
+            not_in_every_loss.append(parameter)
+    return not_in_every_loss
 
 
 def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:

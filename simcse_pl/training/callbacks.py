@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
 from rich.console import Console
@@ -15,11 +16,11 @@ from simcse_pl.cpu.speed import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
+from simcse_pl.training.curves import is_logged
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import LAST_CHECKPOINT
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import is_terminal
 
 log = logging.getLogger(__name__)
@@ -82,14 +83,12 @@ class LastCheckpoint(ModelCheckpoint):
     """Write last.ckpt at every n-th validation and at the last one.
 
     Args:
-        every_n_validations: n, at least 1. A killed run repeats the steps after its last checkpoint.
+        every_n_validations: n. A killed run repeats the steps after its last checkpoint.
         options: options of Lightning's ModelCheckpoint.
     """
 
-    def __init__(self, every_n_validations: int = 1, **options: Any) -> None:
+    def __init__(self, every_n_validations: PositiveInt = 1, **options: Any) -> None:
         super().__init__(filename=LAST_CHECKPOINT.stem, **options)
-        if every_n_validations < 1:
-            raise UserError(f"callbacks.last.every_n_validations={every_n_validations}: it must be at least 1")
         self.every_n_validations = every_n_validations
         self._since = 0
 
@@ -117,8 +116,8 @@ class WarnOnShare(Callback):
         self._warned = False
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """Store the step's share, without waiting for its device."""
-        if not self._warned and self.curve in trainer.callback_metrics:
+        """Store the share of a step at which the curve is logged, without waiting for its device."""
+        if not self._warned and is_logged(trainer) and self.curve in trainer.callback_metrics:
             self._shares.append(trainer.callback_metrics[self.curve])
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -27,9 +27,7 @@ class BatchCurves(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log the means over devices, if this step is logged."""
-        every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        logged = trainer.should_stop or (every and trainer.global_step % every == 0)
-        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
+        if not is_logged(trainer) or not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
             return
         batch = pl_module.batch
         curves = batch.curves
@@ -49,6 +47,12 @@ class BatchCurves(Callback):
         values = dict.fromkeys(self._names, nan) | dict(zip(curves, means, strict=True))
         self._names = list(values)
         pl_module.log_dict({f"train/{name}": value for name, value in values.items()})
+
+
+def is_logged(trainer: Trainer) -> bool:
+    """Return whether Lightning logs the step that ends."""
+    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    return every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
 
 
 @torch.no_grad()

@@ -71,6 +71,8 @@ class EncoderModule(LightningModule):
         self._evaluate(TEST)
 
     def _evaluate(self, split: str) -> None:
+        if self.trainer.sanity_checking:  # a few batches, but metrics need all sentences
+            return
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         vectors, sentences = self.vectors(), data.sentences[split]
         if len(vectors) < len(sentences):

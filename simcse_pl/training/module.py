@@ -1,6 +1,7 @@
 """SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind, default_roles
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.backbones import example_batch, freeze_unused, prepare_backbone
 from simcse_pl.training.encoder_module import EncoderModule
@@ -127,11 +128,8 @@ class SimCSEModule(EncoderModule):
                 with naming(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
         examples = [self.embedded(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
-        freeze_unused(self, lambda: torch.stack([self.loss(batch) for batch in examples]).sum())
+        self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
-        if len(rows) > 1:
-            in_backbones = {id(p) for encoder in self.encoders() for p in encoder.backbone.parameters()}
-            self._not_in_every_loss = [p for p in self.parameters() if p.requires_grad and id(p) not in in_backbones]
         for encoder in self.encoders() if self.compiled else ():
             encoder.compile_backbone(self.compiled)
         self._prepared = True
@@ -151,12 +149,10 @@ class SimCSEModule(EncoderModule):
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
-        inputs = views_of(rows)
-        roles = rows.get("roles") or default_roles(inputs["input_ids"].shape[1])
         return EmbeddedBatch(
             self.encoder,
-            inputs,
-            roles,
+            views_of(rows),
+            rows.get("roles", ()),
             rows.get("labels"),
             rows.get("dataset"),
             positive_encoder=self.positive_encoder,
@@ -177,8 +173,7 @@ class SimCSEModule(EncoderModule):
             value = term(self.encoder, batch)
             batch.log(name, value)
             loss = loss + term.weight * value
-        # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
-        return sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
+        return loss
 
     def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a training batch; log its mean over devices."""
@@ -186,6 +181,8 @@ class SimCSEModule(EncoderModule):
         progress = self.global_step / self.trainer.estimated_stepping_batches
         self.batch = self.embedded(rows, progress, queue=queue)
         loss = self.loss(self.batch)
+        # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
+        loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
         self._loss = mean_over_ranks(loss.detach())
         self.log("train/loss", self._loss)
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
@@ -234,12 +231,14 @@ class SimCSEModule(EncoderModule):
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for dataset, rows in data.sets.items():
             if len(rows.held_out):
-                loss = held_out_loss(self.trainer, self._held_out_loss, data.held_out_batches(dataset))
-                for name, value in self.objective.for_dataset(dataset).held_out_metrics(loss).items():
+                objective = self.objective.for_dataset(dataset)  # without its weight
+                of_rows = partial(self._held_out_loss, objective)
+                loss = held_out_loss(self.trainer, of_rows, data.held_out_batches(dataset))
+                for name, value in objective.held_out_metrics(loss).items():
                     self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
-    def _held_out_loss(self, rows: Mapping[str, Any]) -> Tensor:
-        return self.objective(self.encoder, self.embedded(rows))
+    def _held_out_loss(self, objective: Loss, rows: Mapping[str, Any]) -> Tensor:
+        return objective(self.encoder, self.embedded(rows))
 
     def save(self, folder: Path) -> None:
         """Save the trained encoder, and what the objective adds to it."""

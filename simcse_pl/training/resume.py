@@ -46,7 +46,10 @@ class RunMetadata(Callback):
         self.before = state_dict["before"]
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Correct the logged step, which is one too high after resuming between epochs, and too low in validation."""
+        """Correct the logged step, which is one too high after resuming between epochs, and too low in validation.
+
+        Lightning has no public way: a logged value named `step` would become a metric too.
+        """
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
@@ -84,14 +87,14 @@ def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], sea
         raise UserError(f"resume: no file {resume}")
     else:
         checkpoint = Path(resume)
-    own = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
-    if first and not own:
+    continues = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
+    if first and not continues:
         if resume != "auto" and _holds_run(folder):
             raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
         (folder / WANDB_FILE).unlink(missing_ok=True)
     steps = _check_checkpoint(checkpoint, resume, folder, options) if checkpoint else -1
     if first:
-        _cut_curves(folder / CURVES_FILE, steps if own else -1)
+        _cut_curves(folder / CURVES_FILE, steps if continues else -1)
     if checkpoint:
         why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
         log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
@@ -108,14 +111,7 @@ def _holds_run(folder: Path) -> bool:
 def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, options: Sequence[str]) -> int:
     """Return the step of a checkpoint; raise UserError if this run cannot resume from it."""
     match read_torch_file(checkpoint, mmap=True):
-        case {
-            "global_step": int(steps),
-            "callbacks": {"run": {"options": list(written_with), "before": dict(before)}},
-        } if (
-            before
-            and all(isinstance(x, float) for x in before.values())
-            and all(isinstance(x, str) for x in written_with)
-        ):
+        case {"global_step": int(steps), "callbacks": {"run": {"options": list(written_with), "before": dict()}}}:
             pass
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
             raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")

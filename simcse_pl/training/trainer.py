@@ -1,12 +1,15 @@
 """Lightning's trainer in the fastest precision of the device."""
 
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
+from simcse_pl.training.launch import starts_ranks
 from simcse_pl.utils.errors import UserError, first_line
 
 
@@ -17,34 +20,55 @@ def has_bf16(device: str) -> bool:
     return device == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
-def make_trainer(precision: str | int | None = "auto", accelerator: str = "auto", **options: Any) -> Trainer:
-    """Return Lightning's trainer; raise UserError if an option is invalid.
+def make_trainer(
+    precision: str | int | None = "auto",
+    accelerator: str = "auto",
+    val_check_interval: PositiveInt | Annotated[float, Field(gt=0, le=1)] = 1.0,
+    log_every_n_steps: NonNegativeInt = 50,
+    gradient_clip_val: NonNegativeFloat | None = None,
+    **options: Any,
+) -> Trainer:
+    """Return Lightning's trainer; raise UserError if it cannot train an encoder.
 
     Args:
         precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
             With bf16-mixed, weights, normalization, the loss and the optimizer stay in float32.
+        accelerator, val_check_interval, log_every_n_steps, gradient_clip_val: see Lightning's trainer.
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
     """
-    every = options.get("val_check_interval", 1)
-    if not (type(every) is int and every >= 1) and not (type(every) is float and 0 < every <= 1):
-        raise UserError(f"val_every={every}: it must be a whole number of steps, at least 1")
-    if (options.get("log_every_n_steps") or 0) < 0:
-        raise UserError(f"log_every={options['log_every_n_steps']}: it must be 0 or more")
-    if (options.get("gradient_clip_val") or 0) < 0:
-        raise UserError(f"trainer.gradient_clip_val={options['gradient_clip_val']}: it must be 0 or more, or null")
-    if 0 in (options.get("max_epochs"), options.get("max_steps")):
-        raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
     devices, cores = options.get("devices", 1), os.cpu_count() or 1
     if _device(accelerator) == "cpu" and type(devices) is int and devices > cores:
-        raise UserError(f"trainer.devices={devices}: this machine has {cores} CPU cores, and no other devices")
+        raise UserError(f"devices={devices}: this machine has {cores} CPU cores, and no other devices")
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(_device(accelerator)) else "32-true"
+    if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004
+        mixed = precision.replace("true", "mixed")
+        raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
+    options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
     try:
-        return Trainer(precision=precision, accelerator=accelerator, **options)  # type: ignore[arg-type]
+        trainer = Trainer(
+            precision=precision,  # type: ignore[arg-type]
+            accelerator=accelerator,
+            gradient_clip_val=gradient_clip_val,
+            **options,
+        )
     except (MisconfigurationException, ModuleNotFoundError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {first_line(error)}") from error
+    _check_ranks(trainer)
+    return trainer
+
+
+def _check_ranks(trainer: Trainer) -> None:
+    """Raise UserError if the trainer would wait for ranks that nobody starts, or lose what ranks compute."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started > 1 and trainer.world_size == 1:
+        raise UserError(f"{started} processes were started, but each would train alone: set trainer=ddp")
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
+    if trainer.num_nodes > 1 and starts_ranks(trainer) and "NODE_RANK" not in os.environ:
+        raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
 
 
 def _device(accelerator: str) -> str:

@@ -14,13 +14,12 @@ from benchmarks.common import AllocatorRecord, operations_of
 from benchmarks.comparison import comparison, in_turn
 from benchmarks.methods import Cost
 from benchmarks.over_seeds import Scores
-from simcse_pl.config.options import check_options
 from simcse_pl.data import sample
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.files import cache_folder
 from tests.conftest import SENTENCES
-from tests.test_config import composed
+from tests.helpers import composed
 
 SLOW = pytest.mark.slow  # many processes
 BY_HAND = pytest.mark.by_hand  # a minute or more each
@@ -164,7 +163,6 @@ def test_a_run_over_seeds_gives_the_scores_of_its_results_and_leaves_no_checkpoi
 @pytest.mark.parametrize("way", distillation.WAYS)
 def test_each_way_of_distillation_trains_the_first_3_layers(way):
     config = composed("data=wiki_sample", *distillation.WAYS[way])
-    check_options(config)
     assert config.model.num_layers == 3 and config.model.pooling == "mean"
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 from huggingface_hub import RepoUrl
-from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import AutoModel
 
 from simcse_pl import SimCSE
@@ -14,6 +13,7 @@ from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.postprocessing.flow import Flow
@@ -148,7 +148,7 @@ def test_an_encoder_with_post_processing_cannot_be_trained(saved):
     encoder = SentenceEncoder.from_pretrained(saved)
     encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
     with pytest.raises(UserError, match="this encoder has a post-processing"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3))
+        SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3))
 
 
 def test_push_uploads_the_folder(tmp_path, monkeypatch):

@@ -5,13 +5,14 @@ import math
 
 import pytest
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from torch import nn
 
 from simcse_pl.cpu import speed as module_of_speed
 from simcse_pl.cpu.layers import FastDropout
 from simcse_pl.cpu.speed import Speed
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.callbacks import CpuSpeed
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import adamw, quiet_trainer
 from tests.tiny_models import ARCHITECTURES
@@ -78,11 +79,10 @@ def test_a_layer_of_any_architecture_can_be_timed(architecture, make_model, monk
 @pytest.mark.parametrize("compiled", [False, True])
 def test_training_applies_the_choice_before_its_first_step(encoder, clock, compiled, caplog):
     caplog.set_level(logging.INFO)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), speed=MEASURE, compile=compiled)
-    module.trainer = quiet_trainer()
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile=compiled)
     module.prepare()
     assert not any(isinstance(part, FastDropout) for part in encoder.modules())
-    module.setup("fit")
+    CpuSpeed(MEASURE).setup(quiet_trainer(), module, "validate")
     assert encoder.groups.tokens_per_pass == (math.inf if compiled else 128)
     kinds = {type(part) for part in encoder.modules() if isinstance(part, nn.Dropout)}
     assert kinds == {nn.Dropout if compiled else FastDropout}

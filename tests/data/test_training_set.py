@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from simcse_pl.data.views.tokens import TokenRepetition
 from tokenizers.normalizers import Lowercase
 from tokenizers.processors import TemplateProcessing
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
-from simcse_pl.data.views.words import Crop, SwitchCase, WordRepetition
+from simcse_pl.data.views.words import Crop
+from simcse_pl.methods.cards import SwitchCase
+from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

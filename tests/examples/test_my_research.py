@@ -17,12 +17,14 @@ from examples.my_research.module import WarmUpOfTerms
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin
 from examples.my_research.view import Typo
+from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.view import ViewInput
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import ROOT, SENTENCES, adamw
 
 EXAMPLE = "examples/my_research"
 COMMAND = ["--config-dir", f"{EXAMPLE}/conf", "experiment=my_idea"]
@@ -72,35 +74,35 @@ def test_the_teacher_is_not_saved_and_the_encoder_needs_its_pooling_by_name(idea
         SentenceEncoder.from_pretrained(idea / "encoder")
 
 
-def test_the_terms_reach_their_weights_after_the_warmup(monkeypatch):
-    class Loss:
-        def loss(self, batch):
-            return torch.tensor(10.0), {"margin": torch.tensor(4.0)}
-
-    module = object.__new__(type("Module", (WarmUpOfTerms, Loss), {}))
-    module.__dict__.update(term_warmup_steps=4, auxiliary=[type("Term", (), {"weight": 0.5, "name": "margin"})])
-    monkeypatch.setattr("simcse_pl.training.module.SimCSEModule.loss", Loss.loss)
-    for step, expected in ((0, 10 - 0.75 * 2), (1, 9.0), (3, 10.0), (9, 10.0)):
-        monkeypatch.setattr(WarmUpOfTerms, "global_step", step)
-        assert module.loss({})[0] == pytest.approx(expected)
+def test_the_auxiliary_losses_reach_their_weights_after_the_warmup(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0, num_layers=1)
+    margin = NegativeMargin(0.5, margin=1.0)
+    module = WarmUpOfTerms(encoder, ContrastiveLoss(), adamw(), auxiliary={"margin": margin}, warmup=0.5)
+    rows = ViewCollator(encoder.tokenizer, 16)([tuple(SENTENCES[:3]), tuple(SENTENCES[3:6])])
+    for progress, share in ((0.0, 0.0), (0.25, 0.5), (0.5, 1.0), (0.75, 1.0)):
+        batch = module.embedded(rows, progress)
+        objective, term = ContrastiveLoss()(encoder, batch), margin(encoder, batch)
+        torch.testing.assert_close(module.loss(batch), objective + share * 0.5 * term)
+        assert batch.curves == {"margin": term} and term > 0
 
 
 def test_the_margin_compares_the_negative_with_each_positive():
-    x, loss = torch.randn(6, 4, 5), NegativeMargin(0.1)
-    both = loss(None, EmbeddedBatch(x, (*default_roles(3), Role.POSITIVE), {}))
-    single = [loss(None, EmbeddedBatch(x[:, views], default_roles(3), {})) for views in ([0, 1, 2], [0, 3, 2])]
-    torch.testing.assert_close(both, sum(single) / 2)
+    anchor, first, negative, second = torch.randn(4, 6, 5)
+    loss, batch = NegativeMargin(0.1), EmbeddedBatch.of(anchor, first, negative, second)
+    both = loss(None, batch.replaced(roles=(*default_roles(3), Role.POSITIVE)))
+    torch.testing.assert_close(both, (loss(anchor, first, negative) + loss(anchor, second, negative)) / 2)
 
 
 def test_rows_without_the_roles_that_a_loss_reads_are_errors():
-    NegativeMargin(0.1).check_rows(default_roles(3), None)
-    ScoreRegression().check_rows(default_roles(2), "scores")
-    with pytest.raises(UserError, match="^auxiliary.margin needs a positive and a negative: name them in data.roles$"):
-        NegativeMargin(0.1).check_rows(default_roles(2), None)
-    with pytest.raises(UserError, match="^ScoreRegression needs a positive: name one in data.roles$"):
-        ScoreRegression().check_rows((Role.ANCHOR, Role.NEGATIVE), "scores")
-    with pytest.raises(UserError, match="^ScoreRegression needs a score for every pair: set data.score_column$"):
-        ScoreRegression().check_rows(default_roles(2), None)
+    NegativeMargin(0.1).check_rows(RowKind(default_roles(3)))
+    ScoreRegression().check_rows(RowKind(labels="scores"))
+    with pytest.raises(UserError, match="^a row needs a positive and a negative: name them in data.roles$"):
+        NegativeMargin(0.1).check_rows(RowKind())
+    for rows in (RowKind((Role.ANCHOR, Role.NEGATIVE), "scores"), RowKind()):
+        with pytest.raises(
+            UserError, match="^a row needs a positive and a score: set data.roles and data.score_column$"
+        ):
+            ScoreRegression().check_rows(rows)
 
 
 def test_the_examples_of_contributing_exist_and_are_short():

@@ -3,12 +3,12 @@
 import pytest
 import torch
 import transformers
-from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import MODEL_MAPPING
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
@@ -95,7 +95,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
     assert encoder.groups.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
     masked = [MaskedLanguageModeling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
-    take_two_steps(SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=masked))
+    take_two_steps(SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary=masked))
     encoder.eval()
     vectors = encoder.encode(SENTENCES)
     alone = torch.cat([encoder.encode([sentence]) for sentence in SENTENCES])
@@ -107,7 +107,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_1_2")
     before = {name: p.clone() for name, p in encoder.backbone.named_parameters()}
     layers = 0 if architecture in SHARED_LAYERS else 1
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=layers)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), freeze_layers=layers)
     inputs = encoder.tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
     frozen = encoder.eval().hidden_states(inputs)[: layers + 1]
     take_two_steps(module.train())
@@ -125,4 +125,4 @@ def test_an_unsupported_architecture_is_one_line(architecture, make_tiny):
 def test_layers_that_share_their_weights_cannot_be_frozen(make_tiny):
     encoder = SentenceEncoder.from_pretrained(make_tiny("albert"), pooling="mean")
     with pytest.raises(UserError, match="^module.freeze_layers=1: the layers of AlbertModel share all their weights$"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(), freeze_layers=1)
+        SimCSEModule(encoder, ContrastiveLoss(), adamw(), freeze_layers=1)

@@ -7,8 +7,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from safetensors.torch import save_file
-from simcse_pl.losses.objectives import ContrastiveObjective
 
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
@@ -21,7 +21,7 @@ from tests.tiny_models import ARCHITECTURES
 
 def save(encoder, path):
     """A checkpoint as Lightning's trainer writes it."""
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     trainer.strategy.connect(module)
     trainer.save_checkpoint(path)

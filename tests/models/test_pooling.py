@@ -5,14 +5,14 @@
 
 import pytest
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, embedded
+from tests.conftest import SENTENCES
 
 
 def test_named_poolings_equal_layers_by_number():
@@ -102,8 +102,8 @@ def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_
     assert encoder.hidden_size == encoder.dim == width and vectors.shape == (len(SENTENCES), width)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
     assert encoder.pooling == name and encoder.eval().pool(inputs).shape == vectors.shape
-    loss = ContrastiveObjective()(
-        embedded(encoder.train().embed({name: x[:, None] for name, x in inputs.items()}).expand(-1, 2, -1))
+    loss = ContrastiveLoss()(
+        *encoder.train().embed({name: x[:, None] for name, x in inputs.items()}).expand(-1, 2, -1).unbind(dim=1)
     )
     loss.backward()
     assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum() > 0

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 import torch
-from simcse_pl.losses.objectives import ContrastiveObjective
 from transformers import AutoModel
 
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
@@ -129,9 +129,9 @@ def test_the_bias_has_dropout_in_training(load):
 def test_other_paths_of_training_have_the_same_gradients(options, load):
     def gradients(**given):
         encoder = load(template_bias="train_only", dropout=0.0, head="none").double()
-        module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), **given)
+        module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **given)
         module.prepare()
-        loss, _ = module.loss(rows_of(encoder))
+        loss = module.loss(module.embedded(rows_of(encoder)))
         loss.backward()
         return loss, [p.grad for p in module.parameters() if p.requires_grad]
 
@@ -144,16 +144,16 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
 
 def test_equal_views_with_a_shared_dropout_mask_are_equal(load):
     encoder = load(template=FIRST, template_bias="train_only", dropout=0.3)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), shared_dropout_mask=True)
-    first, second = module.embed(rows_of(encoder)).pooled.unbind(dim=1)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), shared_dropout_mask=True)
+    first, second = module.embedded(rows_of(encoder)).pooled.unbind(dim=1)
     assert first.equal(second)
 
 
 def test_each_of_two_encoders_has_its_own_bias(load):
     encoder, other = (load(template_bias="train_only", dropout=0.0) for _ in range(2))
     torch.nn.init.normal_(other.backbone.get_input_embeddings().weight)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), positive_encoder=other)
-    pooled = module.embed(rows_of(encoder)).pooled
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), positive_encoder=other)
+    pooled = module.embedded(rows_of(encoder)).pooled
     for view, own in enumerate((encoder, other)):
         torch.testing.assert_close(pooled[:, view], own.pool_views(rows_of(own))[:, view], atol=1e-5, rtol=0)
 

@@ -10,16 +10,13 @@ import torch
 import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
-from simcse_pl.losses.negatives import MixedNegatives
-from simcse_pl.losses.objectives import ContrastiveObjective
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound, uniformity
-from simcse_pl.losses.matryoshka import MatryoshkaObjective
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
@@ -28,6 +25,7 @@ from simcse_pl.training.callbacks import (
     SeedEveryStep,
     SpeedCurves,
     WarnOnCollapse,
+    WarnOnShare,
 )
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata, find_checkpoint
@@ -139,7 +137,7 @@ def test_geometry_curves_cover_all_validation_embeddings(make_model):
     with torch.no_grad():  # random weights put all sentences into one direction; after a shift some cosines are below 0
         encoder.backbone.encoder.layer[-1].output.LayerNorm.bias -= encoder.encode(sentences).mean(dim=0)
     trainer = pl.Trainer(accelerator="cpu", callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     bound = gram_bound(encoder.encode(sentences))
     bound["nonnegative_cosines"] = bound.pop("nonnegative")
     expected = {f"geometry/{name}": value for name, value in bound.items()}
@@ -179,11 +177,12 @@ def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
 
 
 def warnings_of(callback, caplog, *steps, objective=None):
-    """Return the warnings for the metrics of some steps, each followed by a validation."""
-    module = torch.nn.ModuleDict({"objective": objective or ContrastiveObjective()})
+    """Return the warnings for the metrics of every second step, each followed by a validation."""
+    module = torch.nn.ModuleDict({"objective": objective or ContrastiveLoss()})
+    logged = {"log_every_n_steps": 2, "should_stop": False, "is_global_zero": True}
     for number, metrics in enumerate(steps):
         values = {name: torch.tensor(value) for name, value in metrics.items()}
-        trainer = SimpleNamespace(callback_metrics=values, global_step=number, is_global_zero=True)
+        trainer = SimpleNamespace(callback_metrics=values, global_step=2 * number, **logged)
         callback.on_train_batch_end(trainer, module, None, None, number)
         callback.on_validation_end(trainer, module)
     return [record.getMessage() for record in caplog.records]
@@ -198,30 +197,31 @@ def warnings_of(callback, caplog, *steps, objective=None):
 )
 def test_a_large_share_is_reported_once(name, shares, line, caplog):
     steps = [{f"train/{name}": share} for share in shares]
-    if name == "duplicates":
-        left_out = ContrastiveObjective(mask_duplicates=True)
-        assert not warnings_of(instantiate(DEFAULT[name]), caplog, *steps, objective=left_out)
     (warning,) = warnings_of(instantiate(DEFAULT[name]), caplog, *steps)
     assert warning.startswith(line) and "objective." in warning
 
 
-def test_an_option_is_advised_only_if_the_objective_has_it(caplog):
-    advised = []
-    for objective in (
-        ContrastiveObjective(),
-        MixedNegatives(),
-        ContrastedPositivesObjective(),
-        WhitenedContrastiveObjective(),
-        MatryoshkaObjective(ContrastiveObjective()),
-    ):
-        caplog.clear()
-        step = {"train/duplicates": 0.5}
-        (warning,) = warnings_of(instantiate(DEFAULT["duplicates"]), caplog, step, objective=objective)
-        advised.append(warning.endswith(": objective.mask_duplicates=true leaves out such negatives"))
-    assert advised == [True, True, False, False, False]
+def test_a_share_is_the_mean_over_the_logged_steps(caplog):
+    """Between them, the metrics of the trainer still have the last logged value."""
+    callback = WarnOnShare("train/duplicates", "of the rows", above=0.4)
+    module = torch.nn.Module()
+    for step, share in enumerate([0.8, 0.8, 0.1, 0.1], start=2):
+        metrics = {"train/duplicates": torch.tensor(share)}
+        trainer = SimpleNamespace(callback_metrics=metrics, global_step=step, is_global_zero=True)
+        trainer.log_every_n_steps, trainer.should_stop = 4, step == 2
+        callback.on_train_batch_end(trainer, module)
+    callback.on_validation_end(trainer, module)
+    assert [record.getMessage() for record in caplog.records] == ["45.00% of the rows"]  # of steps 2 and 4
+
+
+def test_the_warning_stays_away_if_every_loss_with_the_option_has_it(caplog):
+    step = {"train/duplicates": 0.5}
+    for set_, expected in ((True, 0), (False, 1)):
+        objective = MatryoshkaLoss(ContrastiveLoss(mask_duplicates=set_))
+        assert len(warnings_of(instantiate(DEFAULT["duplicates"]), caplog, step, objective=objective)) == expected
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):
     collapsed = {"val/uniformity": float(uniformity(torch.ones(5, 3)))}
     (line,) = warnings_of(WarnOnCollapse(), caplog, collapsed, {"val/uniformity": -0.02}, collapsed, collapsed)
-    assert line.startswith("step 2: the embeddings have collapsed (val/uniformity is ")
+    assert line.startswith("step 4: the embeddings have collapsed (val/uniformity is ")

@@ -1,4 +1,4 @@
-"""Training on several data sets, each with its own objective."""
+"""Training on several data sets, each with a loss of its own."""
 
 import itertools
 
@@ -6,28 +6,36 @@ import pytest
 import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.views.words import WordRepetition
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.scored_pairs import CosineMSEObjective
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.scored_pairs import CosineMSELoss
+from simcse_pl.losses.softmax import SoftmaxLoss
+from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
+from simcse_pl.training.curves import BatchCurves
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, linear
+from tests.conftest import SENTENCES, adamw, linear, quiet_trainer
 
 CLASSES = ("entailment", "neutral", "contradiction")
 
 
-def make_module(folder, **options):
+def make_module(folder, pooling="mean", **objectives):
     torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", num_layers=1)
-    own = {"nli": SoftmaxObjective(), "train": CosineMSEObjective(5.0)}  # torch's ModuleDict rejects this name
-    return SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3), linear(), objectives=own, **options)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling=pooling, num_layers=2)
+    return SimCSEModule(encoder, LossPerDataset(ContrastiveLoss(), objectives), adamw(lr=1e-3), linear())
 
 
 @pytest.fixture
-def make_data(sentences, pairs, tmp_path):
+def module(make_model):
+    return make_module(make_model("bert"), nli=SoftmaxLoss(), train=CosineMSELoss(5.0))
+
+
+@pytest.fixture
+def data(module, sentences, pairs, tmp_path):
     labeled = enumerate(itertools.pairwise(SENTENCES))
     (tmp_path / "nli.tsv").write_text("".join(f"{one}\t{two}\t{CLASSES[n % 3]}\n" for n, (one, two) in labeled))
     sets = {
@@ -35,38 +43,56 @@ def make_data(sentences, pairs, tmp_path):
         "nli": {"train": tmp_path / "nli.tsv", "header": False, "label_column": 2},
         "train": {"train": pairs, "header": False, "score_column": 2, "limit": 9},
     }
-
-    def make(encoder):
-        options = {"batch_size": 3, "max_length": 16, "validation": str(pairs), "evaluators": {"sts": ScoredPairs}}
-        return SentenceDataModule(encoder.tokenizer, sets=sets, **options)
-
-    return make
+    options = {"batch_size": 3, "max_length": 16, "validation": str(pairs), "evaluators": {"sts": ScoredPairs}}
+    return SentenceDataModule(module.encoder.tokenizer, sets=sets, **options)
 
 
-def test_each_batch_takes_the_objective_of_its_set_and_every_parameter_has_a_gradient(make_model, make_data):
-    module = make_module(make_model("bert"))
-    data = make_data(module.encoder)
+def test_each_batch_takes_the_loss_of_its_set(module, data):
     data.setup()
-    module.prepare({name: RowKind(own.view_roles, own.labels) for name, own in data.sets.items()})
-    keys = [(0, row) for row in range(4)]
-    for name, own in data.sets.items():
-        batch = own.batch(keys)
-        module.eval()
-        embedded = module.embed(batch)
-        loss, curves = module.loss(batch)
-        expected = module.objective_of(name)(embedded)
-        torch.testing.assert_close(loss, expected)
-        assert curves[f"loss/{name}"] is loss and ("duplicates" in curves) == (name == "plain")
-        module.zero_grad()
-        loss.backward()
-        assert all(p.grad is not None for p in module.parameters() if p.requires_grad)
-        classifier = module.objective_of("nli").classifier.weight.grad
-        assert classifier.any() == (name == "nli")
+    module.prepare(data.row_kinds)
+    module.eval()
+    for name, rows in data.sets.items():
+        batch = module.embedded(rows.batch([(0, row) for row in range(4)]))
+        torch.testing.assert_close(module.loss(batch), module.objective.for_dataset(name)(module.encoder, batch))
 
 
-def test_rows_of_a_set_that_do_not_fit_its_objective_are_an_error(make_model):
-    module = make_module(make_model("bert"))
-    with pytest.raises(UserError, match="^data.sets.nli: objective=sbert needs a label"):
+def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
+    gradients, curves = {}, []
+
+    class Recorder(BatchCurves):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            assert all(p.grad is not None for p in module.parameters() if p.requires_grad), "DDP waits for them"
+            classifier = module.objective.for_dataset("nli").classifier.weight.grad
+            gradients.setdefault(module.batch.dataset, []).append(bool(classifier.any()))
+
+        def on_train_batch_end(self, trainer, *arguments):
+            super().on_train_batch_end(trainer, *arguments)
+            metrics = {name for name, value in trainer.callback_metrics.items() if not value.isnan()}
+            curves.append((trainer.lightning_module.batch.dataset, metrics))
+
+    quiet_trainer(max_epochs=1, callbacks=[Recorder()], log_every_n_steps=1, limit_val_batches=0).fit(module, data)
+    assert {name: set(trained) for name, trained in gradients.items()} == {
+        "plain": {False},
+        "nli": {True},
+        "train": {False},
+    }
+    for dataset, metrics in curves:
+        assert {name for name in metrics if name.startswith("train/loss/")} == {f"train/loss/{dataset}"}
+        assert ("train/duplicates" in metrics) == (dataset == "plain")
+
+
+def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
+    """The first layer's vector depends on one layer; the masked tokens of the other set on both."""
+    module = make_module(make_model("bert"), pooling="layers_1", text=MaskedLanguageModeling(head="new"))
+    module.prepare({"plain": RowKind(), "text": RowKind()})
+    parts = {name for name, p in module.named_parameters() if any(p is other for other in module._not_in_every_loss)}
+    second = [p for name, p in module.named_parameters() if ".layer.1." in name]
+    assert second and all(any(p is other for other in module._not_in_every_loss) for p in second)
+    assert not any(".layer.0." in name for name in parts) and all(p.requires_grad for p in module.parameters())
+
+
+def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
+    with pytest.raises(UserError, match="^data.sets.nli: objective.* needs a label"):
         module.prepare({"nli": RowKind()})
-    with pytest.raises(UserError, match="^data.sets.another: a contrastive objective takes no labels: set data.score"):
+    with pytest.raises(UserError, match="^data.sets.another: objective.* takes no labels"):
         module.prepare({"another": RowKind(labels="scores")})

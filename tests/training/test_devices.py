@@ -10,25 +10,30 @@ import yaml
 from hydra.utils import instantiate
 from lightning_fabric.utilities import move_data_to_device
 from omegaconf import OmegaConf
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
-from simcse_pl.losses.dimension_contrast import DimensionContrast
-from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
-from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
-from simcse_pl.losses.objectives import ContrastiveObjective, DecoupledContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
-from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 
 from simcse_pl.config import CONF
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.losses.contrastive import ContrastiveLoss, DecoupledContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
-from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
+from simcse_pl.losses.scored_pairs import CosineMSELoss
+from simcse_pl.losses.softmax import SoftmaxLoss
+from simcse_pl.methods.angle import AngleLoss
+from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
+from simcse_pl.methods.cosent import CoSENTLoss
+from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.gs_infonce import GaussianNegatives
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.mixcse import MixedNegatives
+from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
+from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
@@ -67,7 +72,7 @@ def test_encoding_waits_once_for_64_batches(make_model):
 
 def default_callbacks(folder):
     callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
-    options = {"run_dir": str(folder), "seed": 3, "monitor": "val/spearman"}
+    options = {"run_dir": str(folder), "seed": 3, "monitor": "val/spearman", "speed": None}
     config = OmegaConf.create(options | {"callbacks": callbacks})
     return list(instantiate(config.callbacks).values())
 
@@ -78,7 +83,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs), "test": str(pairs)}
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), queue=MomentumQueue(size=6))
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
     record = RunMetadata([])
     with Pretend() as device:
@@ -117,25 +122,30 @@ POSITIVES = {"views": 3, "roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
 OTHERS = {"views": 4, "roles": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)}
 LABELLED = {"views": 2, "labels": torch.arange(5) % 3}
 SCORED = {"views": 2, "labels": torch.arange(5) / 8, "dataset": "scored"}
-MASKED = ContrastiveObjective(mask_duplicates=True, false_negative_threshold=0.9)
+MASKED = ContrastiveLoss(mask_duplicates=True, false_negative_threshold=0.9)
+PER_DATASET = LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()})
 VARIANTS = {
     "simcse": {},
-    "hard negatives": {"objective": ContrastiveObjective(hard_negative_weight=2.0), "batch": TRIPLES},
+    "hard negatives": {"objective": ContrastiveLoss(hard_negative_weight=2.0), "batch": TRIPLES},
     "masked": {"objective": MASKED},
     "guide": {"guide": True},
     "several positives": {"batch": POSITIVES},
-    "dot": {"objective": ContrastiveObjective(similarity="dot")},
-    "hardness": {"objective": ContrastiveObjective(hardness=1.0, hard_negative_weight=2.0), "batch": TRIPLES},
-    "symmetric": {"objective": ContrastiveObjective(symmetric=True, mask_duplicates=True)},
+    "dot": {"objective": ContrastiveLoss(similarity="dot")},
+    "hardness": {"objective": ContrastiveLoss(hardness=1.0, hard_negative_weight=2.0), "batch": TRIPLES},
+    "symmetric": {"objective": ContrastiveLoss(symmetric=True, mask_duplicates=True)},
     "noise": {"objective": GaussianNegatives(8), "queue": lambda: MomentumQueue(size=5)},
     "mixtures": {"objective": MixedNegatives(), "batch": TRIPLES},
     "without dropout": {"objective": NegativesWithoutDropout(), "auxiliary": lambda: [DimensionContrast()]},
-    "margins": {"objective": AngularMarginObjective(), "auxiliary": lambda: [TripletMargin()], "batch": OTHERS},
-    "dcl": {"objective": DecoupledContrastiveObjective()},
-    "sbert": {"objective": SoftmaxObjective(3), "batch": LABELLED, "waits": ANY},  # checks the range of labels
-    "data sets": {"objectives": {"scored": CosineMSEObjective()}, "batch": SCORED, "waits": ANY},  # and of scores
-    "cosent": {"objective": CoSENTObjective(), "batch": SCORED},
-    "angle": {"objective": AngleObjective(cosine_weight=1.0), "batch": SCORED},
+    "margins": {"objective": AngularMarginLoss(), "auxiliary": lambda: [TripletMargin()], "batch": OTHERS},
+    "dcl": {"objective": DecoupledContrastiveLoss()},
+    "sbert": {"objective": SoftmaxLoss(3), "batch": LABELLED, "waits": ANY},  # checks the range of labels
+    "data sets": {
+        "objective": LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()}),
+        "batch": SCORED,
+        "waits": ANY,
+    },
+    "cosent": {"objective": CoSENTLoss(), "batch": SCORED},
+    "angle": {"objective": AngleLoss(cosine_weight=1.0), "batch": SCORED},
     "first_last": {"pooling": "first_last"},
     "max": {"pooling": "max"},
     "layers": {"pooling": "layers_1_2"},
@@ -150,12 +160,12 @@ VARIANTS = {
         "template_bias": "train_only",
         "waits": 1,
     },
-    "contrasted positives": {"objective": ContrastedPositivesObjective(), "batch": TRIPLES},
+    "contrasted positives": {"objective": ContrastedPositives(), "batch": TRIPLES},
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
     "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "batch norm head": {"head": "batch_norm_train_only"},
-    "whitened": {"objective": WhitenedContrastiveObjective(groups=8), "batch": POSITIVES},
+    "whitened": {"objective": WhitenedContrastiveLoss(groups=8), "batch": POSITIVES},
     "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
     "sentence mlm": {"auxiliary": lambda: [SentenceMaskedLanguageModeling(head="new", frozen_layers=1)], "waits": ANY},
     "ranking": {"teacher": True},
@@ -185,24 +195,26 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
     def encoder():
         return SentenceEncoder.from_pretrained(folder, num_layers=2, dropout=0.0, attention_dropout=0.0, **given)
 
-    objective = options.pop("objective", ContrastiveObjective())
+    objective = options.pop("objective", ContrastiveLoss())
     if options.pop("teacher", False):
         encoder().save_pretrained(tmp_path)
         made["auxiliary"] = [RankingConsistency()]
         made["auxiliary"] += [RankingDistillation([tmp_path] * 2, loss="list_net", alpha=0.5)]
     if options.pop("guide", False):
         encoder().save_pretrained(tmp_path)
-        objective = ContrastiveObjective(false_negative_threshold=0.9, guide=tmp_path)
+        objective = ContrastiveLoss(false_negative_threshold=0.9, guide=tmp_path)
     positive = encoder() if two else None
+    made["auxiliary"] = {str(number): term for number, term in enumerate(made.get("auxiliary", ()))}
     module = SimCSEModule(encoder(), objective, adamw(), positive_encoder=positive, **made, **options)
     views = batch_of(module.encoder, **batch)
 
     def step(batch):
         torch.manual_seed(0)
-        loss, _ = module.loss(batch)
+        rows = module.embedded(batch, queue=module.queue.negatives() if module.queue else None)
+        loss = module.loss(rows)
         loss.backward()
         if module.queue:
-            module.queue.update(module.encoder, batch, module.chunk_size)
+            module.queue.update(module.encoder, rows.inputs, module.chunk_size)
         return loss.detach()
 
     expected = [float(step(views)) for _ in range(2)]  # the queue is empty at the first

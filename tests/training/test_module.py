@@ -1,4 +1,4 @@
-"""The Lightning module: views, curves, clipping, validation metrics against scipy, and its options."""
+"""The Lightning module: views, losses, curves, clipping, held-out rows, the queue, and compilation."""
 
 import functools
 import math
@@ -8,17 +8,17 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from scipy.stats import spearmanr
-from simcse_pl.losses.auxiliary import AuxiliaryLoss
-from simcse_pl.losses.functional import contrastive_loss
-from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
 from torch.utils.data import DataLoader
 
-from simcse_pl.data import datamodule
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.mlm import MaskedLanguageModelingObjective
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
+from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.training.module import SimCSEModule
@@ -36,7 +36,7 @@ def encoder(make_model):
 
 @pytest.fixture
 def module(encoder):
-    return SimCSEModule(encoder, ContrastiveObjective(), adamw(lr=1e-3), linear())
+    return SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
 
 
 @pytest.fixture
@@ -76,18 +76,19 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
     )
     first.groups.tokens_per_pass = math.inf
     how = {"positive_encoder": second} if "two" in options else options
-    module = SimCSEModule(first, ContrastiveObjective(), adamw(), **how)
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), **how)
     batch = ViewCollator(first.tokenizer, 16)([(text, text.upper(), text[::-1]) for text in SENTENCES])
     calls = []
     first.backbone.register_forward_hook(lambda *_: calls.append(1))
-    found = module.train().embed(batch)
-    assert len(calls) == passes and (found.pooled is found.embeddings) == (head == "none")
-    for view, own in enumerate([first, *[second if "two" in options else first] * 2]):
+    found = module.train().embedded(batch)
+    assert not calls and not found.embedded, "before a loss reads them"
+    assert found.pooled.equal(found.embeddings) == (head == "none") and len(calls) == passes
+    for view, encoder in enumerate([first, *[second if "two" in options else first] * 2]):
         inputs = {name: tensor[:, view] for name, tensor in batch.items()}
-        torch.testing.assert_close(found.embeddings[:, view], own(inputs), atol=1e-6, rtol=0)
-        own.eval()  # without the head
-        torch.testing.assert_close(found.pooled[:, view], own(inputs), atol=1e-6, rtol=0)
-        own.train()
+        torch.testing.assert_close(found.embeddings[:, view], encoder(inputs), atol=1e-6, rtol=0)
+        encoder.eval()  # without the head
+        torch.testing.assert_close(found.pooled[:, view], encoder(inputs), atol=1e-6, rtol=0)
+        encoder.train()
     if "two" in options:
         (logged,) = trainer().validate(module, data(first), verbose=False)
         assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
@@ -96,7 +97,7 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
 def test_chunks_of_a_backbone_with_batch_statistics_are_an_error(encoder):
     encoder.backbone.normalization = torch.nn.BatchNorm1d(3)
     with pytest.raises(UserError, match="^module.chunk_size: batch normalization needs the whole batch at once; set"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(), chunk_size=3)
+        SimCSEModule(encoder, ContrastiveLoss(), adamw(), chunk_size=3)
 
 
 def test_dropout_and_head_are_on_in_training_only(module):
@@ -110,19 +111,18 @@ def test_dropout_and_head_are_on_in_training_only(module):
     assert seen == [{True}, {True}]  # two training steps, no validation
 
 
-def test_an_objective_knows_the_share_of_the_steps_that_are_done(encoder):
+def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
     seen = []
 
-    class Recording(ContrastiveObjective):
-        def forward(self, batch):
-            seen.append(self.progress)
-            return super().forward(batch)
+    class Recording(ContrastiveLoss):
+        def forward(self, encoder, batch):
+            seen.append(batch.progress)
+            return super().forward(encoder, batch)
 
     module = SimCSEModule(encoder, Recording(), adamw(), linear())
-    module.loss(ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES]))
     module.prepare()
     trainer(max_epochs=-1, max_steps=4).fit(module, data(encoder))
-    assert seen == [1.0, 0.0, 0.25, 0.5, 0.75]
+    assert seen == [1.0, 0.0, 0.25, 0.5, 0.75]  # the first is outside of training
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
@@ -152,10 +152,8 @@ def test_gradients_are_clipped_and_logged_with_the_learning_rate(module, precisi
     assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
 
 
-class Norm(AuxiliaryLoss):
+class Norm(Loss):
     """The norm of the anchors, times a parameter that `attach` adds."""
-
-    name = "norm"
 
     def attach(self, encoder):
         self.scale = torch.nn.Parameter(torch.tensor(2.0))
@@ -164,39 +162,17 @@ class Norm(AuxiliaryLoss):
         return self.scale * batch.embeddings[:, 0].norm()
 
 
-def logging_to(logged, module):
-    """Return the module, ready for a training step outside a trainer."""
-    module.log = lambda name, value, **options: logged.update({name: float(value)})
-    module.log_dict = logged.update
-    module._trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
-    module._trainer.strategy._optimizers = [torch.optim.SGD(module.parameters(), lr=0.1)]
-    return module
-
-
-def test_a_rank_without_negatives_does_not_count_in_their_mean_similarity(module, monkeypatch):
-    def with_another_rank(x):  # all its values are 0.25
-        return x.detach() + torch.stack([torch.full_like(x[0], 0.25), torch.ones_like(x[0])])
-
-    logged = {}
-    monkeypatch.setattr("simcse_pl.utils.distributed.sum_over_ranks", with_another_rank)
-    batch = ViewCollator(module.encoder.tokenizer, 16)([(SENTENCES[0],)])
-    loss = logging_to(logged, module).training_step(batch, 0)
-    assert logged["train/negative_similarity"] == 0.25
-    assert logged["train/loss"] == pytest.approx((loss.item() + 0.25) / 2)
-
-
-def test_auxiliary_terms_are_added_with_their_weights(encoder, batch):
-    terms = [Norm(0.25), Norm(0.0)]
-    logged = {}
-    module = logging_to(logged, SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=terms).eval())
-    assert list(module.auxiliary) == terms[:1] and not hasattr(terms[1], "scale"), "a weight of 0 leaves a term out"
-    embedded = module.embed(batch)
-    norm = 2 * embedded.embeddings[:, 0].norm().detach()
-    loss = module.training_step(batch, 0)
-    torch.testing.assert_close(loss, ContrastiveObjective()(embedded) + 0.25 * norm)
-    assert logged["train/norm"] == pytest.approx(float(norm), rel=1e-5)
+def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights(encoder, batch):
+    terms = {"norm": Norm(0.25), "disabled": Norm(0.0)}
+    module = SimCSEModule(encoder, ContrastiveLoss(weight=3.0), adamw(), auxiliary=terms).eval()
+    assert list(module.auxiliary) == ["norm"] and not hasattr(terms["disabled"], "scale")
+    rows = module.embedded(batch)
+    loss = module.loss(rows)
+    norm = 2 * rows.embeddings[:, 0].norm()
+    torch.testing.assert_close(loss, 3 * ContrastiveLoss()(*rows.embeddings.unbind(dim=1)) + 0.25 * norm)
+    assert rows.curves == {"norm": norm}
     loss.backward()
-    assert terms[0].scale.grad is not None
+    assert terms["norm"].scale.grad is not None
 
 
 def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, batch, make_model, tmp_path):
@@ -206,27 +182,26 @@ def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, batch, make_mod
     vectors = F.normalize(guide.encode(SENTENCES), dim=1)
     cosines = vectors @ vectors.T
     near = (cosines > cosines.median()).fill_diagonal_(False)
-    objective = ContrastiveObjective(false_negative_threshold=float(cosines.median()), guide=tmp_path)
+    objective = ContrastiveLoss(false_negative_threshold=float(cosines.median()), guide=tmp_path)
     module = SimCSEModule(encoder, objective, adamw()).eval()
-    loss, curves = module.loss(batch)
-    anchors, positives = module.embed(batch).embeddings.unbind(dim=1)
+    rows = module.embedded(batch)
+    loss = module.loss(rows)
+    anchors, positives = rows.embeddings.unbind(dim=1)
     torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
-    assert float(curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
-    plain = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    assert float(rows.curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
+    plain = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     assert module.state_dict().keys() == plain.state_dict().keys()
     assert len(list(module.parameters())) == len(list(plain.parameters()))
-    with pytest.raises(UserError, match="^objective.guide: the queue does not store"):
-        SimCSEModule(encoder, objective, adamw(), queue=MomentumQueue(size=2))
     other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
-    with pytest.raises(UserError, match="^objective.guide: its vocabulary must be"):
+    with pytest.raises(UserError, match="^objective: guide: its vocabulary must be"):
         SimCSEModule(other, objective, adamw())
 
 
 def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder):
-    objective = SoftmaxObjective(labels=3)
+    objective = SoftmaxLoss(labels=3)
     module = SimCSEModule(encoder, objective, adamw())
     views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
-    module.loss(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})[0].backward()
+    module.loss(module.embedded(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})).backward()
     assert objective.classifier.weight.grad.any()
     assert {"objective.classifier.weight"} <= dict(module.named_parameters()).keys() & module.state_dict().keys()
 
@@ -237,10 +212,11 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     def losses_and_gradients(compile):
         options = {"dropout": 0.0, "attention_dropout": 0.0, "num_layers": 1}
         encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
-        module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile=compile)
+        module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile=compile)
         module.prepare()
         for rows, tokens in ((4, 8), (6, 12), (3, 10), (8, 16), (5, 9)):
-            loss, _ = module.loss(ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]]))
+            views = ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]])
+            loss = module.loss(module.embedded(views))
             loss.backward()
             yield loss.detach()
         yield from (p.grad for p in module.parameters() if p.grad is not None)
@@ -257,25 +233,18 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
 def test_a_mode_of_compilation_compiles_one_graph_per_multiple_of_8_tokens(make_model, monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile="default")
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="default")
     module.prepare()
-    module.speed.apply(encoder.backbone, encoder.groups)
+    encoder.groups.tokens_per_pass = math.inf  # as CpuSpeed chooses
     counts = torch._dynamo.utils.counters["stats"]
     before, found = counts["unique_graphs"], []
     for tokens in (4, 5, 8, 9, 12, 16, 11, 17, 7, 23):
         collate = ViewCollator(encoder.tokenizer, tokens, encoder.templates)
         batch = collate([(SENTENCES[5],), (SENTENCES[6],)])
         assert batch["input_ids"].shape[2] % 8 == 0
-        module.loss(batch)
+        module.loss(module.embedded(batch))
         found.append(counts["unique_graphs"] - before)
     assert found == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
-    with pytest.raises(UserError, match="^module.compile=reduce_overhead: choose .*; did you mean reduce-overhead?"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(), compile="reduce_overhead")
-
-
-def test_terms_with_one_name_are_an_error(encoder):
-    with pytest.raises(UserError, match="^auxiliary: two losses have the name norm"):
-        SimCSEModule(encoder, ContrastiveObjective(), adamw(), auxiliary=[Norm(0.5), Norm(1.0)])
 
 
 def test_the_queue_follows_the_released_code_of_esimcse(make_model):
@@ -291,27 +260,27 @@ def test_the_queue_follows_the_released_code_of_esimcse(make_model):
         def on_before_optimizer_step(self, trainer, module, optimizer):
             weights.append({name: x.detach().clone() for name, x in module.encoder.state_dict().items()})
 
-    class Recorded(ContrastiveObjective):
-        def forward(self, batch):
+    class Recorded(ContrastiveLoss):
+        def forward(self, encoder, batch):
             queues.append(batch.queue.clone())
-            return super().forward(batch)
+            return super().forward(encoder, batch)
 
-    module = SimCSEModule(encoder, Recorded(), adamw(lr=0.05), queue=MomentumQueue(size=5, momentum=0.9))
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=0.05), queue=MomentumQueue(size=5, momentum=0.9))
     module.prepare()
-    queues.clear()
+    module.objective = Recorded()
     trainer(Recorder(), max_epochs=1).fit(module, data(encoder))
     other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only").eval()
     copied = {name: x.clone() for name, x in weights[0].items()}
     expected = []
-    for own, queue, batch in zip(weights, queues, view_loader(encoder), strict=True):
+    for trained, queue, batch in zip(weights, queues, view_loader(encoder), strict=True):
         assert len(queue) == len(expected)
         for row, vector in zip(queue, expected, strict=True):
             torch.testing.assert_close(row, vector, atol=1e-5, rtol=1e-4)
-        copied = {name: 0.9 * x + 0.1 * own[name] for name, x in copied.items()}
+        copied = {name: 0.9 * x + 0.1 * trained[name] for name, x in copied.items()}
         other.load_state_dict(copied)
         with torch.no_grad():
             cls = other.backbone(**{name: x[:, 0] for name, x in batch.items()}).last_hidden_state[:, 0]
-            anchors = torch.tanh(cls @ own["projection.0.weight"].T + own["projection.0.bias"])
+            anchors = torch.tanh(cls @ trained["projection.0.weight"].T + trained["projection.0.bias"])
         expected = [*expected, *anchors][-5:]
     assert len(queues) == 3 and (weights[0]["projection.0.weight"] - weights[2]["projection.0.weight"]).norm() > 0.5
 
@@ -330,45 +299,44 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
         max_length=16,
         evaluators={"sts": lambda **files: STSB},
     )
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw())
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     (logged,) = trainer().validate(module, held, verbose=False)
     places = torch.randperm(7, generator=torch.Generator().manual_seed(held.seed)).split(3)
-    own = [[rows[held.sets[""].held_out[place]] for place in places_] for places_ in places]
+    batches = [[rows[held.sets[""].held_out[place]] for place in places_] for places_ in places]
     losses = [
         contrastive_loss(
             *(encoder.encode([row[side] for row in batch], max_length=16) for side in (0, 1)), temperature=0.05
         )
-        for batch in own
+        for batch in batches
     ]
-    expected = sum(len(batch) * loss for batch, loss in zip(own, losses, strict=True)) / 7
+    expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
 
 
-def test_held_out_rows_of_several_sets_have_names(encoder, tmp_path, monkeypatch):
+def test_held_out_rows_of_several_sets_have_names(encoder, tmp_path):
     (tmp_path / "rows.txt").write_text("\n".join(SENTENCES))
     sets = {
         "first": {"train": str(tmp_path / "rows.txt"), "hold_out": 2},
         "other": {"train": str(tmp_path / "rows.txt")},
     }
     held = SentenceDataModule(encoder.tokenizer, sets=sets, max_length=16, evaluators={"sts": lambda **files: STSB})
-    objectives = {"first": MaskedLanguageModelingObjective(head="new")}
-    module = SimCSEModule(encoder, ContrastiveObjective(), adamw(), objectives=objectives)
+    objective = LossPerDataset(ContrastiveLoss(), {"first": MaskedLanguageModeling(weight=0.5, head="new")})
+    module = SimCSEModule(encoder, objective, adamw())
     (logged,) = trainer().validate(module, held, verbose=False)
     assert logged["val/first/perplexity"] == pytest.approx(math.exp(logged["val/first/loss"]))
+    assert logged["val/first/perplexity"] > 30, "that of random weights, which the loss's weight does not change"
     assert not any(name.startswith("val/other") for name in logged) and lower_is_better("val/first/loss")
-    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
-    with pytest.raises(UserError, match="^data.sets.first: data.hold_out=2: 2 rows for 3 devices; hold out more$"):
-        next(held.held_out_batches("first"))
 
 
 def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
-    module = SimCSEModule(encoder, MaskedLanguageModelingObjective(head="new"), adamw())
+    module = SimCSEModule(encoder, MaskedLanguageModeling(head="new"), adamw())
     module.prepare()
     assert not any(weight.requires_grad for weight in encoder.projection.parameters())
     assert all(weight.requires_grad for weight in encoder.backbone.parameters())
     encoder.groups.tokens_per_pass = math.inf
     calls = []
     encoder.backbone.register_forward_hook(lambda _, inputs, output: calls.append(output.last_hidden_state.shape[0]))
-    loss, curves = module.loss(batch)
-    assert calls == [len(SENTENCES)] and not curves and loss.requires_grad
+    rows = module.embedded(batch)
+    loss = module.loss(rows)
+    assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad

@@ -1,9 +1,12 @@
-"""The choice of device and precision."""
+"""The choice of device and precision, and trainers that cannot train."""
+
+import contextlib
 
 import pytest
 import torch
 
 from simcse_pl.training.trainer import has_bf16, make_trainer
+from simcse_pl.utils.errors import UserError
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
@@ -35,8 +38,39 @@ def test_a_gpu_has_bf16_unless_it_is_emulated(available, bf16, monkeypatch):
 def test_auto_precision_is_chosen_for_lightnings_device(accelerator, cuda, mps, expected, monkeypatch):
     asked = []
     monkeypatch.setattr("simcse_pl.training.trainer.has_bf16", lambda device: asked.append(device) or False)
-    monkeypatch.setattr("simcse_pl.training.trainer.Trainer", lambda **options: options)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    assert make_trainer(accelerator=accelerator) == {"precision": "32-true", "accelerator": accelerator}
+    with contextlib.suppress(Exception):  # Lightning finds no such device
+        make_trainer(accelerator=accelerator, logger=False)
     assert asked == [expected]
+
+
+def test_an_option_of_lightning_that_does_not_exist_is_one_line():
+    with pytest.raises(UserError, match="^trainer: .*unexpected keyword argument 'epochs'$"):
+        make_trainer(accelerator="cpu", epochs=3)
+
+
+@pytest.mark.parametrize("precision", ["bf16-true", "16-true"])
+def test_weights_in_half_precision_are_refused(precision):
+    """A weight of 1 absorbs an update of less than 0.004 in bfloat16."""
+    with pytest.raises(UserError, match=f"^precision={precision}: .* set it to {precision.replace('true', 'mixed')}$"):
+        make_trainer(precision, "cpu", logger=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        ({}, {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}, "^2 processes were started, .* set trainer=ddp$"),
+        ({"strategy": "ddp_spawn", "devices": 2}, {}, "^strategy: the results of spawned .* set it to ddp$"),
+        (
+            {"strategy": "ddp", "num_nodes": 2},
+            {},
+            "^num_nodes=2: nothing starts the other nodes: use ",
+        ),
+    ],
+)
+def test_ranks_that_would_wait_or_train_alone_are_errors(options, variables, message, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        make_trainer("32-true", "cpu", logger=False, **options)

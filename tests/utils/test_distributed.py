@@ -6,30 +6,35 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from simcse_pl.losses.bidirectional_margin import BidirectionalMargin
-from simcse_pl.losses.contrasted_positives import ContrastedPositivesObjective
-from simcse_pl.losses.debiased import DebiasedObjective
-from simcse_pl.losses.dimension_contrast import DimensionContrast
-from simcse_pl.losses.margins import AngularMarginObjective, TripletMargin
-from simcse_pl.losses.negatives import GaussianNegatives, MixedNegatives, NegativesWithoutDropout
-from simcse_pl.losses.objectives import ContrastiveObjective, SoftmaxObjective
-from simcse_pl.losses.peer_network import PeerNetwork
-from simcse_pl.losses.ranking import RankingConsistency, RankingDistillation
-from simcse_pl.losses.replaced_tokens import ReplacedTokenDetection
-from simcse_pl.losses.sentence_mlm import SentenceMaskedLanguageModeling
-from simcse_pl.losses.whitened import WhitenedContrastiveObjective
 
 from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin, TeacherSimilarities
 from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.inner_layer import InnerLayer
-from simcse_pl.losses.matryoshka import MatryoshkaObjective
-from simcse_pl.losses.mlm import MaskedLanguageModeling, MaskedLanguageModelingObjective
+from simcse_pl.losses.matryoshka import MatryoshkaLoss
+from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.scored_pairs import AngleObjective, CoSENTObjective, CosineMSEObjective
+from simcse_pl.losses.scored_pairs import CosineMSELoss
+from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.methods.angle import AngleLoss
+from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
+from simcse_pl.methods.cosent import CoSENTLoss
+from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.gs_infonce import GaussianNegatives
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.mixcse import MixedNegatives
+from simcse_pl.methods.pcl import PeerNetwork
+from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
+from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
+from simcse_pl.methods.sncse import BidirectionalMargin
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
@@ -71,19 +76,20 @@ def _gradients(folder, case, precision, first, end):
     head = "batch_norm_train_only" if "batch_norm" in case else "mlp"
     encoder = SentenceEncoder.from_pretrained(folder, head=head, dropout=0.0, attention_dropout=0.0, **options)
     words = case.split()
-    make = OBJECTIVES.get(words[0], lambda folder: ContrastiveObjective(hard_negative_weight=0.7))
+    make = OBJECTIVES.get(words[0], lambda folder: ContrastiveLoss(hard_negative_weight=0.7))
     objective = make(folder)
     objective.mask_duplicates = case in ("hard duplicates", "symmetric hard")
+    if case == "dataset":
+        objective = LossPerDataset(objective, {"other": SoftmaxLoss(), "own": CosineMSELoss()})
     terms = [term for word in words if word in TERMS for term in TERMS[word](folder)]
     queue = MomentumQueue(size=10) if case == "queue" else None
     module = SimCSEModule(
         encoder,
         objective,
         adamw(),
-        auxiliary=terms,
+        auxiliary={str(number): term for number, term in enumerate(terms)},
         queue=queue,
         chunk_size=2 if "chunks" in case else None,
-        objectives={"other": SoftmaxObjective(), "own": CosineMSEObjective()} if case == "dataset" else None,
     )
     for part in module.modules():
         if isinstance(part, FrozenEncoder):
@@ -109,8 +115,9 @@ def _gradients(folder, case, precision, first, end):
     if queue:
         queue.update(encoder, share)
     torch.manual_seed(rank())  # what ranks share must be that of the first
+    rows = module.embedded(share, queue=queue.negatives() if queue else None)
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
-        loss, _ = module.loss(share)
+        loss = module.loss(rows)
     loss.backward()
     return loss.detach(), torch.cat([p.grad.flatten() for p in module.parameters() if p.requires_grad])
 
@@ -125,34 +132,35 @@ def _one_rank(number, ranks, store, folder, results):
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case, precision, bounds[number], bounds[number + 1])
         found[case, precision] = mean_over_ranks(loss), mean_over_ranks(gradient)  # as DDP averages them
-    own = split_batch(bounds[number + 1] - bounds[number], torch.device("cpu"))
-    results[number] = found, own, rank(), world_size()
+    split = split_batch(bounds[number + 1] - bounds[number], torch.device("cpu"))
+    lone = mean_over_ranks(torch.tensor([0.25 if number else torch.nan, torch.nan]), ignore_nan=True)
+    results[number] = found, split, rank(), world_size(), str(lone.tolist())
     dist.destroy_process_group()
 
 
 OBJECTIVES = {  # by the first word of a case; made for the folder of a model
-    "matryoshka": lambda folder: MatryoshkaObjective(ContrastiveObjective(), [32, 7]),
-    "labels": lambda folder: SoftmaxObjective(),
-    "contrasted": lambda folder: ContrastedPositivesObjective(),
-    "scores": lambda folder: CosineMSEObjective(),
+    "matryoshka": lambda folder: MatryoshkaLoss(ContrastiveLoss(), [32, 7]),
+    "labels": lambda folder: SoftmaxLoss(),
+    "contrasted": lambda folder: ContrastedPositives(),
+    "scores": lambda folder: CosineMSELoss(),
     "idea": lambda folder: ScoreRegression(),
     "noise": lambda folder: GaussianNegatives(),
     "mixtures": lambda folder: MixedNegatives(),
     "plain": lambda folder: NegativesWithoutDropout(),
-    "margins": lambda folder: AngularMarginObjective(),
-    "pretraining": lambda folder: MaskedLanguageModelingObjective(head="new"),
-    "order": lambda folder: CoSENTObjective(),
-    "angle": lambda folder: AngleObjective(in_batch_weight=2.0, cosine_weight=0.5),
-    "symmetric": lambda folder: ContrastiveObjective(symmetric=True, hardness=0.5),
-    "whitened": lambda folder: WhitenedContrastiveObjective(groups=16),
+    "margins": lambda folder: AngularMarginLoss(),
+    "pretraining": lambda folder: MaskedLanguageModeling(head="new"),
+    "order": lambda folder: CoSENTLoss(),
+    "angle": lambda folder: AngleLoss(in_batch_weight=2.0, cosine_weight=0.5),
+    "symmetric": lambda folder: ContrastiveLoss(symmetric=True, hardness=0.5),
+    "whitened": lambda folder: WhitenedContrastiveLoss(groups=16),
     "distilled": lambda folder: EmbeddingDistillation(folder, "cls"),
     "triplets": lambda folder: MarginMSE(folder, "cls"),
-    "debiased": lambda folder: DebiasedObjective(f"{folder}_guide", threshold=0.2, noise_ratio=0.8),
+    "debiased": lambda folder: DebiasedLoss(f"{folder}_guide", threshold=0.2, noise_ratio=0.8),
 }
 TERMS = {  # by any word
     "mlm": lambda folder: [MaskedLanguageModeling(weight=0.5, head="new")],
     "idea": lambda folder: [TeacherSimilarities(0.5, folder, "cls"), NegativeMargin(0.5, margin=1.0)],
-    "dimensions": lambda folder: [DimensionContrast(0.5), InnerLayer(ContrastiveObjective(), 0.5)],
+    "dimensions": lambda folder: [DimensionContrast(0.5), InnerLayer(ContrastiveLoss(), 0.5)],
     "margins": lambda folder: [TripletMargin(0.5, margin=0.1)],
     "soft": lambda folder: [BidirectionalMargin(0.5)],
     "peer": lambda folder: [PeerNetwork(0.5)],
@@ -209,7 +217,7 @@ def test_gradients_equal_one_big_batch(ranks, tmp_path, make_model, monkeypatch)
     monkeypatch.setattr(ReplacedTokenDetection, "edit", _edit_by_content)
     sizes = {2: (3, 4), 3: (2, 2, 3)}[ranks]
     for number in range(ranks):
-        assert results[number][1:] == (BatchSplit(sizes, number), number, ranks)
+        assert results[number][1:] == (BatchSplit(sizes, number), number, ranks, "[0.25, nan]")
     for case, precision in CASES:
         loss, gradient = _gradients(folder, case.removesuffix(" chunks"), precision, 0, ROWS)
         tolerance = TOLERANCES[precision]

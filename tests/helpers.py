@@ -1,0 +1,35 @@
+"""What several test modules use: configs, and what a run leaves."""
+
+import json
+
+import pandas
+import torch
+from omegaconf import open_dict
+
+from tests.conftest import compose_config
+
+
+def composed(*overrides, config="train"):
+    """Return the config of a command without that of Hydra."""
+    whole = compose_config(config, *overrides, *(["run_name=test", "run_dir=/tmp/test"] if config == "train" else []))
+    with open_dict(whole):
+        del whole["hydra"]
+    return whole
+
+
+def everything_of(folder):
+    """Return all that a run leaves, except times and paths."""
+    speed = ["speed/sentences_per_second", "speed/waiting_for_data"]
+    curves = pandas.read_csv(folder / "metrics.csv").drop(columns=speed)
+    results = json.loads((folder / "results.json").read_text()) | {"overrides": None}
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    state = {"weights": checkpoint["state_dict"], "optimizer": checkpoint["optimizer_states"][0]["state"]}
+    return curves, results, state, (folder / "encoder" / "model.safetensors").read_bytes()
+
+
+def assert_same_run(folder, whole):
+    """Check that a run left the same as another one, to the bit."""
+    curves, results, state, encoder = everything_of(folder)
+    pandas.testing.assert_frame_equal(curves, whole[0], check_exact=True)
+    torch.testing.assert_close(state, whole[2], atol=0, rtol=0)
+    assert results == whole[1] and encoder == whole[3]

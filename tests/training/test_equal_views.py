@@ -1,0 +1,64 @@
+"""Runs of unsupervised SimCSE whose two views would be equal, and what makes them differ."""
+
+import peft
+import pytest
+import torch
+
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.inner_layer import InnerLayer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.equal_views import check_views_differ
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import adamw
+
+EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
+
+
+def load(folder, dropout, lora_dropout=None):
+    adapter = None
+    if lora_dropout is not None:
+        adapter = peft.LoraConfig(r=2, target_modules=["query", "value"], lora_dropout=lora_dropout)
+    return SentenceEncoder.from_pretrained(
+        folder, "mean", dropout=dropout, attention_dropout=dropout, adapter=adapter, num_layers=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("dropout", "lora_dropout", "equal"),
+    [(0.1, None, False), (0.0, None, True), (0.0, 0.1, False), (0.0, 0.0, True)],
+)
+def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, sentences, dropout, lora_dropout, equal):
+    """A new adapter adds 0 to each layer, so its dropout has no effect before the first step."""
+    encoder = load(make_model("bert"), dropout, lora_dropout)
+    rows = TrainingSet(str(sentences))
+    rows.read(encoder.tokenizer, 16)
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    if equal:
+        with pytest.raises(UserError, match=EQUAL):
+            check_views_differ(encoder, [rows])
+    else:
+        check_views_differ(encoder, [rows])
+    assert all(weight.equal(before[name]) for name, weight in encoder.state_dict().items())
+
+
+def test_an_encoder_without_dropout_may_have_different_views(make_model, pairs):
+    encoder = load(make_model("bert"), 0.0)
+    rows = TrainingSet(str(pairs), header=False, columns=[0, 1])
+    rows.read(encoder.tokenizer, 16)
+    check_views_differ(encoder, [rows])
+
+
+@pytest.mark.parametrize("kind", ["adapter", "float64"])
+def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, kind):
+    encoder = load(make_model("bert"), 0.0, 0.1 if kind == "adapter" else None)
+    if kind == "float64":
+        encoder.double()
+    trained = {name for name, p in encoder.named_parameters() if p.requires_grad}
+    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
+    assert {name for name, p in encoder.named_parameters() if p.requires_grad} == trained
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():  # an adapter that has been trained adds something
+            weight.add_(0.1 * torch.randn_like(weight) * ("lora" in name))
+    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
