@@ -167,7 +167,7 @@ def _run_job(config: DictConfig) -> float | None:
 def _without_null(option: str) -> str:
     """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only."""
     group, _, choice = option.partition("=")
-    if group not in _GROUPS:
+    if not re.fullmatch(r"\w+(/\w+)*", group) or not (CONF / group).is_dir():
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
 
