@@ -78,7 +78,7 @@ def training_step(sentences: Sequence[str], max_length: int, chunk_size: int | N
     batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
 
     def step() -> float:
-        loss = module.loss(module.embedded(batch))
+        loss = module.loss(module.batch_of(batch))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -67,7 +67,7 @@ def make_step(bf16: bool, fast: bool, sentences: list[str]) -> Callable[[], None
 
     def step() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = module.loss(module.embedded(batch))
+            loss = module.loss(module.batch_of(batch))
         loss.backward()
         nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()

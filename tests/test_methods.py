@@ -200,7 +200,7 @@ def gradients(config, first, last, dtype=torch.float32):
     module.prepare(data.row_kinds)
     module.to(dtype)
     (rows,) = data.sets.values()
-    module.loss(module.embedded(rows.batch([(0, row) for row in range(first, last)]))).backward()
+    module.loss(module.batch_of(rows.batch([(0, row) for row in range(first, last)]))).backward()
     found = {name: x.grad for name, x in module.named_parameters() if x.requires_grad}
     return {name: x if x is None else x.numpy() for name, x in found.items()}
 

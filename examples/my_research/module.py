@@ -22,7 +22,7 @@ class WarmUpOfTerms(SimCSEModule):
     def loss(self, batch: EmbeddedBatch) -> Tensor:
         """Return the objective plus the auxiliary losses with their current weights."""
         share = min(1.0, batch.progress / self.warmup)
-        loss: Tensor = self.objective(self.encoder, batch)
+        loss: Tensor = self.objective.weight * self.objective(self.encoder, batch)
         for name, term in self.auxiliary.items():
             value = term(self.encoder, batch)
             batch.log(name, value)

@@ -166,8 +166,8 @@ def _run_job(config: DictConfig) -> float | None:
 
 def _without_null(option: str) -> str:
     """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only."""
-    group, _, choice = option.partition("=")
-    if not re.fullmatch(r"\w+(/\w+)*", group) or not (CONF / group).is_dir():
+    group, assigned, choice = option.partition("=")
+    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (CONF / group).is_dir():
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
 

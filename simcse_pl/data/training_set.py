@@ -184,7 +184,6 @@ class TrainingSet:
         self._cache, self.rows, self._names = cache, cache.sentences, cache.names
         width = len(self.rows[0])
         self._views, self.view_roles = self._views_of(width)
-        self._unusual_roles = self.view_roles if self.view_roles != default_roles(len(self.view_roles)) else None
         if templates and len(templates.texts) > (count := len(self.view_roles)):
             given = len(templates.texts)
             raise UserError(f"model.template has {given} templates, but the rows have {count} views: remove some")
@@ -241,7 +240,7 @@ class TrainingSet:
         return views, default_roles(2) if len(roles) == 1 else roles
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
-        """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.embed).
+        """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.batch_of).
 
         Args:
             keys: from `ContrastiveBatches`.
@@ -252,8 +251,7 @@ class TrainingSet:
             places = self.held_out if held_out else self.chosen
             names = [self._names[places[row]] for _, row in keys]
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
-        if self._unusual_roles:
-            batch["roles"] = self._unusual_roles
+        batch["roles"] = self.view_roles
         if self.name is not None:
             batch["dataset"] = self.name
         return batch

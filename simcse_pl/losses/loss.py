@@ -66,7 +66,7 @@ class Loss(nn.Module, ABC):
 
     def __call__(self, *inputs: Any, **further: Any) -> Tensor:
         """Return the loss of a batch, or of plain tensors with further arguments of EmbeddedBatch.of."""
-        if isinstance(inputs[0], Tensor):
+        if inputs and isinstance(inputs[0], Tensor):
             batch = EmbeddedBatch.of(*inputs, **further)
             self.check_rows(batch.kind)
             inputs = None, batch

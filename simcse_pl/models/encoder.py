@@ -237,7 +237,7 @@ class SentenceEncoder(PretrainedEncoder):
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
         if in_groups:
-            vectors = self.groups.apply(self._pool_states, self.backbone, inputs)
+            vectors = self.groups.apply(partial(self._pool_states, num_layers=num_layers), self.backbone, inputs)
         else:
             vectors = self._pool_states(inputs, inputs, num_layers)
         if self.template_bias == "none" or not (self.training or self.template_bias == "always"):

@@ -140,6 +140,7 @@ class PretrainedEncoder(nn.Module):
             "max_length": max_length,
             "normalize": normalize,
             "template": template,
+            "truncate_dim": truncate_dim,
         }
         # The head is initialized at random and then overwritten. The global random state stays unchanged.
         with torch.random.fork_rng(devices=[]):

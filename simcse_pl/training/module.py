@@ -31,6 +31,8 @@ from simcse_pl.training.optimizer import (
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed
 
+_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "skipped_steps"}
+
 
 class SimCSEModule(EncoderModule):
     """Train an encoder on batches of views.
@@ -85,6 +87,8 @@ class SimCSEModule(EncoderModule):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
         if queue and not objective.contrasts:
             raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
+        if taken := _OTHER_CURVES.intersection(auxiliary or {}):
+            raise UserError(f"auxiliary.{min(taken)}: this is the name of another curve: choose another name")
         self.positive_encoder = positive_encoder
         self.objective = objective
         self.auxiliary = nn.ModuleDict({name: loss for name, loss in (auxiliary or {}).items() if loss.weight})
@@ -127,7 +131,7 @@ class SimCSEModule(EncoderModule):
             for name, loss in self.losses().items():
                 with naming(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
-        examples = [self.embedded(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
+        examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         for encoder in self.encoders() if self.compiled else ():
@@ -140,8 +144,8 @@ class SimCSEModule(EncoderModule):
             data = self.trainer.datamodule  # type: ignore[attr-defined]
             self.prepare(data.row_kinds if data else None)
 
-    def embedded(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:
-        """Return a training batch for the losses.
+    def batch_of(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:
+        """Return rows as the losses take them: embedded when a loss asks for it.
 
         Args:
             rows: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
@@ -179,7 +183,7 @@ class SimCSEModule(EncoderModule):
         """Return the loss of a training batch; log its mean over devices."""
         queue = self.queue.negatives() if self.queue else None
         progress = self.global_step / self.trainer.estimated_stepping_batches
-        self.batch = self.embedded(rows, progress, queue=queue)
+        self.batch = self.batch_of(rows, progress, queue=queue)
         loss = self.loss(self.batch)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
@@ -238,7 +242,7 @@ class SimCSEModule(EncoderModule):
                     self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
     def _held_out_loss(self, objective: Loss, rows: Mapping[str, Any]) -> Tensor:
-        return objective(self.encoder, self.embedded(rows))
+        return objective(self.encoder, self.batch_of(rows))
 
     def save(self, folder: Path) -> None:
         """Save the trained encoder, and what the objective adds to it."""

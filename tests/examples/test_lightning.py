@@ -72,7 +72,7 @@ def test_a_module_of_building_blocks_has_the_loss_and_the_gradients_of_the_frame
 
     def framework_loss(views):
         queue = framework.queue and framework.queue.negatives()
-        rows = framework.embedded(views, queue=queue)
+        rows = framework.batch_of(views, queue=queue)
         loss = framework.loss(rows)
         if framework.queue:
             framework.queue.update(framework.encoder, rows.inputs)

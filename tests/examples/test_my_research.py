@@ -80,7 +80,7 @@ def test_the_auxiliary_losses_reach_their_weights_after_the_warmup(make_model):
     module = WarmUpOfTerms(encoder, ContrastiveLoss(), adamw(), auxiliary={"margin": margin}, warmup=0.5)
     rows = ViewCollator(encoder.tokenizer, 16)([tuple(SENTENCES[:3]), tuple(SENTENCES[3:6])])
     for progress, share in ((0.0, 0.0), (0.25, 0.5), (0.5, 1.0), (0.75, 1.0)):
-        batch = module.embedded(rows, progress)
+        batch = module.batch_of(rows, progress)
         objective, term = ContrastiveLoss()(encoder, batch), margin(encoder, batch)
         torch.testing.assert_close(module.loss(batch), objective + share * 0.5 * term)
         assert batch.curves == {"margin": term} and term > 0

@@ -96,6 +96,12 @@ def test_options_that_do_not_fit_are_named(options, message, checkpoint):
         SentenceEncoder.from_checkpoint(checkpoint[0], **options)
 
 
+def test_options_replace_the_saved_settings(checkpoint):
+    options = {"pooling": "mean", "max_length": 12, "normalize": True, "template": "so {sentence}", "truncate_dim": 8}
+    loaded = SentenceEncoder.from_checkpoint(checkpoint[0], **options)
+    assert {name: getattr(loaded.settings, name) for name in options} == options and loaded.dim == 8
+
+
 def without(content, left_out):
     return {name: value for name, value in content.items() if name != left_out}
 

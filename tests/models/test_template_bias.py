@@ -131,7 +131,7 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
         encoder = load(template_bias="train_only", dropout=0.0, head="none").double()
         module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **given)
         module.prepare()
-        loss = module.loss(module.embedded(rows_of(encoder)))
+        loss = module.loss(module.batch_of(rows_of(encoder)))
         loss.backward()
         return loss, [p.grad for p in module.parameters() if p.requires_grad]
 
@@ -145,7 +145,7 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
 def test_equal_views_with_a_shared_dropout_mask_are_equal(load):
     encoder = load(template=FIRST, template_bias="train_only", dropout=0.3)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), shared_dropout_mask=True)
-    first, second = module.embedded(rows_of(encoder)).pooled.unbind(dim=1)
+    first, second = module.batch_of(rows_of(encoder)).pooled.unbind(dim=1)
     assert first.equal(second)
 
 
@@ -153,7 +153,7 @@ def test_each_of_two_encoders_has_its_own_bias(load):
     encoder, other = (load(template_bias="train_only", dropout=0.0) for _ in range(2))
     torch.nn.init.normal_(other.backbone.get_input_embeddings().weight)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), positive_encoder=other)
-    pooled = module.embedded(rows_of(encoder)).pooled
+    pooled = module.batch_of(rows_of(encoder)).pooled
     for view, own in enumerate((encoder, other)):
         torch.testing.assert_close(pooled[:, view], own.pool_views(rows_of(own))[:, view], atol=1e-5, rtol=0)
 

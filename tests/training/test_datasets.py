@@ -52,7 +52,7 @@ def test_each_batch_takes_the_loss_of_its_set(module, data):
     module.prepare(data.row_kinds)
     module.eval()
     for name, rows in data.sets.items():
-        batch = module.embedded(rows.batch([(0, row) for row in range(4)]))
+        batch = module.batch_of(rows.batch([(0, row) for row in range(4)]))
         torch.testing.assert_close(module.loss(batch), module.objective.for_dataset(name)(module.encoder, batch))
 
 

@@ -210,7 +210,7 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
 
     def step(batch):
         torch.manual_seed(0)
-        rows = module.embedded(batch, queue=module.queue.negatives() if module.queue else None)
+        rows = module.batch_of(batch, queue=module.queue.negatives() if module.queue else None)
         loss = module.loss(rows)
         loss.backward()
         if module.queue:

@@ -35,6 +35,6 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
     module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=second)
     module.prepare()
     views = ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
-    module.loss(module.embedded(views)).backward()
+    module.loss(module.batch_of(views)).backward()
     assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
     assert any(p.requires_grad for p in second.parameters())

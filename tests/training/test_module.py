@@ -80,7 +80,7 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
     batch = ViewCollator(first.tokenizer, 16)([(text, text.upper(), text[::-1]) for text in SENTENCES])
     calls = []
     first.backbone.register_forward_hook(lambda *_: calls.append(1))
-    found = module.train().embedded(batch)
+    found = module.train().batch_of(batch)
     assert not calls and not found.embedded, "before a loss reads them"
     assert found.pooled.equal(found.embeddings) == (head == "none") and len(calls) == passes
     for view, encoder in enumerate([first, *[second if "two" in options else first] * 2]):
@@ -166,7 +166,7 @@ def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights
     terms = {"norm": Norm(0.25), "disabled": Norm(0.0)}
     module = SimCSEModule(encoder, ContrastiveLoss(weight=3.0), adamw(), auxiliary=terms).eval()
     assert list(module.auxiliary) == ["norm"] and not hasattr(terms["disabled"], "scale")
-    rows = module.embedded(batch)
+    rows = module.batch_of(batch)
     loss = module.loss(rows)
     norm = 2 * rows.embeddings[:, 0].norm()
     torch.testing.assert_close(loss, 3 * ContrastiveLoss()(*rows.embeddings.unbind(dim=1)) + 0.25 * norm)
@@ -184,7 +184,7 @@ def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, batch, make_mod
     near = (cosines > cosines.median()).fill_diagonal_(False)
     objective = ContrastiveLoss(false_negative_threshold=float(cosines.median()), guide=tmp_path)
     module = SimCSEModule(encoder, objective, adamw()).eval()
-    rows = module.embedded(batch)
+    rows = module.batch_of(batch)
     loss = module.loss(rows)
     anchors, positives = rows.embeddings.unbind(dim=1)
     torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
@@ -201,7 +201,7 @@ def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder):
     objective = SoftmaxLoss(labels=3)
     module = SimCSEModule(encoder, objective, adamw())
     views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
-    module.loss(module.embedded(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})).backward()
+    module.loss(module.batch_of(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})).backward()
     assert objective.classifier.weight.grad.any()
     assert {"objective.classifier.weight"} <= dict(module.named_parameters()).keys() & module.state_dict().keys()
 
@@ -216,7 +216,7 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
         module.prepare()
         for rows, tokens in ((4, 8), (6, 12), (3, 10), (8, 16), (5, 9)):
             views = ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]])
-            loss = module.loss(module.embedded(views))
+            loss = module.loss(module.batch_of(views))
             loss.backward()
             yield loss.detach()
         yield from (p.grad for p in module.parameters() if p.grad is not None)
@@ -242,7 +242,7 @@ def test_a_mode_of_compilation_compiles_one_graph_per_multiple_of_8_tokens(make_
         collate = ViewCollator(encoder.tokenizer, tokens, encoder.templates)
         batch = collate([(SENTENCES[5],), (SENTENCES[6],)])
         assert batch["input_ids"].shape[2] % 8 == 0
-        module.loss(module.embedded(batch))
+        module.loss(module.batch_of(batch))
         found.append(counts["unique_graphs"] - before)
     assert found == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
 
@@ -337,6 +337,6 @@ def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
     encoder.groups.tokens_per_pass = math.inf
     calls = []
     encoder.backbone.register_forward_hook(lambda _, inputs, output: calls.append(output.last_hidden_state.shape[0]))
-    rows = module.embedded(batch)
+    rows = module.batch_of(batch)
     loss = module.loss(rows)
     assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad

@@ -115,7 +115,7 @@ def _gradients(folder, case, precision, first, end):
     if queue:
         queue.update(encoder, share)
     torch.manual_seed(rank())  # what ranks share must be that of the first
-    rows = module.embedded(share, queue=queue.negatives() if queue else None)
+    rows = module.batch_of(share, queue=queue.negatives() if queue else None)
     with torch.autocast("cpu", precision, enabled=precision in HALVES):
         loss = module.loss(rows)
     loss.backward()
