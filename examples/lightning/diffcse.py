@@ -20,7 +20,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.types import Batch
 
 
 class DiffCSE(pl.LightningModule):

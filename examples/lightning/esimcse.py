@@ -23,7 +23,8 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.methods.esimcse import TokenRepetition
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch, tokenize
+from simcse_pl.models.tokenization import tokenize
+from simcse_pl.utils.types import Batch
 
 
 class ESimCSE(pl.LightningModule):

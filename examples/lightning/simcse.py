@@ -18,7 +18,7 @@ from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.types import Batch
 
 
 class SimCSE(pl.LightningModule):

@@ -19,7 +19,7 @@ from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.training.equal_views import check_views_differ
-from simcse_pl.training.fit import check_trainer, measure, run_settings, task_scores, train_and_test
+from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.training.job import Job, start_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.watchdog import watched_ranks
@@ -146,7 +146,7 @@ def write_results(
     shown = dashboards if math.isfinite(score) else []
     stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
     shown_task = next(filter(None, stsb), None) if shown else None
-    measured = measure(module.encoder, suite, shown_task) if suite or shown_task else None
+    measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
     if suite and measured:
         results |= task_scores(measured, suite)
     write_json(job.folder / RESULTS_FILE, results)

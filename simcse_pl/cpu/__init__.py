@@ -7,7 +7,7 @@ from torch import Tensor
 
 from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
-from simcse_pl.utils.backbone_type import Backbone
+from simcse_pl.utils.types import Backbone
 
 
 def accelerate(backbone: Backbone, examples: dict[str, Tensor]) -> LengthGroups:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.utils.backbone_type import Backbone
+from simcse_pl.utils.types import Backbone
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 _ATTENTION = "sdpa_with_fast_dropout"

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
-
-Batch = dict[str, Tensor]
+from simcse_pl.utils.types import Backbone, Batch
 
 # The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
 # gradients of all weights. Training measures it (see speed.py).

@@ -16,8 +16,8 @@ from torch import nn
 from simcse_pl.cpu.layers import onednn_is_faster, use_fast_dropout, use_onednn_linear
 from simcse_pl.cpu.length_groups import TOKENS_PER_PASS, LengthGroups
 from simcse_pl.utils import hub
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.files import cache_folder, read_json, write_text
+from simcse_pl.utils.types import Backbone
 
 _TOKENS = 64, 512  # of the two passes that are timed
 _LENGTH = 32  # tokens of a sequence

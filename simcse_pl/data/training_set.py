@@ -23,8 +23,9 @@ from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Batch, Tokens, tokenize
+from simcse_pl.models.tokenization import Tokens, tokenize
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import sorted_batches
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.postprocessing.post_process import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.types import Batch
 
 GRAPH_FILE = "sentence_encoder.onnx"
 INT8_FILE = "sentence_encoder_int8.onnx"

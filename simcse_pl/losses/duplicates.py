@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.models.templates import SENTENCE_MASK
-from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.types import Batch
 
 
 def hash_token_ids(batch: Batch) -> Tensor:

@@ -12,8 +12,8 @@ from torch import Tensor
 from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
+from simcse_pl.utils.types import Batch
 
 
 @dataclass(eq=False)

@@ -14,10 +14,10 @@ from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import RowKind
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Batch
 
 
 class InnerLayer(Loss):

@@ -17,8 +17,8 @@ from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMasking
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
+from simcse_pl.utils.types import Batch
 
 
 class MaskedLanguageModeling(TokenMaskingLoss):

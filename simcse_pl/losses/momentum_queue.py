@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
 
 
 class MomentumQueue(nn.Module):

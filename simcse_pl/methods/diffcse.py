@@ -17,9 +17,9 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.layers import changed_layer_input, embedding_module
 from simcse_pl.models.sources import load_tokenizer
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Batch
 
 
 class ReplacedTokenDetection(TokenMaskingLoss):

@@ -16,8 +16,8 @@ from simcse_pl.losses.token_masking import Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.layers import embedding_module, new_layers, run_layers
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
 
 
 class SentenceMaskedLanguageModeling(MaskedLanguageModeling):

@@ -16,8 +16,8 @@ from simcse_pl.losses.similarity import paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Batch
 
 EPSILON = 1e-5  # of torch's BatchNorm1d, as in the released code
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.models.sources import ADAPTER_FILE
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.types import Backbone
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"

@@ -17,8 +17,8 @@ from transformers.models.auto.modeling_auto import (
 
 from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, load_adapter
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, quiet_transformers, resolve
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.types import Backbone
 
 _HIDDEN_DROPOUT = (
     "hidden_dropout_prob",  # BERT and most other encoders

@@ -18,12 +18,12 @@ from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name
 from simcse_pl.models.pretrained import PretrainedEncoder
 from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.models.templates import SENTENCE_MASK, Templates, bare_templates, check_template_bias, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, Batch, match_inputs, padded, tokenize
+from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.types import Backbone, Batch
 from simcse_pl.utils.validation import check_sentences
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished

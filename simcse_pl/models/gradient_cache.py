@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from simcse_pl.models.tokenization import Batch
+from simcse_pl.utils.types import Batch
 
 
 def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_size: int | None) -> Tensor:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.backbone import load_masked_language_model
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 

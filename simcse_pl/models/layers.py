@@ -10,8 +10,8 @@ from transformers import AutoModel
 
 from simcse_pl.models.backbone import keep_layers, without_pooler
 from simcse_pl.models.sources import quiet_transformers
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Backbone
 
 
 def new_layers(backbone: Backbone, number: int) -> Backbone:

@@ -20,8 +20,8 @@ from simcse_pl.models.sources import base_of, load_tokenizer, resolve
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import check_vocabulary
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.types import Backbone
 
 
 class PretrainedEncoder(nn.Module):

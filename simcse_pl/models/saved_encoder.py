@@ -47,10 +47,10 @@ from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json
 from simcse_pl.utils.tensors import read_torch_file, read_weights
+from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import Batch, Tokens, padded, tokenize
-from simcse_pl.utils.backbone_type import Backbone
+from simcse_pl.models.tokenization import Tokens, padded, tokenize
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Backbone, Batch
 
 SENTENCE = "{sentence}"
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens

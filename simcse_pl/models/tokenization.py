@@ -11,10 +11,9 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import word_embedding_layer
-from simcse_pl.utils.backbone_type import Backbone
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.types import Backbone, Batch
 
-Batch = dict[str, Tensor]
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",

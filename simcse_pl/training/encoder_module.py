@@ -11,9 +11,9 @@ from simcse_pl.data.evaluation import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
 
 _PREFIXES = {VALIDATION: "val", TEST: "test"}
 

@@ -149,7 +149,7 @@ def _validated(steps: int, interval: float | None) -> str:
     return f"validated every {interval}"
 
 
-def measure(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
+def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
     """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
 
     `also` is a further task to measure correlations and geometry on.

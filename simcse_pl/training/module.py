@@ -16,7 +16,6 @@ from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
-from simcse_pl.models.tokenization import Batch
 from simcse_pl.training.backbones import example_batch, freeze_unused, prepare_backbone
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.held_out import held_out_loss
@@ -30,6 +29,7 @@ from simcse_pl.training.optimizer import (
 )
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.types import Batch
 
 _OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "skipped_steps"}
 

@@ -37,7 +37,7 @@ from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
-from simcse_pl.training.fit import measure, train_and_test
+from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata
 from tests.conftest import SENTENCES, adamw
@@ -104,9 +104,9 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
         train_and_test(trainer, module, data, record)
         assert np.diff(waits[4:]).tolist() == [1] * 4
         assert encoder.device == DEVICE
-        measured = measure(encoder, suite)
+        measured = measure_tasks(encoder, suite)
     assert not measured.failed
-    cpu = measure(encoder.to("cpu"), suite)
+    cpu = measure_tasks(encoder.to("cpu"), suite)
     assert measured.sts[0].all.spearman == pytest.approx(cpu.sts[0].all.spearman, abs=1e-5)
     assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
 

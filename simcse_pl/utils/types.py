@@ -1,8 +1,10 @@
-"""The type of a backbone."""
+"""The types of a backbone and of its inputs."""
 
 from typing import TYPE_CHECKING
 
-from torch import nn
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
