@@ -19,6 +19,7 @@ if __name__ == "__main__":
         sample.path("nli.csv"),
         columns=["sent0", "sent1", "hard_neg"],  # a sentence, its positive, and a hard negative
         batch_size=64,
+        templates=encoder.templates,  # the prompt of the encoder, if it has one
         evaluators={"sts": ScoredPairs},
         validation="sample",  # the packaged pairs with scores
     )

@@ -118,6 +118,9 @@ class EmbeddedBatch:
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
 
+        All dimensions but the first must be equal on all devices. Those of `inputs` are not: each device pads to its
+        own longest sentence.
+
         The gradient of the mean loss of this device's rows, times `split.weight`, is that of the whole batch on one
         device after DDP averages the gradients.
         """

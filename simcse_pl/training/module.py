@@ -141,7 +141,9 @@ class SimCSEModule(EncoderModule):
     def setup(self, stage: str) -> None:
         """Prepare for the rows of the datamodule, unless that is done."""
         if stage == "fit" and not self._prepared:
-            data = self.trainer.datamodule  # type: ignore[attr-defined]
+            data, templates = self.trainer.datamodule, self.encoder.templates  # type: ignore[attr-defined]
+            if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
+                raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
             self.prepare(data.row_kinds if data else None)
 
     def batch_of(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:

@@ -33,7 +33,8 @@ BATCHES = SENTENCES[:5], SENTENCES[5:]
 
 def framework_of(name, model, example):
     """Return the module of a method's config, with the weights of an example."""
-    config = composed(f"method={name}", "model=bert", "size=mini", f"model.name={model}")
+    without_generator = ["auxiliary.replaced_token_detection.generator=null"] if name == "diffcse" else []
+    config = composed(f"method={name}", "model=bert", "size=mini", f"model.name={model}", *without_generator)
     OmegaConf.resolve(config)
     module = build_module(config, instantiate(config.model))
     module.encoder.load_state_dict(example.encoder.state_dict())
