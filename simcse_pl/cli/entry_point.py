@@ -13,10 +13,11 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 import yaml
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import env_override
 from hydra.errors import HydraException, InstantiationException
@@ -47,11 +48,12 @@ _EXPECTED_WARNINGS = (
 )
 
 
-def train(options: Sequence[str] = ()) -> dict[str, Any]:
+def train(options: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
     """Train an encoder as `simcse train OPTIONS` does, and return what results.json has.
 
     Args:
         options: options as on the command line, such as `["setting=unsupervised", "data=text", "data.train=my.txt"]`.
+        config_dir: a folder with configs of your own, as `--config-dir`.
 
     Returns:
         The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
@@ -59,20 +61,21 @@ def train(options: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         UserError: an option is wrong.
     """
-    results = _call("train", options)
+    results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 
 
-def evaluate(options: Sequence[str]) -> dict[str, Any]:
+def evaluate(options: Sequence[str], config_dir: str | Path | None = None) -> dict[str, Any]:
     """Measure an encoder as `simcse evaluate OPTIONS` does, and return what results.json has, with `folder`.
 
     Args:
         options: options as on the command line, such as `["encoder=outputs/RUN/encoder", "tasks=[STS-B]"]`.
+        config_dir: a folder with configs of your own, as `--config-dir`.
 
     Raises:
         UserError: an option is wrong.
     """
-    return _call("evaluate", options)
+    return _call("evaluate", options, config_dir)
 
 
 def main(command: str = "train") -> None:
@@ -84,7 +87,7 @@ def main(command: str = "train") -> None:
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     allow_own_code()  # the classes that a config names
     _ignore_expected_warnings()
-    sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
+    sys.argv[1:] = ["--config-name", command, *_flags_first(sys.argv[1:])]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
@@ -99,9 +102,11 @@ def main(command: str = "train") -> None:
         raise SystemExit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION)) from None
 
 
-def _call(command: str, options: Sequence[str]) -> dict[str, Any]:
+def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
     """Compose the config of a command, prepare its folder as Hydra does, and run it in this process."""
     options = list(map(_without_null, options))
+    if config_dir is not None:
+        options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
     allow_own_code()
     before = HydraConfig.instance().cfg
     config = None
@@ -162,6 +167,20 @@ def _run_job(config: DictConfig) -> float | None:
         if in_multirun and not isinstance(error, SweepError):
             return None
         raise SystemExit(status) from None
+
+
+def _flags_first(arguments: Sequence[str]) -> list[str]:
+    """Move Hydra's flags before the options, because Hydra does not read options after a flag."""
+    parser = get_args_parser()
+    parser.error = _exit_for_flag  # type: ignore[method-assign]
+    options = parser.parse_intermixed_args(list(arguments)).overrides
+    return [*(flag for flag in arguments if flag not in options), *map(_without_null, options)]
+
+
+def _exit_for_flag(message: str) -> NoReturn:
+    """Print one line for a flag that Hydra does not have, and exit."""
+    print(f"error: {message}; write options as name=value (--help lists all)", file=sys.stderr)
+    raise SystemExit(USER_ERROR_STATUS)
 
 
 def _without_null(option: str) -> str:

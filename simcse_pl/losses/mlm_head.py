@@ -42,7 +42,7 @@ class MLMHead(nn.Module):
                 else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
             )
         except UserError as error:
-            raise UserError(f"{error}; head=new initializes a new one") from error
+            raise UserError(f"{error}; its option head=new initializes a new one") from error
         setattr(model, model.base_model_prefix, backbone)
         model.tie_weights()
         setattr(model, model.base_model_prefix, _GivenHiddenStates())

@@ -38,8 +38,7 @@ class CosineMSELoss(Loss):
         assert batch.labels is not None
         if (invalid := batch.labels[batch.labels.abs() > self.max_score]).numel():
             raise UserError(
-                f"objective.max_score={self.max_score:g}: a row has score {float(invalid[0]):g}: "
-                "set objective.max_score to the largest score"
+                f"max_score={self.max_score:g}: a row has score {float(invalid[0]):g}: set it to the largest score"
             )
         cosines = paired_similarity(batch.embeddings[:, 0], batch.embeddings[:, 1])
         errors = cosines - batch.labels.to(cosines.dtype) / self.max_score

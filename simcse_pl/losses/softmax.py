@@ -70,8 +70,8 @@ class SoftmaxLoss(Loss):
         invalid = batch.labels[(batch.labels < 0) | (batch.labels >= self.labels)]
         if len(invalid):
             raise UserError(
-                f"objective.labels={self.labels}: a row has label {int(invalid[0])}, and labels count from 0: "
-                "set objective.labels to the number of classes, or choose another data.label_column"
+                f"labels={self.labels}: a row has label {int(invalid[0])}, and labels count from 0: "
+                "set it to the number of classes, or choose another data.label_column"
             )
         first, second = batch.embeddings.unbind(dim=1)
         return batch.split.weight * siamese_softmax_loss(first, second, batch.labels, self.classifier.weight)

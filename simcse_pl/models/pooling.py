@@ -144,7 +144,8 @@ class CustomPooling:
 
     def __call__(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch; raise UserError unless they are [batch, width]."""
-        vectors = self.function(hidden_states, inputs)
+        with reraise_as(f"pooling={self.name}"):
+            vectors = self.function(hidden_states, inputs)
         batch = len(inputs["attention_mask"])
         if not isinstance(vectors, Tensor) or vectors.dim() != 2 or len(vectors) != batch:
             shape = list(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
@@ -199,7 +200,12 @@ def find_pooling(name: str | OfLayers, num_layers: int, mask_token_id: int | Non
 
 def name_of(pooling: str | OfLayers) -> str:
     """Return the name of a pooling that is saved: the dotted name of a function."""
-    return pooling if isinstance(pooling, str) else f"{pooling.__module__}.{pooling.__qualname__}"
+    if isinstance(pooling, str):
+        return pooling
+    name = f"{pooling.__module__}.{getattr(pooling, '__qualname__', '')}"
+    if not is_dotted(name):  # a lambda, a function in a function, or an object such as a partial
+        raise UserError("pooling: give a function that is defined in a module, or its dotted name")
+    return name
 
 
 def is_dotted(name: str) -> bool:

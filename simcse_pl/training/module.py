@@ -28,7 +28,7 @@ from simcse_pl.training.optimizer import (
     parameter_groups,
 )
 from simcse_pl.utils.distributed import mean_over_ranks
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
 _OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "skipped_steps"}
@@ -225,8 +225,11 @@ class SimCSEModule(EncoderModule):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return the optimizer of all weights and its schedule, advanced every step."""
         groups = parameter_groups(self, self.encoders(), self.optimizer, self.layer_decay, self.no_weight_decay)
-        optimizer = build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
-        schedule = build_schedule(self.scheduler, optimizer, int(self.trainer.estimated_stepping_batches))
+        with reraise_as("optimizer"):
+            optimizer = build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
+        steps = int(self.trainer.estimated_stepping_batches)
+        with reraise_as("scheduler"):
+            schedule = build_schedule(self.scheduler, optimizer, steps)
         if schedule is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

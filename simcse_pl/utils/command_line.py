@@ -5,14 +5,17 @@ import contextlib
 import io
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
 _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_NOT_OWN = (sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,6 +55,8 @@ def allow_own_code() -> None:
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
+    An error that a file of the user's raises, such as a loss of their own, is a mistake of the user.
+
     Args:
         error: the exception. If a UserError or FailureError caused it, that one is printed instead.
         debug: whether to print the traceback in place of one line.
@@ -60,6 +65,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
+    place = "" if known or system else _place_in_own_code(error)
     if system:
         _flush_output()
     if debug:
@@ -68,10 +74,25 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
         print(f"error: {first_line(known)}", file=sys.stderr)
     elif system:
         print(f"error: {first_line(system)} ({debug_option} shows where)", file=sys.stderr)
+    elif place:
+        what = f"{place}: {type(error).__name__}: {first_line(error)}"
+        print(f"error: {what} (in your code; {debug_option} shows the traceback)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {first_line(error)}"
         print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
-    return USER_ERROR_STATUS if any(map(_is_user_error, causes)) else 1
+    return USER_ERROR_STATUS if place or any(map(_is_user_error, causes)) else 1
+
+
+def _place_in_own_code(error: Exception) -> str:
+    """Return the file and line of the user's own code that raised an error; empty if it is a library's or ours."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        installed = {"site-packages", "dist-packages"} & {*file.parts} or any(
+            file.is_relative_to(folder) for folder in _NOT_OWN
+        )
+        if file.is_file() and not installed:
+            return f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}:{frame.lineno}"
+    return ""
 
 
 def _flush_output() -> None:

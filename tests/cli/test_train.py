@@ -112,7 +112,7 @@ def test_a_language_model_is_trained_before_simcse(train, sentences, make_masked
     for name, tensor in model.bert.state_dict().items():
         assert torch.equal(tensor, trained[f"encoder.backbone.{name}"]), name
 
-    simcse = ["setting=unsupervised", "data=text", f"data.train={sentences}", "logger=csv", "model.head=mlp_train_only"]
+    simcse = ["setting=unsupervised", "model=checkpoint", "data=text", f"data.train={sentences}", "logger=csv"]
     _, after = train(*simcse, *tiny(folder / "encoder"), folder="simcse")
     assert json.loads((after / "results.json").read_text())["before"]["spearman"] == pytest.approx(
         results["best"]["spearman"], abs=1e-3

@@ -13,7 +13,7 @@ from simcse_pl.utils.errors import UserError
     [
         (SoftmaxLoss(3), [0, 3], "labels=3: a row has label 3, and labels count from 0: set .*data.label_column$"),
         (SoftmaxLoss(3), [-1, 0], "a row has label -1"),
-        (CosineMSELoss(), [0.0, 1.5], "max_score=1: a row has score 1.5: set .*max_score to the largest score$"),
+        (CosineMSELoss(), [0.0, 1.5], "max_score=1: a row has score 1.5: set it to the largest score$"),
         (CosineMSELoss(), [0.0, -1.5], "a row has score -1.5"),
         (CosineMSELoss(), None, "^this loss needs a score for every pair: set data.score_column$"),
     ],

@@ -67,7 +67,7 @@ def test_a_checkpoint_with_an_incomplete_head_is_an_error(make_masked_language_m
     weights = load_file(tmp_path / "model" / "model.safetensors")
     del weights["cls.predictions.transform.LayerNorm.bias"]
     save_file(weights, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="^.*; head=new initializes a new one$"):
+    with pytest.raises(UserError, match="^.*; its option head=new initializes a new one$"):
         MLMHead(backbone)
 
 

@@ -3,6 +3,8 @@
 `wide` and `narrow` are poolings of a user, whose vectors are wider or narrower than the backbone.
 """
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -111,6 +113,21 @@ def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_
     encoder.save_pretrained(tmp_path)
     loaded = SentenceEncoder.from_pretrained(tmp_path, name)
     assert loaded.dim == 3 and torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+@pytest.mark.parametrize("pooling", [lambda states, inputs: states[-1][:, 0], torch.nn.Identity(), partial(max)])
+def test_a_pooling_without_a_name_is_an_error(pooling):
+    with pytest.raises(UserError, match="^pooling: give a function that is defined in a module, or its dotted name$"):
+        find_pooling(pooling, 2)
+
+
+def one_that_fails(states, inputs):
+    return inputs["no_such_input"]
+
+
+def test_an_error_in_a_function_names_it():
+    with pytest.raises(UserError, match=f"^pooling={__name__}.one_that_fails: 'no_such_input'$"):
+        find_pooling(one_that_fails, 2)([], {})
 
 
 def test_a_function_that_returns_no_vector_for_each_sentence_is_an_error(make_model):

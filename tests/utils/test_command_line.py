@@ -1,5 +1,7 @@
 """An error is one line, and the exit status tells a user's mistake from a failure."""
 
+import importlib.util
+
 import pytest
 
 from simcse_pl.utils.command_line import report_error
@@ -13,7 +15,8 @@ def raised(error, cause=None):
         return caught
 
 
-ITS_OWN_CAUSE = KeyError("a\nb")
+ITS_OWN_CAUSE = KeyError("a\nb")  # as OmegaConf's errors can be
+ITS_OWN_CAUSE.__cause__ = ITS_OWN_CAUSE
 
 
 @pytest.mark.parametrize(
@@ -25,16 +28,33 @@ ITS_OWN_CAUSE = KeyError("a\nb")
         (raised(RuntimeError("of a library"), FailureError("the disk is gone")), "the disk is gone", 1),
         (FileExistsError(17, "File exists", "a"), "[Errno 17] File exists: 'a'", 2),
         (OSError(28, "No space", "a"), "[Errno 28] No space: 'a' (--debug shows where)", 1),
-        (
-            raised(ITS_OWN_CAUSE, ITS_OWN_CAUSE),  # as OmegaConf's errors can be
-            "KeyError: 'a\\nb' (this should not happen; --debug shows where)",
-            1,
-        ),
+        (ITS_OWN_CAUSE, "KeyError: 'a\\nb' (this should not happen; --debug shows where)", 1),
     ],
 )
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f():\n    {}['x']\n", "2: KeyError: 'x'"),
+        ("import json\ndef f(): json.loads('{')\n", "2: JSONDecodeError: "),
+    ],
+)
+def test_an_error_in_code_of_ones_own_names_its_line(code, message, tmp_path, monkeypatch, capfd):
+    (tmp_path / "my_losses.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location("my_losses", tmp_path / "my_losses.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        module.f()
+    assert report_error(caught.value, debug=False, debug_option="debug=true") == 2
+    printed = capfd.readouterr().err
+    assert printed.startswith(f"error: my_losses.py:{message}")
+    assert printed.endswith(" (in your code; debug=true shows the traceback)\n")
 
 
 def test_output_after_an_error_of_the_system_is_printed(capfd):
