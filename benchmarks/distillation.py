@@ -12,6 +12,7 @@ from simcse_pl.reports.evaluation_report import save
 from simcse_pl.utils.terminal import show
 
 DISTILLATION = (f"objective.teacher={PACKAGED}", "model.head=none", "optimizer.lr=1e-3")
+STUDENT = ("data=wiki_sample", "model=minilm_3_layers")
 WAYS = {
     "SimCSE": ("model.head=mlp_train_only", "optimizer.lr=3e-5"),
     "distillation, MSE": ("objective=distillation", *DISTILLATION),
@@ -27,8 +28,7 @@ WAYS = {
 def main() -> None:
     """Run the command line."""
     given = options(__doc__, steps=300).parse_args()
-    student = ("data=wiki_sample", "model=minilm_3_layers")
-    before, after = train_all({way: (*student, *own) for way, own in WAYS.items()}, given)
+    before, after = train_all({way: (*STUDENT, *own) for way, own in WAYS.items()}, given)
     fixed = {"before training": before["SimCSE"], "teacher": scores_of(PACKAGED, given.senteval_dir)}
     note = f"3 of 6 layers of all-MiniLM-L6-v2, mean pooling, {given.steps} steps of 64 sentences of Wikipedia"
     made = table("distillation", "6 layers to 3, Spearman x 100", fixed, after, [note])

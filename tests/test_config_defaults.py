@@ -6,6 +6,7 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
+from simcse_pl.config.options import check_options
 from simcse_pl.data.views.view import View
 from simcse_pl.utils.errors import UserError
 from tests.test_config import MISSING, composed, of
@@ -13,9 +14,19 @@ from tests.test_config import MISSING, composed, of
 KINDS = [(group, choice) for group in ("objective", "auxiliary", "views") for choice in of(group)]
 KINDS += [("postprocess", choice) for choice in of("postprocess") if choice not in ("none", "saved")]
 OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(("ranking_distillation", "pooling"), ("replaced_token_detection", "generator"), ("sum", "weights")),
+    *(
+        ("mlm", "weight"),
+        ("mlm", "anchors_only"),
+        ("ranking_distillation", "pooling"),
+        ("replaced_token_detection", "generator"),
+        ("sum", "weights"),
+    ),
     *(("next_3_sentences", "n"), ("synonym", "wordnet"), ("flow", "seed"), ("flow", "progress")),
 }
+
+
+# The weight of an objective is used in a sum of objectives only.
+LEFT_OUT = {"objective": {"weight"}, "auxiliary": {"anchors_only"}}
 
 
 def kind_of(group, choice):
@@ -43,9 +54,9 @@ def test_a_config_has_all_arguments_of_its_class_with_their_defaults(group, choi
     kind, values = kind_of(group, choice)
     assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
     defaults = defaults_of(kind)
-    assert values.keys() == defaults.keys()
-    for name, default in defaults.items():
-        assert default is Parameter.empty or (choice, name) in OTHER_VALUES or values[name] == default, name
+    assert values.keys() == defaults.keys() - LEFT_OUT.get(group, set())
+    for name, value in values.items():
+        assert defaults[name] in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
 
 
 def test_each_objective_has_its_own_class():
@@ -55,9 +66,12 @@ def test_each_objective_has_its_own_class():
 @pytest.mark.parametrize(("group", "choice"), [own for own in KINDS if own[0] in ("objective", "auxiliary")])
 def test_weights_and_margins_below_0_and_temperatures_of_0_are_errors_with_the_options_name(group, choice):
     kind, values = kind_of(group, choice)
+    place = "objective" if group == "objective" else f"auxiliary.{choice}"
     for name in values:
         if name.endswith(("weight", "temperature", "margin")):
-            option = f"objective.{name}" if group == "objective" else f"auxiliary.{choice}.{name}"
             value = 0 if name.endswith("temperature") else -1
-            with pytest.raises(UserError, match=f"^{option}={value}: it must be "):
-                kind(**values | {name: value})
+            target = {"_target_": f"{kind.__module__}.{kind.__qualname__}"}
+            config = OmegaConf.create({})
+            OmegaConf.update(config, place, target | values | {name: value})
+            with pytest.raises(UserError, match=f"^{place}.{name}={value}: it should be greater than "):
+                check_options(config)

@@ -184,9 +184,12 @@ def _exit_for_flag(message: str) -> NoReturn:
 
 
 def _without_null(option: str) -> str:
-    """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only."""
+    """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only.
+
+    The folder of the group `local` may be missing, or be in --config-dir only.
+    """
     group, assigned, choice = option.partition("=")
-    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (CONF / group).is_dir():
+    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
 

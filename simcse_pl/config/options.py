@@ -11,12 +11,13 @@ from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.config import CONF
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
 
 
 def check_options(config: DictConfig) -> None:
@@ -79,17 +80,20 @@ def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _check_value(config: DictConfig, option: str, value: Any, parameter: Parameter) -> None:
-    if (isinstance(value, dict) and "_target_" in value) or parameter.annotation is Parameter.empty:
+    as_json = json.dumps(value, default=str)  # there a list can be a tuple, and a string a path
+    if '"_target_":' in as_json or parameter.annotation is Parameter.empty:
         return
     if value is None and parameter.default is Parameter.empty:
         return  # the command builds the class only if the option is set
     try:
-        # As JSON, because there a list can be a tuple, and a string a path.
-        TypeAdapter(parameter.annotation).validate_json(json.dumps(value, default=str), strict=True)
-    except PydanticUserError:  # the annotation is a class
+        TypeAdapter(parameter.annotation, config=_CLASSES_TOO).validate_json(as_json, strict=True)
+    except (PydanticUserError, NameError):  # pydantic cannot read the annotation
         return
     except ValidationError as error:
-        expected = " or ".join(dict.fromkeys(one["msg"].removeprefix("Input should be ") for one in error.errors()))
+        problems = [problem for problem in error.errors() if problem["type"] != "needs_python_object"]
+        if not problems:
+            return  # the annotation is a class
+        expected = " or ".join(dict.fromkeys(problem["msg"].removeprefix("Input should be ") for problem in problems))
         raise UserError(f"{_as_written(config, option)}={value}: it should be {expected}") from error
 
 

@@ -162,7 +162,7 @@ def test_a_run_over_seeds_gives_the_scores_of_its_results_and_leaves_no_checkpoi
 
 @pytest.mark.parametrize("way", distillation.WAYS)
 def test_each_way_of_distillation_trains_the_first_3_layers(way):
-    config = composed("data=wiki_sample", *distillation.WAYS[way])
+    config = composed(*distillation.STUDENT, *distillation.WAYS[way])
     assert config.model.num_layers == 3 and config.model.pooling == "mean"
 
 

@@ -90,6 +90,7 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
     [
         ("queue=null", "queue=[]"),
         ("queue=momentum,null", "queue=momentum,[]"),
+        ("local=null", "local=[]"),
         ("model.dropout=null", "model.dropout=null"),
         ("auxiliary=[mlm]", "auxiliary=[mlm]"),
     ],

@@ -96,7 +96,7 @@ def test_a_config_can_only_build_a_sentence_encoder(run_of, tmp_path):
         model("x", callback={"_target_": "pathlib.Path.touch", "self": str(mark)}),
         model({"_target_": "pathlib.Path.touch", "self": str(mark)}),
     )
-    messages = "model._target_=pathlib.Path.touch is not", "unexpected keyword argument 'callback'", "training: "
+    messages = "model._target_=pathlib.Path.touch is not", "callback=.*: Unexpected keyword argument", "training: "
     for run, message in zip(runs, messages, strict=True):
         with pytest.raises(UserError, match=message):
             rebuild_encoder_before_training(run.job)

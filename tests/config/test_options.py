@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import pytest
+import torch
 from omegaconf import OmegaConf, open_dict
 from pydantic import Field, PositiveFloat
 
@@ -27,6 +28,15 @@ class Further(Loss):
     def __init__(self, size: int, **further: Any) -> None: ...
 
 
+class AnyClass:
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        unknown: "Missing | None" = None,  # noqa: F821
+        losses: dict[str, Loss | str] | None = None,
+    ) -> None: ...
+
+
 class AnyOptions:
     def __init__(self, **options: Any) -> None: ...
 
@@ -44,9 +54,9 @@ def part(taker, **values):
         (Loss, "share", 2, "less than or equal to 1"),
         (Loss, "kind", "l1", "'mse' or 'cosine'"),
         (Further, "temperature", 0, "greater than 0"),  # an argument of the base class
-        (SentenceDataModule, "batch_size", "64", "a valid integer"),
-        (SentenceDataModule, "columns", [1.5], "a valid integer or a valid string"),
-        (SentenceEncoder.from_pretrained, "dropout", "low", "a valid number"),
+        (SentenceDataModule, "num_workers", "2", "a valid integer"),
+        (SentenceDataModule, "validation", [1.5], "a valid string or an object"),
+        (SentenceEncoder.from_pretrained, "max_length", "long", "a valid integer"),
         (make_trainer, "accelerator", 3, "a valid string"),
     ],
 )
@@ -64,6 +74,7 @@ def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expect
         (Further, {"size": None, "share": 0.1}),  # the command sets it
         (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
         (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
+        (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
     ],
 )
@@ -153,3 +164,8 @@ def test_a_message_has_the_full_names_of_options(message, place, expected):
 def test_a_value_that_an_option_refers_to_is_named(job):
     with pytest.raises(UserError, match=r"^seed=abc: it should be a valid integer$"):
         check_options(job("seed=abc"))
+
+
+def test_a_value_in_place_of_a_number_or_a_tensor_is_an_error(job):
+    with pytest.raises(UserError, match=r"^optimizer.lr=abc: it should be a valid number$"):
+        check_options(job("optimizer.lr=abc"))

@@ -78,7 +78,8 @@ def take_two_steps(module):
     optimizer = adamw(lr=1e-3)(module.parameters())
     losses = []
     for _ in range(2):
-        loss, _ = module.loss(ViewCollator(module.encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES]))
+        rows = ViewCollator(module.encoder.tokenizer, 32)([(sentence,) for sentence in SENTENCES])
+        loss = module.loss(module.batch_of(rows))
         optimizer.zero_grad()
         loss.backward()
         assert [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None] == []
@@ -94,7 +95,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     folder = make_tiny(architecture)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", head="mlp")
     assert encoder.groups.ignores_padding == (architecture not in PADDING_CHANGES_VECTORS)
-    masked = [MaskedLanguageModeling(head="new")] if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else []
+    masked = {"mlm": MaskedLanguageModeling(head="new")} if architecture in MODEL_FOR_MASKED_LM_MAPPING_NAMES else {}
     take_two_steps(SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary=masked))
     encoder.eval()
     vectors = encoder.encode(SENTENCES)

@@ -12,6 +12,7 @@ from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.data.datamodule import EvaluationSentences
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.duplicates import hash_token_ids
+from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.settings import SETTINGS_FILE
@@ -249,4 +250,6 @@ def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
     same = load(template=PROMPT, pooling="mask")
     fixed.check_vocabulary(same, "objective.guide")
     batch = ViewCollator(same.tokenizer, 40, same.templates)([(text,) for text in SENTENCES])
-    torch.testing.assert_close(fixed.embed(batch)[:, 1], fixed.network.encode(SENTENCES), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        fixed.embed(EmbeddedBatch(same, batch))[:, 1], fixed.network.encode(SENTENCES), atol=1e-5, rtol=0
+    )
