@@ -146,6 +146,7 @@ def _quiet_and_seeded() -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         yield
+    HydraConfig.instance().cfg = None
 
 
 def environment(**given: str) -> dict[str, str]:
@@ -270,7 +271,6 @@ def composed() -> Iterator[Callable[..., DictConfig]]:
 
     yield compose_
     GlobalHydra.instance().clear()
-    HydraConfig.instance().cfg = None
 
 
 @pytest.fixture(scope="session")
