@@ -76,10 +76,11 @@ class EmbeddedBatch:
 
     @property
     def kind(self) -> RowKind:
-        """The roles of the views, and what the labels are."""
+        """The roles of the views, what the labels are, and their range, which waits for a GPU."""
         if self.labels is None:
             return RowKind(self.roles)
-        return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes")
+        label_range = float(self.labels.min()), float(self.labels.max())
+        return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes", label_range)
 
     @cached_property
     def pooled(self) -> Tensor:

@@ -30,16 +30,17 @@ class CosineMSELoss(Loss):
         self.max_score = max_score
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are scored pairs."""
+        """Raise UserError unless rows are scored pairs within the range of the scores."""
         check_pairs(rows, "scores")
+        lowest, highest = rows.label_range or (0, 0)
+        if max(-lowest, highest) > self.max_score:
+            raise UserError(
+                f"max_score={self.max_score:g}: the rows have scores {lowest:g} to {highest:g}: set it to the largest"
+            )
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's pairs."""
         assert batch.labels is not None
-        if (invalid := batch.labels[batch.labels.abs() > self.max_score]).numel():
-            raise UserError(
-                f"max_score={self.max_score:g}: a row has score {float(invalid[0]):g}: set it to the largest score"
-            )
         cosines = paired_similarity(batch.embeddings[:, 0], batch.embeddings[:, 1])
         errors = cosines - batch.labels.to(cosines.dtype) / self.max_score
         return batch.split.weight * errors.square().mean()

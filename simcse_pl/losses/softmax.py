@@ -46,7 +46,7 @@ class SoftmaxLoss(Loss):
     random state. It is trained with the encoder and not saved with it.
 
     Args:
-        labels: number of classes; 3 in NLI. A batch with another class raises UserError.
+        labels: number of classes; 3 in NLI.
         weight: see Loss.
     """
 
@@ -61,17 +61,17 @@ class SoftmaxLoss(Loss):
         self.classifier = nn.Linear(3 * encoder.hidden_size, self.labels, bias=False)
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are labelled pairs."""
+        """Raise UserError unless rows are labelled pairs of these classes."""
         check_pairs(rows, "classes")
+        lowest, highest = rows.label_range or (0, 0)
+        if lowest < 0 or highest >= self.labels:
+            raise UserError(
+                f"labels={self.labels}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: set it "
+                "to the number of classes, or choose another data.label_column"
+            )
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's labelled pairs."""
         assert batch.labels is not None
-        invalid = batch.labels[(batch.labels < 0) | (batch.labels >= self.labels)]
-        if len(invalid):
-            raise UserError(
-                f"labels={self.labels}: a row has label {int(invalid[0])}, and labels count from 0: "
-                "set it to the number of classes, or choose another data.label_column"
-            )
         first, second = batch.embeddings.unbind(dim=1)
         return batch.split.weight * siamese_softmax_loss(first, second, batch.labels, self.classifier.weight)
