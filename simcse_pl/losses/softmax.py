@@ -66,8 +66,8 @@ class SoftmaxLoss(Loss):
         lowest, highest = rows.label_range or (0, 0)
         if lowest < 0 or highest >= self.labels:
             raise UserError(
-                f"labels={self.labels}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: set it "
-                "to the number of classes, or choose another data.label_column"
+                f"labels={self.labels}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: "
+                "set it to the number of classes, or choose another data.label_column"
             )
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
