@@ -67,7 +67,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
 
     def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
         option = f"generator={name}"
-        with reraise_as(option, users_too=True):
+        with reraise_as(f"{option} (null needs no model)", users_too=True):
             model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
         if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")

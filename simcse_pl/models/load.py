@@ -22,7 +22,7 @@ def load_encoder(
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
-        name: a Lightning checkpoint of train.py (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
+        name: a checkpoint of a training run (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
             gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
         pooling, num_layers, max_length, template, truncate_dim: replace the transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.

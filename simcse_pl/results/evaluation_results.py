@@ -1,4 +1,4 @@
-"""The results.json of evaluate.py: its shape, and reading."""
+"""The results.json of `simcse evaluate`: its shape, and reading."""
 
 import math
 from collections.abc import Mapping
@@ -189,7 +189,7 @@ class Result(SuiteResults):
 
 
 def as_result(report: Any, source: str | Path) -> Result:
-    """Validate the content of a results.json of evaluate.py as `validated` does."""
+    """Validate the content of a results.json of `simcse evaluate` as `validated` does."""
     if isinstance(report, dict) and "best_step" in report:
         raise UserError(f"{source} belongs to a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
@@ -211,7 +211,7 @@ def validated(shape: type[Content], report: Any, source: str | Path, script: str
 
 
 def read(path: str | Path) -> Result | TrainingTrajectory:
-    """Read a results file of evaluate.py or its folder, or the folder of a training run.
+    """Read a results file of `simcse evaluate` or its folder, or the folder of a training run.
 
     Raises:
         UserError: the file or folder does not exist or is damaged.

@@ -150,7 +150,7 @@ def _validated(steps: int, interval: float | None) -> str:
 
 
 def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
-    """Evaluate a trained encoder as evaluate.py does: in the precision of its weights, without autocast.
+    """Evaluate a trained encoder as `simcse evaluate` does: in the precision of its weights, without autocast.
 
     `also` is a further task to measure correlations and geometry on.
     """

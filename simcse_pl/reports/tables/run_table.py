@@ -1,4 +1,4 @@
-"""The table and the paths that train.py prints at the end. Correlations and shares are shown x 100."""
+"""The table and the paths that `simcse train` prints at the end. Correlations and shares are shown x 100."""
 
 import math
 from collections.abc import Mapping, Sequence
