@@ -262,7 +262,7 @@ def test_the_method_of_ones_own_in_the_documentation_trains(tiny_bert, files, tm
 
 def test_the_loss_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
     blocks = blocks_of("architecture.md", "Where do I add something?")
-    (module,) = (block for block in blocks if block.startswith("import torch"))
+    (module,) = (block for block in blocks if "(Loss):" in block)
     (experiment,) = (block for block in blocks if block.startswith("# @package"))
     assert len(module.splitlines()) <= 12
     (tmp_path / "experiment").mkdir()
