@@ -14,6 +14,7 @@ from simcse_pl.data.evaluation import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.models.roles import default_roles
 from tests.conftest import quiet_trainer
 from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled
 
