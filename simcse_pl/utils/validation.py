@@ -3,25 +3,11 @@
 import math
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from simcse_pl.utils.errors import UserError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
-_YAML_TYPES = {  # by pydantic's names
-    "a valid array": "a list",
-    "a valid list": "a list",
-    "an object": "a mapping",
-    "a valid dictionary": "a mapping",
-    "a valid boolean": "true or false",
-}
-
-
-def expected_types(errors: Iterable[Mapping[str, Any]]) -> str:
-    """Return what a value must be, from the errors of pydantic: `a valid string or a list`."""
-    names = [error["msg"].removeprefix("Input should be ") for error in errors]
-    return " or ".join(dict.fromkeys(_YAML_TYPES.get(name, name) for name in names))
 
 
 def as_number(value: str | float) -> float | None:
@@ -43,12 +29,6 @@ def check_positive(option: str, value: float) -> None:
     """Raise UserError, which names the option, unless its value is a number above 0 and finite."""
     if not (isinstance(value, int | float) and 0 < value < math.inf):
         raise UserError(f"{option}={value}: it must be above 0, and finite")
-
-
-def check_non_negative(option: str, value: float) -> None:
-    """Raise UserError, which names the option, unless its value is a number, 0 or more and finite."""
-    if not (isinstance(value, int | float) and 0 <= value < math.inf):
-        raise UserError(f"{option}={value}: it must be 0 or more, and finite")
 
 
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
