@@ -44,7 +44,7 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
     done = run_command(*train, fresh=True)
     assert "GPU available" not in done.stdout + done.stderr  # Lightning's own lines
     run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)
-    assert "on a tall grey horse" in run_command(*search, fresh=True).stdout
+    assert re.search(r"horse[ ,.]", run_command(*search, fresh=True).stdout)
     run_command(*export, fresh=True)
     assert (tmp_path / "tour" / "exported" / "README.md").is_file()
     snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", tour, flags=re.MULTILINE))
