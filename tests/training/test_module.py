@@ -340,3 +340,15 @@ def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
     rows = module.batch_of(batch)
     loss = module.loss(rows)
     assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad
+
+
+def test_an_auxiliary_loss_does_not_take_the_name_of_another_curve(encoder):
+    with pytest.raises(UserError, match=r"^auxiliary\.loss: this is the name of another curve"):
+        SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"loss": ContrastiveLoss()})
+
+
+def test_data_without_the_encoders_template_are_an_error(make_model):
+    template = {"pooling": "mask", "template": "{sentence} [MASK]"}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **template)
+    with pytest.raises(UserError, match="^the data does not have the encoder's template: "):
+        trainer().fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), data(encoder))
