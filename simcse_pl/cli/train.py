@@ -45,7 +45,8 @@ def train(config: DictConfig) -> dict[str, Any]:
     callbacks = [*instantiate(config.callbacks).values(), *job.callbacks]
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
+    with reraise_as("seed"):
+        pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
 
     encoder: SentenceEncoder = instantiate(config.model)
