@@ -6,13 +6,11 @@ audit events, which see what Python writes; `file_limit` also affects native cod
 
 import errno
 import multiprocessing
-import multiprocessing.synchronize
 import os
 import pkgutil
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -104,33 +102,6 @@ def kill_while_saving(n: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     _in_call(torch, "save", n, half)
-
-
-def kill_worker(n: int) -> None:
-    """Kill a worker process of the data loader in the n-th training step."""
-    _in_step(n, lambda: os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL))
-
-
-def kill_worker_with_lock(n: int) -> None:
-    """Kill a worker process of the data loader while it holds a lock that the main process waits for."""
-    from torch.utils.data import get_worker_info
-
-    from simcse_pl.training import watchdog
-
-    watchdog._WORKER_GRACE = 1.0
-    calls, original = 0, multiprocessing.synchronize.Event.is_set
-
-    def counted(self: Any) -> bool:
-        nonlocal calls
-        if get_worker_info() is not None:
-            calls += 1
-            if calls == n:
-                with self._cond:
-                    time.sleep(2)  # the watching thread sees a worker at its next look
-                    os.kill(os.getpid(), signal.SIGKILL)
-        return original(self)
-
-    multiprocessing.synchronize.Event.is_set = counted  # type: ignore[method-assign]
 
 
 def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:

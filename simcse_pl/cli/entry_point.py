@@ -30,6 +30,7 @@ from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options, dotted_names, name_in_full
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row
+from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import allow_own_code, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
@@ -83,6 +84,8 @@ def main(command: str = "train") -> None:
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
     """
+    if "LOCAL_RANK" in os.environ:  # Lightning or torchrun has started this rank
+        end_with_parent()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     allow_own_code()  # the classes that a config names

@@ -22,7 +22,6 @@ from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.training.job import Job, start_job
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.watchdog import watched_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.ranks import is_first_process
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("simcse_pl.train")
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+logging.getLogger("lightning_fabric.strategies.launchers").setLevel(logging.INFO)  # says which rank was killed
 
 
 def train(config: DictConfig) -> dict[str, Any]:
@@ -72,10 +72,9 @@ def train(config: DictConfig) -> dict[str, Any]:
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
 
     with closing_run():
-        with watched_ranks(trainer):
-            dashboards = start_loggers(config, trainer, job.description["choices"])
-            log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
-            results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
+        dashboards = start_loggers(config, trainer, job.description["choices"])
+        log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
+        results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
         if trainer.is_global_zero:
             module.save(job.folder / "encoder")
             write_results(job, results, suite, module, data, dashboards)

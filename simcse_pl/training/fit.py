@@ -21,7 +21,6 @@ from simcse_pl.training.callbacks import BestCheckpoint
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.training.resume import RunMetadata
-from simcse_pl.training.watchdog import watched_workers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
 
@@ -69,13 +68,11 @@ def train_and_test(
 
     Raises:
         UserError: if the best checkpoint's metric does not exist, or there is no step to train.
-        FailureError: if a worker process of the data loader was killed.
     """
     best: Any = trainer.checkpoint_callback
     if not resume:
         record.before = _measure_before(trainer, module, data, best.monitor)
-    with watched_workers():
-        trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)

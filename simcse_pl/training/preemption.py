@@ -85,6 +85,8 @@ class Preemption(Callback):
                     self._requeue()
         finally:
             trainer.strategy.barrier()  # a rank that ends earlier may end the job
+        if not trainer.is_global_zero:
+            raise SystemExit(0)  # at another status, Lightning kills rank 0, which may still be writing
         raise Stopped(signal.SIGINT if received == signal.SIGINT else signal.SIGTERM)
 
 

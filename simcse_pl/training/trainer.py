@@ -7,9 +7,8 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
-from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
 
-from simcse_pl.training.launch import starts_ranks
 from simcse_pl.utils.errors import UserError, first_line
 
 
@@ -58,6 +57,14 @@ def make_trainer(
         raise UserError(f"trainer: {first_line(error)}") from error
     _check_ranks(trainer)
     return trainer
+
+
+def starts_ranks(trainer: Trainer) -> bool:
+    """Return whether Lightning will start further ranks from this process."""
+    launcher = trainer.strategy.launcher
+    if trainer.world_size == 1 or not isinstance(launcher, _SubprocessScriptLauncher):
+        return False
+    return not launcher.cluster_environment.creates_processes_externally
 
 
 def _check_ranks(trainer: Trainer) -> None:

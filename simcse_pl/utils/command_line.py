@@ -79,7 +79,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
         print(f"error: {what} (in your code; {debug_option} shows the traceback)", file=sys.stderr)
     else:
         what = f"{type(error).__name__}: {first_line(error)}"
-        print(f"error: {what} (this should not happen; {debug_option} shows where)", file=sys.stderr)
+        print(f"error: {what} ({debug_option} shows where)", file=sys.stderr)
     return USER_ERROR_STATUS if place or any(map(_is_user_error, causes)) else 1
 
 

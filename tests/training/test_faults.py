@@ -112,20 +112,3 @@ def test_a_file_that_exceeds_the_limit_is_not_kept(name, size, file, run):
     assert f"cannot write {(to / file).parent}" in done.stderr
     assert ("; the previous checkpoint is intact: continue with resume=auto" in done.stderr) == (name == "train")
     assert not (to / file).is_file()
-
-
-@pytest.mark.parametrize("how", ["kill_worker", "kill_worker_with_lock"])
-def test_a_killed_worker_is_reported_and_the_run_can_be_resumed(how, commands, forks_of_session, tmp_path):
-    given = [option for option in commands["train"](tmp_path) if option != "trainer.max_steps=1"]
-    given += ["data.num_workers=1", "trainer.max_steps=4", "trainer.max_epochs=9"]
-    done = forks_of_session.run(*given, environment=environment(), fault=[how, 3])
-    (line,) = filter(str.strip, done.stderr.splitlines())
-    assert done.returncode == 1
-    line = re.sub(r"\d+", "N", line)
-    assert line == (
-        "error: DataLoader worker (process N) was ended by SIGKILL: continue with resume=auto; "
-        "data.num_workers=N uses less memory"
-    )
-    done = forks_of_session.run(*given, environment=environment())
-    assert done.returncode == 0 and json.loads((tmp_path / "run" / "results.json").read_text())["steps"] == 4
-    assert "resuming from step" in done.stdout
