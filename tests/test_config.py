@@ -9,7 +9,7 @@ import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
@@ -19,7 +19,8 @@ from simcse_pl.config.options import check_options
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from tests.conftest import ROOT, compose_config, tiny
+from tests.conftest import ROOT, tiny
+from tests.helpers import composed
 
 LEFT_OUT = ("hydra", "local", "sweep")
 FILES = {file: file.relative_to(CONF).parent.as_posix() for file in sorted(CONF.glob("*/**/*.yaml"))}
@@ -46,13 +47,6 @@ TABLE_A1 = {
     "sup_roberta_large": ("roberta-large", 512, 1e-5, 3),
 }
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
-
-
-def composed(*overrides, config="train"):
-    whole = compose_config(config, *overrides, *(["run_name=test", "run_dir=/tmp/test"] if config == "train" else []))
-    with open_dict(whole):
-        del whole["hydra"]
-    return whole
 
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)

@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 from simcse_pl.config.options import check_options
 from simcse_pl.data.views.view import View
 from simcse_pl.utils.errors import UserError
-from tests.test_config import MISSING, composed, of
+from tests.helpers import composed
+from tests.test_config import MISSING, of
 
 KINDS = [(group, choice) for group in ("objective", "auxiliary", "views") for choice in of(group)]
 KINDS += [("postprocess", choice) for choice in of("postprocess") if choice not in ("none", "saved")]

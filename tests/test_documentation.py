@@ -28,7 +28,7 @@ from simcse_pl.config.options import check_options
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
-from tests.test_config import composed
+from tests.helpers import composed
 
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "commands.py"))  # runs all other commands
 PAGES = SCRIPT["PAGES"]

@@ -13,11 +13,10 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 import yaml
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import env_override
 from hydra.errors import HydraException, InstantiationException
@@ -90,7 +89,7 @@ def main(command: str = "train") -> None:
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     allow_own_code()  # the classes that a config names
     _ignore_expected_warnings()
-    sys.argv[1:] = ["--config-name", command, *_flags_first(sys.argv[1:])]  # the ranks get them, too
+    sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
@@ -170,20 +169,6 @@ def _run_job(config: DictConfig) -> float | None:
         if in_multirun and not isinstance(error, SweepError):
             return None
         raise SystemExit(status) from None
-
-
-def _flags_first(arguments: Sequence[str]) -> list[str]:
-    """Move Hydra's flags before the options, because Hydra does not read options after a flag."""
-    parser = get_args_parser()
-    parser.error = _exit_for_flag  # type: ignore[method-assign]
-    options = parser.parse_intermixed_args(list(arguments)).overrides
-    return [*(flag for flag in arguments if flag not in options), *map(_without_null, options)]
-
-
-def _exit_for_flag(message: str) -> NoReturn:
-    """Print one line for a flag that Hydra does not have, and exit."""
-    print(f"error: {message}; write options as name=value (--help lists all)", file=sys.stderr)
-    raise SystemExit(USER_ERROR_STATUS)
 
 
 def _without_null(option: str) -> str:

@@ -19,7 +19,7 @@ class BatchCurves(Callback):
 
     train/positive_similarity and train/negative_similarity are mean cosines of anchors. train/duplicates is the share
     of rows that have one of their own sentences among this device's negatives. With several data sets, train/loss/NAME
-    is the loss of one of them. train/skipped_steps counts the steps that were not finite, if they are skipped.
+    is the loss of one of them.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,6 @@ class BatchCurves(Callback):
             curves |= {"duplicates": share_of_duplicates(batch)}
         if batch.dataset:
             curves |= {f"loss/{batch.dataset}": trainer.callback_metrics["train/loss"].to(pl_module.device)}
-        if pl_module.non_finite.action == "skip":
-            curves |= {"skipped_steps": torch.tensor(float(pl_module.non_finite.skipped), device=pl_module.device)}
         if not curves:
             return
         # A rank with one row has no negatives, so their similarity is nan there.

@@ -1,12 +1,12 @@
 """SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
@@ -19,19 +19,13 @@ from simcse_pl.models.roles import RowKind
 from simcse_pl.training.backbones import example_batch, freeze_unused, prepare_backbone
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.held_out import held_out_loss
-from simcse_pl.training.non_finite import NonFiniteSteps
-from simcse_pl.training.optimizer import (
-    MakeOptimizer,
-    MakeSchedule,
-    build_optimizer,
-    build_schedule,
-    parameter_groups,
-)
+from simcse_pl.training.non_finite import non_finite_error
+from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
-_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "skipped_steps"}
+_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates"}
 
 
 class SimCSEModule(EncoderModule):
@@ -60,8 +54,6 @@ class SimCSEModule(EncoderModule):
         compile: compile the backbone with torch.compile, once for all lengths and batch sizes; or a mode of
             torch.compile, such as `reduce-overhead` (CUDA graphs), which compiles each shape. Lengths are then
             multiples of 8.
-        on_non_finite: `error` to stop at a loss or gradient that is not finite, `skip` to skip the step.
-        layer_decay, no_weight_decay: see optimizer.parameter_groups.
     """
 
     def __init__(
@@ -78,9 +70,6 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
         compile: bool | str = False,
-        on_non_finite: Literal["error", "skip"] = "error",
-        layer_decay: Annotated[float, Field(gt=0, le=1)] | None = None,
-        no_weight_decay: Sequence[str] = (),
     ) -> None:
         super().__init__(encoder)
         if positive_encoder and (queue or shared_dropout_mask):
@@ -94,9 +83,7 @@ class SimCSEModule(EncoderModule):
         self.auxiliary = nn.ModuleDict({name: loss for name, loss in (auxiliary or {}).items() if loss.weight})
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
-        self.layer_decay, self.no_weight_decay = layer_decay, no_weight_decay
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
-        self.non_finite = NonFiniteSteps(on_non_finite)
         for trained in self.encoders():
             prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
         for name, loss in self.losses().items():
@@ -212,8 +199,7 @@ class SimCSEModule(EncoderModule):
         self.log("train/grad_norm", norm)
         scaled = self.trainer.precision == "16-mixed"
         if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
-            self.non_finite.handle(self.trainer, float(self._loss), float(norm))
-            return
+            raise non_finite_error(self.trainer, float(self._loss), float(norm))
         if self.queue and self.batch:
             with self.trainer.precision_plugin.train_step_context():
                 self.queue.update(self.encoder, self.batch.inputs, self.chunk_size)
@@ -224,9 +210,9 @@ class SimCSEModule(EncoderModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return the optimizer of all weights and its schedule, advanced every step."""
-        groups = parameter_groups(self, self.encoders(), self.optimizer, self.layer_decay, self.no_weight_decay)
+        scaled = self.trainer.precision == "16-mixed"
         with reraise_as("optimizer"):
-            optimizer = build_optimizer(self.optimizer, groups, gradient_scaler=self.trainer.precision == "16-mixed")
+            optimizer = build_optimizer(self.optimizer, list(self.parameters()), gradient_scaler=scaled)
         steps = int(self.trainer.estimated_stepping_batches)
         with reraise_as("scheduler"):
             schedule = build_schedule(self.scheduler, optimizer, steps)

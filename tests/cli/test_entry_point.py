@@ -99,17 +99,6 @@ def test_null_deselects_a_group(option, expected):
     assert entry_point._without_null(option) == expected
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (["-m", "a=1", "--config-dir", "x", "queue=null"], ["-m", "--config-dir", "x", "a=1", "queue=[]"]),
-        (["a=1", "--config-dir=x", "--cfg", "job", "b=2"], ["--config-dir=x", "--cfg", "job", "a=1", "b=2"]),
-    ],
-)
-def test_flags_may_follow_options(given, expected):
-    assert entry_point._flags_first(given) == expected
-
-
 def test_python_finds_configs_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "my conf" / "objective").mkdir(parents=True)
     (tmp_path / "my conf" / "objective" / "mine.yaml").write_text("_target_: my.Loss\n")
@@ -140,15 +129,34 @@ def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model,
     assert sys.argv == arguments and not HydraConfig.initialized()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["modle=bert"], "no option modle; did you mean"),
-        (["objective.temperature=low"], "objective.temperature=low: it should be a valid number"),
-        (["data=text"], "data.train is missing"),
-    ],
-)
-def test_a_mistake_in_python_is_a_user_error(options, message, tmp_path):
-    with pytest.raises(UserError, match=f"^{message}"):
-        simcse_pl.train([*options, f"hydra.run.dir={tmp_path}"])
+MISTAKES = {  # the command's options, and what the line says
+    "modle=bert": "no option modle; did you mean module or model?",
+    "model=robrta": "Could not find 'model/robrta'",
+    "+lr=1": "+lr=1: no code reads lr",
+    "data=text": "data.train is missing: add data.train=VALUE",
+    "objective.temperature=low": "objective.temperature=low: it should be a valid number",
+    "objective._target_=simcse_pl.methods.cosent.CoSENTLoss": "which is left from conf/objective",
+    "data.columns=[sent0,nothing]": "no column nothing in ",
+    "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
+    "optimizer.lr=-1 logger=csv": "optimizer: Invalid learning rate: -1",
+    "+trainer.accumulate_grad_batches=2": "it adds no negatives to a batch",
+}
+
+
+@pytest.mark.parametrize("options", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_no_results(options, mistake_in, tmp_path):
+    said = mistake_in("train.py", *options.split())
+    assert said.startswith("error: ") and said.count("\n") == 1 and MISTAKES[options] in said
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_a_config_of_a_name_that_the_project_has_is_an_error(mistake_in, tmp_path):
+    (tmp_path / "conf" / "method").mkdir(parents=True)
+    (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
+    assert "the project has a config of this name" in mistake_in("train.py", "--config-dir", str(tmp_path / "conf"))
+
+
+def test_a_mistake_in_python_is_a_user_error(tmp_path):
+    with pytest.raises(UserError, match="^no option modle; did you mean"):
+        simcse_pl.train(["modle=bert", f"hydra.run.dir={tmp_path}"])
     assert not HydraConfig.initialized()

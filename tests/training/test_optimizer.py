@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,11 +10,7 @@ from hydra.utils import instantiate
 from torch import nn
 
 from simcse_pl.config import CONF
-from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer, build_schedule, parameter_groups
-from simcse_pl.utils.errors import UserError
+from simcse_pl.training.optimizer import build_optimizer, build_schedule
 from tests.conftest import adamw, linear
 from tests.helpers import composed
 
@@ -74,51 +69,6 @@ def test_adam_is_not_fused_with_another_implementation(option, value):
 
 def test_an_optimizer_may_have_no_fused_implementation():
     assert "fused" not in build_optimizer(torch.optim.NAdam, one_weight()).defaults
-
-
-@pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert"])
-def test_layers_have_rates_of_their_own_and_named_parameters_no_weight_decay(architecture, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", head="mlp")
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1.0))
-    groups = parameter_groups(module, [encoder], module.optimizer, layer_decay=0.5, no_weight_decay=["bias", "norm"])
-    assert groups[0]["lr"] == 1.0
-    layers = encoder.backbone.config.num_hidden_layers
-    found = {id(p): group for group in groups for p in group["params"]}
-    assert len(found) == len(list(module.parameters()))
-    for name, parameter in module.named_parameters():
-        group = found[id(parameter)]
-        assert ("weight_decay" in group) == ("bias" in name or "norm" in name.lower()), name
-        number = next((int(part) for part in name.split(".") if part.isdecimal()), None)
-        if "projection" in name or "final" in name or "pooler" in name:
-            assert group["lr"] == 1.0
-        elif number is not None:
-            assert group["lr"] == 0.5 ** (layers - number)
-        else:
-            assert "embed" in name and group["lr"] == 0.5 ** (layers + 1)
-
-
-def test_without_options_all_parameters_are_one_group():
-    module = nn.Linear(2, 2)
-    assert parameter_groups(module, [], adamw()) == list(module.parameters())
-
-
-@pytest.mark.parametrize(
-    ("architecture", "settings"),
-    [
-        ("albert", {"hidden_size": 8, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 8}),
-        ("xlm", {"emb_dim": 8, "n_layers": 2, "n_heads": 2}),
-        ("funnel", {"d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8, "architectures": ["FunnelModel"]}),
-    ],
-)
-def test_layers_that_cannot_be_told_apart_are_an_error_with_a_layer_decay(architecture, settings):
-    backbone = transformers.AutoModel.from_config(
-        transformers.AutoConfig.for_model(architecture, vocab_size=20, **settings)
-    )
-    encoder = SimpleNamespace(backbone=backbone)
-    assert parameter_groups(backbone, [encoder], adamw(), no_weight_decay=["bias"])
-    message = f"^module.layer_decay: the parameter names of {architecture} do not show its layers: set it to null$"
-    with pytest.raises(UserError, match=message):
-        parameter_groups(backbone, [encoder], adamw(), layer_decay=0.5)
 
 
 @pytest.mark.parametrize("choice", OPTIMIZERS)
