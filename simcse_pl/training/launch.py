@@ -40,10 +40,11 @@ def run_job(module: str, arguments: Sequence[str]) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
     # In a session of its own, the job does not get a terminal's Ctrl-C twice.
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, start_new_session=True)
-    submitits, received = submitits_signal(), []
+    submitits = submitits_signal()
+    received: list[signal.Signals] = []
 
     def forward(number: int, frame: Any) -> None:
-        received.append(number)
+        received.append(signal.Signals(number))
         process.send_signal(signal.SIGTERM if number == submitits else number)
 
     signals = [signal.SIGINT, signal.SIGTERM, *filter(None, [submitits])]
