@@ -18,10 +18,10 @@ from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.tracking.closing_run import closing_run
-from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.training.job import Job, start_job
 from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.preparation import check_views_differ
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.ranks import is_first_process

@@ -1,4 +1,4 @@
-"""Callbacks: per-step seeding, checkpoints, warnings, curves, and progress."""
+"""Callbacks: per-step seeding, warnings, curves, and progress."""
 
 import logging
 import math
@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import PositiveInt
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import ModelCheckpoint, RichProgressBar
+from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
 
 from simcse_pl.cpu.speed import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.curves import is_logged
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import LAST_CHECKPOINT
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.terminal import is_terminal
 
@@ -52,52 +49,6 @@ class ValidateAtEnd(Callback):
         """Request a stop at the last step. Lightning validates before it stops."""
         if trainer.global_step >= trainer.estimated_stepping_batches:
             trainer.should_stop = True
-
-
-class BestCheckpoint(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best checkpoint."""
-
-    best_step: int = 0
-    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save a checkpoint if this validation is the best one."""
-        score = self.best_model_score
-        super().on_validation_end(trainer, pl_module)
-        if self.best_model_score is not None and (score is None or self.best_model_score != score):
-            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(VALIDATION_PREFIXES)}
-            self.best_step, self.best_metrics = trainer.global_step, metrics
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state. Lightning restores the best checkpoint only in the folder that it was saved in."""
-        super().load_state_dict(state_dict)
-        if self.best_model_score is not None:
-            self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
-
-
-class LastCheckpoint(ModelCheckpoint):
-    """Write last.ckpt at every n-th validation and at the last one.
-
-    Args:
-        every_n_validations: n. A killed run repeats the steps after its last checkpoint.
-        options: options of Lightning's ModelCheckpoint.
-    """
-
-    def __init__(self, every_n_validations: PositiveInt = 1, **options: Any) -> None:
-        super().__init__(filename=LAST_CHECKPOINT.stem, **options)
-        self.every_n_validations = every_n_validations
-        self._since = 0
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the checkpoint if it is due."""
-        self._since += trainer.state.fn == "fit"
-        if self._since >= self.every_n_validations or trainer.should_stop:
-            self._since = 0
-            super().on_validation_end(trainer, pl_module)
 
 
 class WarnOnShare(Callback):

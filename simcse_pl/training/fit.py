@@ -17,10 +17,9 @@ from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
-from simcse_pl.training.callbacks import BestCheckpoint
+from simcse_pl.training.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import learning_rate
-from simcse_pl.training.resume import RunMetadata
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
 

@@ -15,8 +15,8 @@ from pytorch_lightning import Callback
 from simcse_pl.sweeps.jobs import describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_values
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.launch import run_job
-from simcse_pl.training.resume import RunMetadata, find_checkpoint, resume_option
 from simcse_pl.training.trainer import starts_ranks
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,11 @@ from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
-from simcse_pl.training.backbones import example_batch, freeze_unused, prepare_backbone
 from simcse_pl.training.encoder_module import EncoderModule
-from simcse_pl.training.held_out import held_out_loss
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.utils.distributed import mean_over_ranks
+from simcse_pl.training.preparation import example_batch, freeze_unused, prepare_backbone, views_of
+from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
@@ -227,19 +226,27 @@ class SimCSEModule(EncoderModule):
         for dataset, rows in data.sets.items():
             if len(rows.held_out):
                 objective = self.objective.for_dataset(dataset)  # without its weight
-                of_rows = partial(self._held_out_loss, objective)
-                loss = held_out_loss(self.trainer, of_rows, data.held_out_batches(dataset))
+                loss = self._held_out_loss(objective, data.held_out_batches(dataset))
                 for name, value in objective.held_out_metrics(loss).items():
                     self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
 
-    def _held_out_loss(self, objective: Loss, rows: Mapping[str, Any]) -> Tensor:
-        return objective(self.encoder, self.batch_of(rows))
+    def _held_out_loss(self, objective: Loss, batches: Iterable[Mapping[str, Any]]) -> Tensor:
+        """Return the mean of a loss over this rank's part of batches and over ranks, weighted by rows.
+
+        The random state is the same at each call, so that the same tokens are masked.
+        """
+        total, rows = torch.zeros(2, device=self.device)
+        cpu = self.device.type == "cpu"
+        forked = torch.random.fork_rng([] if cpu else [self.device], device_type="cuda" if cpu else self.device.type)
+        with forked, self.trainer.precision_plugin.val_step_context():
+            torch.manual_seed(rank())
+            for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):
+                count = sum_over_ranks(torch.tensor(len(batch["input_ids"]), device=self.device))
+                total += count * mean_over_ranks(objective(self.encoder, self.batch_of(batch)))
+                rows += count
+        mean: Tensor = total / rows
+        return mean
 
     def save(self, folder: Path) -> None:
         """Save the trained encoder, and what the objective adds to it."""
         self.objective.save(self.encoder, folder)
-
-
-def views_of(rows: Mapping[str, Any]) -> Batch:
-    """Return the tensors of a training batch that an encoder reads, [batch, views, tokens]."""
-    return {name: tensor for name, tensor in rows.items() if name not in ("labels", "roles", "dataset")}

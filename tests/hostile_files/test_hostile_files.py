@@ -15,7 +15,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.training.resume import find_checkpoint
+from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.yaml_files import read_yaml
 

@@ -18,7 +18,7 @@ from simcse_pl.tracking import wandb_logger as logging_module
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from simcse_pl.tracking.wandb_runs import where_to_look
-from simcse_pl.training.callbacks import BestCheckpoint
+from simcse_pl.training.checkpoints import BestCheckpoint
 from tests.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"

@@ -27,8 +27,8 @@ from simcse_pl.training.callbacks import (
     WarnOnCollapse,
     WarnOnShare,
 )
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, ready_data
@@ -59,10 +59,9 @@ class Scripted(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(folder, scores, steps=6, every=2, resume=None, last_every=1, **options):
+def fit(folder, scores, steps=6, every=2, resume=None, **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
     config = OmegaConf.create({"run_dir": str(folder), "monitor": "val/spearman", "callbacks": DEFAULT}).callbacks
-    config.last.every_n_validations = last_every
     made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
     trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata([])], **intervals, **QUIET | options)
@@ -93,9 +92,9 @@ def test_best_is_the_highest_and_last_is_the_last(tmp_path, scores, best_step):
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
 
 
-def test_best_holds_only_weights_and_last_is_written_every_n_validations(tmp_path):
-    _, written = fit(tmp_path, [0.1, 0.2, 0.5, 0.1, 0.1, 0.1], steps=10, last_every=2)
-    assert [step for name, step in written if name == "last"] == [4, 8, 10]
+def test_best_holds_only_weights_and_last_is_written_at_every_validation(tmp_path):
+    _, written = fit(tmp_path, [0.1, 0.2, 0.5, 0.1, 0.1])
+    assert [step for name, step in written if name == "last"] == [2, 4, 6]
     assert [step for name, step in written if name == "best"] == [2, 4]
     assert "optimizer_states" not in checkpoint(tmp_path, "best") and "optimizer_states" in checkpoint(tmp_path, "last")
     with pytest.raises(UserError, match=r"best.ckpt: it has no optimizer state; choose a last.ckpt"):

@@ -37,9 +37,9 @@ from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
+from simcse_pl.training.checkpoints import RunMetadata
 from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunMetadata
 from tests.conftest import SENTENCES, adamw
 from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy

@@ -12,8 +12,8 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking.wandb_logger import PLANE
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.resume import RunMetadata, find_checkpoint
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.helpers import assert_same_run, everything_of
@@ -145,7 +145,7 @@ def write_run(folder, options=(), steps=4):
     [("auto", "resume=auto"), (None, "this is a job of a sweep, where resume=auto is the default")],
 )
 def test_a_run_continues_its_folder_and_the_log_says_why(given, why, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("simcse_pl.training.resume.in_sweep", lambda: True)
+    monkeypatch.setattr("simcse_pl.training.checkpoints.in_sweep", lambda: True)
     write_run(tmp_path, ["seed=1", "resume=auto"])
     (tmp_path / WANDB_FILE).write_text("{}")
     with caplog.at_level("INFO"):

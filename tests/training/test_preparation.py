@@ -1,17 +1,18 @@
-"""Runs of unsupervised SimCSE whose two views would be equal, and what makes them differ."""
+"""Frozen parameters, and runs of unsupervised SimCSE whose two views would be equal."""
 
 import peft
 import pytest
 import torch
 
-from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.training_set import TrainingSet, ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.equal_views import check_views_differ
 from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.preparation import check_views_differ, freeze_first_layers
 from simcse_pl.utils.errors import UserError
-from tests.conftest import adamw
+from tests.conftest import SENTENCES, adamw
+from tests.tiny_models import ARCHITECTURES
 
 EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
 
@@ -62,3 +63,32 @@ def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, ki
         for name, weight in encoder.named_parameters():  # an adapter that has been trained adds something
             weight.add_(0.1 * torch.randn_like(weight) * ("lora" in name))
     SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers"), [("bert", 0), ("bert", 2), *((architecture, 1) for architecture in ARCHITECTURES)]
+)
+def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean").train()
+    backbone = encoder.backbone
+    stacks = [getattr(part, "layers", None) or getattr(part, "layer", None) for part in backbone.modules()]
+    (stack,) = (stack for stack in stacks if stack is not None and len(stack) == 3)
+    freeze_first_layers(encoder, layers)
+    for number, layer in enumerate(stack):
+        assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
+    assert not backbone.get_input_embeddings().weight.requires_grad and backbone.training
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling"),
+    [*(("bert", p) for p in ("layers_0", "layers_1", "layers_3", "first_last", "cls")), ("modernbert", "layers_1_2")],
+)
+def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, pooling):
+    """DDP waits forever for missing gradients. Two encoders are both trained."""
+    first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=second)
+    module.prepare()
+    views = ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    module.loss(module.batch_of(views)).backward()
+    assert all((p.grad is not None) == p.requires_grad for p in module.parameters())
+    assert any(p.requires_grad for p in second.parameters())

@@ -1,6 +1,7 @@
-"""What is done to the backbone before training: recomputed activations and frozen parameters."""
+"""What is done before training: recomputed activations, frozen parameters, and a check that views differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -8,13 +9,14 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from transformers import PreTrainedModel
 
-from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.models.adapters import has_adapter
+from simcse_pl.data.training_set import TrainingSet, ViewCollator
+from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
 
 
 def prepare_backbone(
@@ -82,6 +84,46 @@ def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     if kind.labels:
         batch["labels"] = torch.zeros(2, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
     return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}
+
+
+def views_of(rows: Mapping[str, Any]) -> Batch:
+    """Return the tensors of a training batch that an encoder reads, [batch, views, tokens]."""
+    return {name: tensor for name, tensor in rows.items() if name not in ("labels", "roles", "dataset")}
+
+
+@torch.no_grad()
+def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) -> None:
+    """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
+
+    Most decoders have no dropout that is on by default.
+    """
+    encoder.train()
+    for dataset in sets:
+        batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
+        inputs = {name: x[:, :2].to(encoder.device) for name, x in views_of(batch).items()}
+        ids = inputs["input_ids"]
+        with torch.random.fork_rng(devices=[]), _as_if_trained(encoder):
+            first, second = encoder.pool_views(inputs).unbind(dim=1)
+        if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
+            raise UserError(
+                f"model.dropout: the two views of a sentence of {dataset.train} have equal vectors without dropout: "
+                "set model.attention_dropout=0.1, model.dropout=0.1 or model/adapter=lora"
+            )
+
+
+@contextmanager
+def _as_if_trained(encoder: SentenceEncoder) -> Iterator[None]:
+    """Within the block, an adapter has random weights: a new one adds 0, and so its dropout has no effect."""
+    names = adapter_parameters(encoder.backbone)
+    weights = [weight for name, weight in encoder.backbone.named_parameters() if name in names]
+    before = [weight.clone() for weight in weights]
+    for weight in weights:
+        weight.normal_()
+    try:
+        yield
+    finally:
+        for weight, value in zip(weights, before, strict=True):
+            weight.copy_(value)
 
 
 def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parameter, bool]]:

@@ -1,24 +1,68 @@
-"""Resume an interrupted run: decide whether and from which checkpoint, and cut the curves at its step."""
+"""Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Callback, Trainer
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, WANDB_FILE
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
 from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import remove_half_written
+from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.files import atomic_write, remove_half_written
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
 
 log = logging.getLogger(__name__)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best checkpoint."""
+
+    best_step: int = 0
+    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save a checkpoint if this validation is the best one."""
+        score = self.best_model_score
+        super().on_validation_end(trainer, pl_module)
+        if self.best_model_score is not None and (score is None or self.best_model_score != score):
+            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(VALIDATION_PREFIXES)}
+            self.best_step, self.best_metrics = trainer.global_step, metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state. Lightning restores the best checkpoint only in the folder that it was saved in."""
+        super().load_state_dict(state_dict)
+        if self.best_model_score is not None:
+            self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Write checkpoints atomically: the previous one survives a kill or a full disk.
+
+    If the temporary folder is on another file system, Lightning copies over the old checkpoint.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write a checkpoint; raise WriteError if the system cannot write the file."""
+        path = Path(path)
+        try:
+            with atomic_write(path.parent) as new, (new / path.name).open("wb") as file:
+                torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
+        except WriteError as error:
+            raise WriteError(path, error.why, "the previous checkpoint is intact: continue with resume=auto") from error
 
 
 class RunMetadata(Callback):
