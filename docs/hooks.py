@@ -1,8 +1,9 @@
-"""Hooks of mkdocs: pages from the top of the repository, a page per method, and a reference page per package."""
+"""Hooks of mkdocs: pages from the top of the repository, all options, a page per method and per package."""
 
 import os
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -17,6 +18,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/, and the navigation of the methods and of the reference."""
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    options = runpy.run_path(str(ROOT / "docs" / "options.py"))["page"]
+    files.append(File.generated(config, "options.md", content=options()))
     modules = [found.name for found in pkgutil.iter_modules([str(ROOT / "simcse_pl")]) if found.name[0] != "_"]
     for name in modules:
         content = f"---\ntitle: {name}\n---\n::: simcse_pl.{name}\n"

@@ -1,11 +1,10 @@
-"""Write docs/options.md from the comments in conf/: `python docs/options.py`."""
+"""The page of all options, made from the comments in conf/. hooks.py adds it to the site."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DOCS = Path(__file__).parent
-CONF = DOCS.parent / "conf"
+CONF = Path(__file__).parents[1] / "conf"
 COMMANDS = {"train": "simcse train", "evaluate": "simcse evaluate"}
 LEFT_OUT = ("hydra", "local", "sweep", "experiment")  # other pages explain them
 
@@ -64,19 +63,18 @@ def page() -> str:
         "# Options\n",
         "Set an option by `option=value`, and choose a group's config file by `group=choice`:\n",
         "    simcse train model=bert objective.temperature=0.1 data.batch_size=128\n",
-        "Each group is a folder of [conf](../conf), and each of its choices is a file in that folder. A",
+        "Each group is a folder of `conf`, and each of its choices is a file in that folder. A",
         "choice sets the options of its group, and many choices also set options of other groups. Options on",
         "the command line have priority. `simcse train --help` and `simcse evaluate --help` print all options",
         "with their values.\n",
         "The first two sections have the groups and the options of the two commands. After them, each group",
         "has a section with its choices and their options. The choices of `sweep` are in",
-        "[sweeps.md](sweeps.md), and those of `experiment` in [conf/experiment](../conf/experiment).\n",
+        "[sweeps.md](sweeps.md), and those of `experiment` in `conf/experiment`.\n",
         "In the tables, the default `???` is a value that you must give, and `${NAME}` is the value of another",
         "option. A row of the training data is a list of sentences: an anchor, positives, and perhaps hard",
         "negatives. `views` makes further sentences from the anchor and adds them to the row. Each sentence of",
         "a row has a role: anchor, positive, negative or other. Contrastive objectives ignore sentences with",
         "the role other, which some auxiliary losses use.\n",
-        "`python docs/options.py` writes this page from the comments in the configs.\n",
     ]
     for command, called in COMMANDS.items():
         text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
@@ -103,7 +101,3 @@ def page() -> str:
 
 def _as_code(rows: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
     return ((name, f"`{value}`", comment) for name, value, comment in rows)
-
-
-if __name__ == "__main__":
-    (DOCS / "options.md").write_text(page(), encoding="utf-8")

@@ -146,12 +146,6 @@ def test_the_changelog_and_the_citation_name_the_version():
     assert citation["version"] == simcse_pl.__version__
 
 
-def test_the_page_of_options_is_up_to_date():
-    """`python docs/options.py` writes it."""
-    page = runpy.run_path(str(ROOT / "docs" / "options.py"))["page"]
-    assert (ROOT / "docs" / "options.md").read_text() == page()
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if "methods" in (page.stem, page.parent.name)], ids=str)
 def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     """`python docs/methods.py` writes them."""
