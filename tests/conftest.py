@@ -35,7 +35,7 @@ import transformers
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from tests.forks import ROOT, SECONDS, Forks, forks
 from tests.tiny_models import save_masked_language_model, save_model
@@ -256,6 +256,8 @@ def compose_config(command: str, *overrides: str) -> DictConfig:
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose(command, [*overrides], return_hydra_config=True)
+    with read_write(config.hydra.runtime):
+        config.hydra.runtime.output_dir = "/tmp/run"
     HydraConfig.instance().set_config(config)
     return config
 
@@ -265,7 +267,7 @@ def composed() -> Iterator[Callable[..., DictConfig]]:
     """The config of train.py as a job of a sweep has it."""
 
     def compose_(*overrides: str) -> DictConfig:
-        config = compose_config("train", "run_dir=/tmp/run", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
+        config = compose_config("train", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
         OmegaConf.set_struct(config, True)
         return config
 

@@ -11,7 +11,7 @@ from tests.conftest import compose_config
 
 def composed(*overrides, config="train"):
     """Return the config of a command without that of Hydra."""
-    whole = compose_config(config, *overrides, *(["run_name=test", "run_dir=/tmp/test"] if config == "train" else []))
+    whole = compose_config(config, *overrides, *(["run_name=test"] if config == "train" else []))
     with open_dict(whole):
         del whole["hydra"]
     return whole

@@ -19,7 +19,7 @@ from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
-from simcse_pl.training.job import Job, start_job
+from simcse_pl.training.job import Job, started_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
@@ -38,9 +38,12 @@ logging.getLogger("lightning_fabric.strategies.launchers").setLevel(logging.INFO
 
 def train(config: DictConfig) -> dict[str, Any]:
     """Train an encoder, test and save the best checkpoint, and return the content of results.json."""
-    job = start_job(config)
-    if job.results is not None:  # it has finished earlier, or in a process of its own
-        return job.results
+    with started_job(config) as job:
+        return train_job(job) if job.results is None else job.results  # of an earlier run, or of another process
+
+
+def train_job(job: Job) -> dict[str, Any]:
+    """Train a job in this process."""
     config = job.config
     callbacks = [*instantiate(config.callbacks).values(), *job.callbacks]
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)

@@ -114,6 +114,8 @@ def _check_sources(hydra: Any) -> None:
     """Raise UserError if Hydra would silently ignore an option that + adds, or a file in --config-dir."""
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:
+        if option.startswith("run_dir="):
+            raise UserError(f"{option}: run_dir follows hydra.run.dir: set hydra.run.dir={option[8:]}")
         top = re.split(r"[.@=]", option.lstrip("+"))[0]
         if option.startswith("+") and "/" not in top and top not in known:
             raise UserError(f"{option}: no code reads {top}{did_you_mean(top, known)}")

@@ -1,11 +1,13 @@
 """Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
@@ -43,7 +45,15 @@ class BestCheckpoint(ModelCheckpoint):
         return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state. Lightning restores the best checkpoint only in the folder that it was saved in."""
+        """Restore the state, also if the run's folder was moved. A run that continues in another has no best yet."""
+
+        def here(path: str) -> str:
+            return str(Path(self.dirpath or "") / Path(path).name)
+
+        if Path(here(state_dict["best_model_path"])).is_file():
+            paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path")}
+            models = {here(path): score for path, score in state_dict["best_k_models"].items()}
+            state_dict = state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models}
         super().load_state_dict(state_dict)
         if self.best_model_score is not None:
             self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
@@ -97,6 +107,25 @@ class RunMetadata(Callback):
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within the block, no other run can use a folder. The system releases the lock of a killed process.
+
+    Raises:
+        UserError: another run uses the folder.
+    """
+    lock = FileLock(folder / ".lock")
+    if is_first_process():
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(f"{folder}: another run is writing to it: choose another hydra.run.dir") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def resume_option(given: str | None) -> str | None:

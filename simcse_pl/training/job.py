@@ -1,7 +1,8 @@
 """What a process does with a job of `simcse train`: train it, resume it, or nothing if it is done elsewhere."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pytorch_lightning import Callback
 from simcse_pl.sweeps.jobs import describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_values
-from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, resume_option
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, resume_option
 from simcse_pl.training.launch import run_job
 from simcse_pl.training.trainer import starts_ranks
 
@@ -51,8 +52,9 @@ class Job:
         return [self.metadata, *([self.trial.callback] if self.trial else [])]
 
 
-def start_job(config: DictConfig) -> Job:
-    """Decide whether this process trains a job, and from which checkpoint.
+@contextmanager
+def started_job(config: DictConfig) -> Iterator[Job]:
+    """Decide whether this process trains a job, and from which checkpoint. Within the block, its folder is locked.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
     with several ranks runs in a separate process, because a second job in this process would find the process group of
@@ -67,15 +69,17 @@ def start_job(config: DictConfig) -> Job:
     job = Job(config, folder, description, RunMetadata(options))
     if resume_option(config.resume) == "auto":
         job.results = finished_job(folder, options)
-        if job.results is not None:
-            log.info("%s has run already", folder)
-            return job
-    if runtime.mode == RunMode.MULTIRUN and starts_ranks(instantiate(config.trainer, logger=False)):
+    if job.results is not None:
+        log.info("%s has run already", folder)
+    elif runtime.mode == RunMode.MULTIRUN and starts_ranks(instantiate(config.trainer, logger=False)):
         run_job("simcse_pl.cli", job_arguments(runtime, folder))
         job.results = finished_job(folder, options) or {}
-        return job
-    job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
-    job.trial = instantiate(config.get("search"))
-    if job.trial:
-        job.config = with_values(config, job.trial.values, "search.space")
-    return job
+    if job.results is not None:
+        yield job
+        return
+    with locked(folder):
+        job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
+        job.trial = instantiate(config.get("search"))
+        if job.trial:
+            job.config = with_values(config, job.trial.values, "search.space")
+        yield job

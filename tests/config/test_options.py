@@ -134,6 +134,8 @@ def test_a_new_option_at_the_top_of_the_config_is_an_error(job):
     check_options(job("+trainer.limit_val_batches=1.0"))
     with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
         check_options(job("+lr=1"))
+    with pytest.raises(UserError, match="^run_dir=x: run_dir follows hydra.run.dir: set hydra.run.dir=x"):
+        check_options(job("run_dir=x"))
 
 
 NAMES = {

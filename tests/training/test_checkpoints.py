@@ -12,7 +12,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.tracking.wandb_logger import PLANE
-from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
@@ -171,6 +171,13 @@ def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, file):
     (tmp_path / file).write_text("step,train/loss\n0,0.5\n1,0.4\n")
     with pytest.raises(UserError, match="already holds a run"):
         find_checkpoint(None, tmp_path, [])
+
+
+def test_a_folder_is_locked_by_one_run(tmp_path):
+    with locked(tmp_path), pytest.raises(UserError, match="another run is writing to it"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("search", [False, True])
