@@ -7,9 +7,11 @@ SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a 
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -225,7 +227,7 @@ class Page:
             if words[1] in ("train", "train.py") and not re.search("experiment=overfit|max_steps=(5|20) ", command):
                 words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
-            done = self.forks.run(*words, environment=self.environment)
+            done = self.forks.run(*words, environment=self.environment, clone=self.folder)
         return done.stdout + done.stderr if done.returncode else ""
 
     def _newest(self, word: str) -> str:
@@ -265,21 +267,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         variables |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
 
+        free: queue.Queue[Forks] = queue.Queue()  # one for each core
+
         def run(page: Path) -> Counter[str]:
-            own = folder / page.stem
-            (folder / f"{page.stem}-output").mkdir()
+            clone = folder / page.stem
             results: Counter[str] = Counter()
-            with forks(folder / f"{page.stem}-output", own) as processes:
-                for command, result, seconds in Page(page, own, processes, variables).run():
-                    kind = result.partition(":")[0]
-                    results[kind] += 1
-                    print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command}", flush=True)
-                    if kind == "failed":
-                        print(result, flush=True)
-            shutil.rmtree(own)
+            processes = free.get()
+            for command, result, seconds in Page(page, clone, processes, variables).run():
+                kind = result.partition(":")[0]
+                results[kind] += 1
+                print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command}", flush=True)
+                if kind == "failed":
+                    print(result, flush=True)
+            free.put(processes)
+            shutil.rmtree(clone)
             return results
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with contextlib.ExitStack() as stack, ThreadPoolExecutor(os.cpu_count()) as pool:
+            for number in range(os.cpu_count() or 1):
+                (folder / f"output-{number}").mkdir()
+                free.put(stack.enter_context(forks(folder / f"output-{number}")))
             total = sum(pool.map(run, pages), Counter[str]())
     print(", ".join(f"{count} {kind}" for kind, count in total.most_common()))
     return int(total["failed"] > 0)

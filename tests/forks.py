@@ -1,7 +1,7 @@
 """Run commands in forks of a process that has already imported the libraries, which takes 8 seconds.
 
 As a program, it reads requests from standard input, one line of JSON each: `arguments` of Python (a
-script or `-m MODULE`, and its own), `environment`, the files `out` and `err` to write to, and
+script or `-m MODULE`, and its own), the folder to run in, `environment`, the files `out` and `err` to write to, and
 `fault`: a function of tests/faults.py and its arguments, or null. It answers each request with the
 exit status of the fork.
 """
@@ -41,34 +41,38 @@ SECONDS = 600  # time limit of a command
 class Forks:
     """The forking process, started by the first command."""
 
-    def __init__(self, folder: Path, clone: Path = ROOT) -> None:
-        self.folder, self.clone = folder, clone
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.process: subprocess.Popen[str] | None = None
 
     def run(
-        self, *arguments: str | Path, environment: dict[str, str], fault: Sequence[Any] | None = None
+        self,
+        *arguments: str | Path,
+        environment: dict[str, str],
+        fault: Sequence[Any] | None = None,
+        clone: Path = ROOT,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python with these arguments to its end; the status is negative if a signal ended it."""
+        """Run Python in a clone, with these arguments, to its end; the status is negative if a signal ended it."""
         if self.process is None:
             command = [sys.executable, __file__]
             server = environment | {"TMPDIR": tempfile.gettempdir()}  # a long path is too long for sockets of workers
             self.process = subprocess.Popen(
-                command, cwd=self.clone, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
+                command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
             )
         assert self.process.stdin and self.process.stdout
         out, err = self.folder / "out", self.folder / "err"
         given = [str(argument) for argument in arguments]
         files = {"out": str(out), "err": str(err)}
-        request = {"arguments": given, "environment": environment, "fault": fault} | files
+        request = {"arguments": given, "clone": str(clone), "environment": environment, "fault": fault} | files
         print(json.dumps(request), file=self.process.stdin, flush=True)
         status = json.loads(self.process.stdout.readline())
         return subprocess.CompletedProcess(given, status, out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 @contextlib.contextmanager
-def forks(folder: Path, clone: Path = ROOT) -> Iterator[Forks]:
-    """Return a Forks that ends with the context; its commands run in a clone of the repository."""
-    forks = Forks(folder, clone)
+def forks(folder: Path) -> Iterator[Forks]:
+    """Return a Forks that ends with the context."""
+    forks = Forks(folder)
     yield forks
     if forks.process:
         forks.process.communicate("")
@@ -94,14 +98,17 @@ def serve() -> dict[str, Any] | None:
     return None
 
 
-def run(arguments: list[str], environment: dict[str, str], out: str, err: str, fault: list[Any] | None) -> None:
+def run(
+    arguments: list[str], clone: str, environment: dict[str, str], out: str, err: str, fault: list[Any] | None
+) -> None:
     """Run a script or module in this process as `python` would."""
     signal.alarm(SECONDS)
     for file, flags, stream in ((os.devnull, os.O_RDONLY, 0), (out, os.O_WRONLY, 1), (err, os.O_WRONLY, 2)):
         os.dup2(os.open(file, flags | os.O_CREAT | os.O_TRUNC if stream else flags), stream)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[0] = os.getcwd()
+    os.chdir(clone)
+    sys.path[0] = clone
     if fault:
         getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
     if arguments[0] == "-m":
