@@ -1,12 +1,12 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simcse_pl.inference.sharded_encoding import chunks_of
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.command_line import allow_own_code
 from simcse_pl.utils.terminal import counter
@@ -88,6 +88,13 @@ def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -
         simcse.load_index(source)
     else:
         simcse.build_index(source, column=column)
+
+
+def chunks_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of `size` items, the last one shorter."""
+    items = iter(items)
+    while chunk := list(itertools.islice(items, size)):
+        yield chunk
 
 
 def chunks_with_progress(rows: Iterable[T], description: str) -> Iterator[list[T]]:

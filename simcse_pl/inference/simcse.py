@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.quantization import FLOAT32, stored_width
-from simcse_pl.inference.sentence_index import RESCORE, SentenceIndex
+from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
@@ -78,20 +77,12 @@ class SimCSE:
         bf16: bool = False,
     ) -> None:
         self.name = str(model_name_or_path)
-        if min(num_cells, num_cells_in_search) < 1:
-            raise UserError(f"num_cells={num_cells}, num_cells_in_search={num_cells_in_search}: must be at least 1")
-        if pooler and pooling:
-            raise UserError(f"pooler={pooler} and pooling={pooling}: give one of them")
-        try:
-            self.encoder: Encoder = (
-                SentenceEncoder.from_pretrained(
-                    self.name, max_length=max_length, truncate_dim=truncate_dim, pooler=pooler
-                )
-                if pooler
-                else load_encoder(self.name, pooling, max_length=max_length, truncate_dim=truncate_dim)
-            )
-        except UserError as error:
-            raise error.with_traceback(None) from None  # the message suffices
+        options: dict[str, Any] = {"max_length": max_length, "truncate_dim": truncate_dim}
+        self.encoder: Encoder = (
+            SentenceEncoder.from_pretrained(self.name, pooler=pooler, **options)
+            if pooler
+            else load_encoder(self.name, pooling, **options)
+        )
         self.cells = (num_cells, num_cells_in_search)
         self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
@@ -125,7 +116,7 @@ class SimCSE:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
 
         Raises:
-            UserError: an item is not a string, or an option is out of range.
+            UserError: an item is not a string, or the device does not exist.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
@@ -146,9 +137,6 @@ class SimCSE:
 
         Returns:
             [queries, keys]. If the query is a single sentence or vector, [keys]; if the key is too, a number.
-
-        Raises:
-            UserError: an item is not a string, or the vectors have different widths.
         """
         one, other = (
             unit_vectors(torch.as_tensor(side).float()).numpy()
@@ -156,8 +144,6 @@ class SimCSE:
             else self.encode(side, device, return_numpy=True)
             for side in (queries, keys)
         )
-        if one.shape[-1] != other.shape[-1]:
-            raise UserError(f"similarity: the vectors have {one.shape[-1]} and {other.shape[-1]} dimensions")
         similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
@@ -173,7 +159,6 @@ class SimCSE:
         *,
         column: int | str | None = None,
         precision: str = FLOAT32,
-        rescore: int = RESCORE,
     ) -> None:
         """Index sentences in place of those indexed before.
 
@@ -186,23 +171,19 @@ class SimCSE:
                 cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
-            precision: `float32`, or `int8`, `uint8` or `binary` for quantized vectors; see SentenceIndex.
-            rescore: candidates of a quantized search as a multiple of `top_k`.
+            precision: `float32`, or `int8` or `binary` for quantized vectors, whose search is exact; see SentenceIndex.
 
         Raises:
-            UserError: the file or column does not exist, there are no sentences, or the precision does not fit.
+            UserError: the file or column does not exist, or the precision does not fit.
         """
-        stored_width(precision, self.encoder.dim)
         fast = faiss_fast and use_faiss is not False
-        if fast and precision != FLOAT32:
-            raise UserError(f"faiss_fast and precision={precision}: give one of them")
         if fast and importlib.util.find_spec("faiss") is None:
             log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
             fast = False
         sentences = _sentences(sentences_or_file_path, column)
         encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
-        self.index = index if precision == FLOAT32 else index.quantized(precision, rescore)
+        self.index = index if precision == FLOAT32 else index.quantized(precision)
 
     def add_to_index(
         self,
@@ -249,7 +230,7 @@ class SimCSE:
             The neighbours of one query, the nearest first, or a list of them for each query of a list.
 
         Raises:
-            UserError: there is no index, `top_k` is below 1, or `threshold` is not in [-1, 1].
+            UserError: there is no index.
         """
         index = self._built()
         index.encode = self._encode_on(device)
