@@ -38,7 +38,7 @@ from simcse_pl.data.readers.row_reader import fingerprint, iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, INT8, PRECISIONS, Quantizer
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write, read_json, write_json
+from simcse_pl.utils.files import atomic_write, write_text
 
 _MANIFEST_FILE = "manifest.json"
 _DECIMALS = 8  # in JSON: float32 has no more
@@ -100,7 +100,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
     manifest = {"shard_size": CHUNK_SIZE, "file": fingerprint(arguments.sentences), "column": arguments.column}
-    _check_manifest(folder, json.loads(json.dumps(manifest | settings)))
+    _check_manifest(folder, manifest | settings)
     chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
     for number, chunk in enumerate(chunks):
         path = _shard(folder, number)
@@ -111,16 +111,12 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
 
 def _check_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write what determines the vectors to a new folder; raise UserError if an existing one has other vectors."""
-    path = folder / _MANIFEST_FILE
+    path, text = folder / _MANIFEST_FILE, json.dumps(manifest, indent=1)
     if not path.exists():
-        write_json(path, manifest)
-    saved = read_json(path)
-    for name in manifest:
-        if (old := saved.get(name)) != (new := manifest[name]):
-            raise UserError(
-                f"{folder} has vectors with {name}={old!s:.20}, not {name}={new!s:.20}: continue with the same "
-                f"encoder, options and file, or remove {folder} to start again"
-            )
+        write_text(path, text)
+    if path.read_text("utf-8") != text:
+        same = "continue with the same ones, or remove it to start again"
+        raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
 
 
 def _join(folder: Path, sentences: Iterator[str], out: Path, precision: str) -> None:

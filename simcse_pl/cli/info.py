@@ -7,7 +7,6 @@ from simcse_pl.cli.common import add_encoder, json_line, load_simcse
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.terminal import show, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +21,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json_line(about), end="")
         return
-    shown = [f"{value:,}" if type(value) is int else str(value) for value in about.values()]
-    names = [name.replace("_", " ") for name in about]
-    show(text_table("", {own[0]: own[1:] for own in (names, shown)}))
+    for name, value in about.items():
+        print(f"{name:15} {f'{value:,}' if type(value) is int else value}")
 
 
 def describe(simcse: SimCSE) -> dict[str, Any]:

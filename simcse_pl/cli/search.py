@@ -3,10 +3,15 @@
 import argparse
 import sys
 
+import pandas as pd
+
 from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.terminal import show, text_table
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
+
+_DIGITS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,13 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "file of queries, one per line, instead of QUERY; -: standard input"
     parser.add_argument("--queries-from", metavar="FILE", help=about)
     add_column(parser)
-    parser.add_argument(
-        "--top-k", type=int, default=5, metavar="N", help="largest number of sentences per query (default: %(default)s)"
-    )
+    about = "largest number of sentences per query (default: %(default)s)"
+    parser.add_argument("--top-k", type=int, default=5, metavar="N", help=about)
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
-    parser.add_argument(
-        "--json", action="store_true", help="print lines of JSON (default if the output is not a terminal)"
-    )
+    about = "print lines of JSON (default if the output is not a terminal)"
+    parser.add_argument("--json", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -33,15 +36,13 @@ def run(arguments: argparse.Namespace) -> None:
     queries = arguments.queries or read_sentences(arguments.queries_from)
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)
-    found = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
+    results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
     rows = [
-        {"query": query, "sentence": one.sentence, "similarity": round(one.similarity, 4)}
-        for query, neighbours in zip(queries, found, strict=True)
-        for one in neighbours
+        {"query": query, "sentence": near.sentence, "similarity": round(near.similarity, _DIGITS)}
+        for query, neighbours in zip(queries, results, strict=True)
+        for near in neighbours
     ]
     if arguments.json or not sys.stdout.isatty():
         sys.stdout.writelines(map(json_line, rows))
     else:
-        columns = {name: [str(row[name]) for row in rows] for name in ("query", "sentence")}
-        columns["similarity"] = [f"{row['similarity']:.4f}" for row in rows]
-        show(text_table(f"Nearest in {arguments.corpus}", columns, ["similarity"]))
+        show(Table("search", f"Nearest in {arguments.corpus}", pd.DataFrame(rows), _DIGITS).printed())

@@ -28,12 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    try:
-        import uvicorn
+    import uvicorn  # of an extra
 
-        from simcse_pl.inference.server import build_app
-    except ModuleNotFoundError as error:
-        raise UserError(f"serve needs {error.name}: pip install fastapi uvicorn") from None
+    from simcse_pl.inference.server import build_app
+
     names = arguments.encoder
     poolings = _per_encoder("--pooling", (arguments.pooling or "").split(","), names)
     sources = _per_encoder("--sentences", arguments.sentences, names)

@@ -46,16 +46,12 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         A message per file: how far its vectors are from the encoder's.
 
     Raises:
-        UserError: a package is missing, the backbone cannot be exported, or vectors differ by more
+        UserError: the backbone cannot be exported, or vectors differ by more
             than 1e-4 (8 bits: a cosine similarity below 0.98). Then no file is written.
     """
-    try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401 # torch.onnx.export needs it
-        from onnxruntime.quantization import quantize_dynamic
-    except ImportError as error:
-        raise UserError("ONNX needs more packages: pip install onnx onnxruntime onnxscript") from error
+    import onnx  # of an extra, as the other two
+    import onnxruntime
+    from onnxruntime.quantization import quantize_dynamic
 
     def encode(path: Path) -> Tensor:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -181,7 +181,9 @@ class SentenceIndex:
         """
         count = min(top_k, len(self))
         search = self._search_cells if self.cells else self._search_all
-        similarities, places = map(torch.cat, zip(*(search(part, count) for part in queries.split(_BLOCK)), strict=True))
+        similarities, places = map(
+            torch.cat, zip(*(search(part, count) for part in queries.split(_BLOCK)), strict=True)
+        )
         negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
         results = []
         for row in zip(negated.tolist(), places.tolist(), strict=True):
@@ -286,6 +288,4 @@ def recall(index: SentenceIndex, exact: SentenceIndex, top_k: int = 10, most: in
 
 
 def _without_query(rows: list[list[tuple[int, float]]], places: range, top_k: int) -> list[set[int]]:
-    return [
-        {*[place for place, _ in row if place != query][:top_k]} for query, row in zip(places, rows, strict=True)
-    ]
+    return [{*[place for place, _ in row if place != query][:top_k]} for query, row in zip(places, rows, strict=True)]

@@ -47,9 +47,7 @@ def build_app(encoders: Sequence[SimCSE], allowed_hosts: Sequence[str] = ("*",))
 
     # Both are `async` without a thread, so that they search one after the other.
     @app.get("/", response_class=HTMLResponse)
-    async def show(
-        q: Annotated[str, Query(max_length=1000)] = "", top_k: TopK = 10, threshold: Cosine = -1.0
-    ) -> str:
+    async def show(q: Annotated[str, Query(max_length=1000)] = "", top_k: TopK = 10, threshold: Cosine = -1.0) -> str:
         found = [near for (near,) in find([q.strip()], top_k, threshold)] if q.strip() else [[] for _ in encoders]
         return page.render(q=q, top_k=top_k, threshold=threshold, columns=list(zip(encoders, found, strict=True)))
 

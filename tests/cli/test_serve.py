@@ -44,8 +44,3 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
 )
 def test_mistakes_end_with_one_line(options, line, command, encoder):
     assert line in command("serve", *encoder, *options, "--port", "0", status=2).err
-
-
-def test_a_missing_package_is_named(command, encoder, sentences, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "serve needs uvicorn: pip install" in command("serve", *encoder, "--sentences", sentences, status=2).err

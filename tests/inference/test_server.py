@@ -57,7 +57,10 @@ def columns(page):
     """Return the similarity and the sentence of each result, and the address of its search, by encoder."""
     row = re.compile(r'<tr><td>(.*?)</td><td dir="auto"><a href="\?(.*?)">(.*?)</a>')
     parts = page.split("<section>")[1:]
-    return [[(float(value), html.unescape(text), parse_qs(link)) for value, link, text in row.findall(part)] for part in parts]
+    return [
+        [(float(value), html.unescape(text), parse_qs(link)) for value, link, text in row.findall(part)]
+        for part in parts
+    ]
 
 
 def test_the_page_shows_the_neighbours_of_two_encoders_side_by_side(client, encoders):
