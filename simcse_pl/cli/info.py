@@ -1,6 +1,7 @@
 """Print the architecture, the settings and the size of an encoder."""
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from simcse_pl.cli.common import add_encoder, json_line, load_simcse
@@ -35,16 +36,10 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
         "encoder": simcse.name,
         "architecture": type(encoder.backbone).__name__,
         **({"adapter_of": encoder.backbone.name_or_path} if has_adapter(encoder.backbone) else {}),
-        "pooling": encoder.pooling,
-        "template": encoder.template or "none",
-        "template_bias": encoder.template_bias,
-        "final_period": encoder.final_period,
-        "head": encoder.head,
-        "postprocess": encoder.postprocess.name if encoder.postprocess else "none",
-        "normalize": encoder.normalize,
+        **asdict(encoder.settings),
+        "postprocess": encoder.postprocess.name if encoder.postprocess else None,
         "layers": config.num_hidden_layers,
         "dimensions": encoder.dim,
-        "max_length": encoder.max_length,
         "vocabulary": config.vocab_size,
         "parameters": sum(p.numel() for p in encoder.parameters()),
     }

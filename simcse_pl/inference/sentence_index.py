@@ -97,9 +97,6 @@ class SentenceIndex:
         sentences: distinct sentences.
         vectors: [n, dim] float32 on the CPU, of length 1, or these vectors quantized; row i is the vector of
             sentence i.
-        cells: (number of cells, cells searched). FAISS clusters the vectors into cells and searches
-            only the cells nearest to a query, which is faster and may miss neighbours. None for exact
-            search, which does not need FAISS. Vectors in cells are not quantized.
         quantizer: the precision of `vectors`.
 
     Examples:
@@ -111,17 +108,15 @@ class SentenceIndex:
     encode: Encode
     sentences: list[str]
     vectors: Tensor
-    cells: tuple[int, int] | None = None
     quantizer: Quantizer = field(default_factory=Quantizer)
-    _faiss: Any = field(default=None, init=False)  # built by the first search
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     @classmethod
-    def build(cls, encode: Encode, sentences: Sequence[str], cells: tuple[int, int] | None = None) -> "SentenceIndex":
-        """Encode every distinct sentence once; see the class for the other arguments."""
-        index = cls(encode, [], torch.empty(0), cells)
+    def build(cls, encode: Encode, sentences: Sequence[str]) -> "SentenceIndex":
+        """Encode every distinct sentence once."""
+        index = cls(encode, [], torch.empty(0))
         index.add(sentences)
         return index
 
@@ -132,7 +127,7 @@ class SentenceIndex:
         """
         quantizer = Quantizer.fitted(precision, self.vectors.numpy())
         codes = torch.from_numpy(quantizer.quantize(self.vectors.numpy()))
-        return SentenceIndex(self.encode, self.sentences, codes, quantizer=quantizer)
+        return SentenceIndex(self.encode, self.sentences, codes, quantizer)
 
     def add(self, sentences: Sequence[str]) -> int:
         """Encode and append the sentences that are not in the index, and return their number."""
@@ -142,7 +137,6 @@ class SentenceIndex:
             vectors = torch.from_numpy(self.quantizer.quantize(self._encode_to_unit(new).numpy()))
             self.vectors = torch.cat([self.vectors, vectors]) if known else vectors
             self.sentences = [*self.sentences, *new]
-            self._faiss = None
         return len(new)
 
     def search(
@@ -179,19 +173,15 @@ class SentenceIndex:
             queries: [queries, dim] float32 on the CPU, of length 1.
             top_k: maximum number of sentences per query.
         """
-        count = min(top_k, len(self))
-        search = self._search_cells if self.cells else self._search_all
-        similarities, places = map(
-            torch.cat, zip(*(search(part, count) for part in queries.split(_BLOCK)), strict=True)
-        )
+        parts = [self._search(part, min(top_k, len(self))) for part in queries.split(_BLOCK)]
+        similarities, places = map(torch.cat, zip(*parts, strict=True))
         negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
         results = []
         for row in zip(negated.tolist(), places.tolist(), strict=True):
-            ranked = sorted(pair for pair in zip(*row, strict=True) if pair[1] >= 0)
-            results.append([(place, -value) for value, place in ranked])
+            results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
         return results
 
-    def _search_all(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return similarities and positions, both [queries, count]."""
         nearest, places = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         for start in range(0, len(self), _BLOCK):
@@ -204,26 +194,12 @@ class SentenceIndex:
             places = torch.cat([places, block], dim=1).gather(1, order)
         return nearest, places
 
-    def _search_cells(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the same, found by FAISS. Positions are -1 if the searched cells have fewer than `count` sentences."""
-        if self._faiss is None:
-            import faiss  # here, because it loads a second OpenMP library
-
-            (n, dim), (cells, searched) = self.vectors.shape, self.cells or (1, 1)
-            self._faiss = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, min(cells, n), faiss.METRIC_INNER_PRODUCT)
-            self._faiss.cp.min_points_per_centroid = 1  # otherwise FAISS warns of small cells
-            self._faiss.train(self.vectors.numpy())
-            self._faiss.add(self.vectors.numpy())
-            self._faiss.nprobe = searched
-        similarities, places = self._faiss.search(queries.numpy(), count)
-        return torch.from_numpy(similarities), torch.from_numpy(places)
-
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:
         """Return [n, dim] float32 on the CPU."""
         return unit_vectors(self.encode(sentences).float().cpu())
 
     def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
-        """Write the sentences, their vectors, their precision and the encoder's settings, but not `cells`.
+        """Write the sentences, their vectors, their precision and the encoder's settings.
 
         Args:
             folder: created if it does not exist; an index in it is replaced.
@@ -256,7 +232,7 @@ class SentenceIndex:
             tensors = read_weights(path.with_name(VECTORS_FILE))
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None
             quantizer = Quantizer(PRECISIONS[PRECISIONS.index(saved["precision"])], ranges)
-            index = cls(encode, list(saved["sentences"]), tensors["vectors"], None, quantizer)
+            index = cls(encode, list(saved["sentences"]), tensors["vectors"], quantizer)
             if len(index.vectors) != len(index):
                 raise ValueError(f"{len(index)} sentences, but {len(index.vectors)} vectors")
         for name, value in saved["encoder"].items():
@@ -275,7 +251,7 @@ def recall(index: SentenceIndex, exact: SentenceIndex, top_k: int = 10, most: in
 
     Args:
         index: has the sentences of `exact`, and `exact`'s dimensions or the first ones of them.
-        exact: an index in float32 without cells.
+        exact: an index in float32.
         top_k: sentences per query.
         most: maximum number of queries.
     """

@@ -1,7 +1,5 @@
 """SimCSE: encode, compare and search sentences, with the interface of the tool released with the paper."""
 
-import importlib.util
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -25,8 +23,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
 Device = str | torch.device
 
-log = logging.getLogger(__name__)
-
 _MANY = 1000  # sentences: more than these get a progress bar
 
 
@@ -41,7 +37,7 @@ class SimCSE:
         model_name_or_path: the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a
             hub name (such as those of the paper's checkpoints), or word vectors; see load.load_encoder.
         device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
-        num_cells, num_cells_in_search: settings of `faiss_fast` in `build_index`.
+        num_cells, num_cells_in_search: ignored, because every search is exact.
         pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
             unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
         pooling: the pooling, for a checkpoint that does not record it; see pooling.py.
@@ -83,7 +79,6 @@ class SimCSE:
             if pooler
             else load_encoder(self.name, pooling, **options)
         )
-        self.cells = (num_cells, num_cells_in_search)
         self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -165,24 +160,16 @@ class SimCSE:
         Args:
             sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, jsonl or
                 parquet file.
-            use_faiss: False overrides `faiss_fast`, so search is exact and does not need FAISS. None and True follow
-                `faiss_fast`.
-            faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
-                cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
+            use_faiss, faiss_fast: ignored, because every search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
-            precision: `float32`, or `int8` or `binary` for quantized vectors, whose search is exact; see SentenceIndex.
+            precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
 
         Raises:
             UserError: the file or column does not exist, or the precision does not fit.
         """
-        fast = faiss_fast and use_faiss is not False
-        if fast and importlib.util.find_spec("faiss") is None:
-            log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
-            fast = False
-        sentences = _sentences(sentences_or_file_path, column)
-        encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
-        index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
+        self.index = index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
+        self.add_to_index(sentences_or_file_path, device, batch_size, column=column)
         self.index = index if precision == FLOAT32 else index.quantized(precision)
 
     def add_to_index(
@@ -193,15 +180,10 @@ class SimCSE:
         *,
         column: int | str | None = None,
     ) -> int:
-        """Index further sentences; see `build_index` for the arguments.
-
-        Returns:
-            The number of new sentences.
-
-        Raises:
-            UserError: there is no index, or as from `build_index`.
-        """
-        index, sentences = self._built(), _sentences(sentences_or_file_path, column)
+        """Index further sentences, and return the number of new ones; see `build_index` for arguments and errors."""
+        index, sentences = self._built(), sentences_or_file_path
+        if isinstance(sentences, str | Path):
+            sentences = read_sentences(sentences, column)
         index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         return index.add(sentences)
 
@@ -228,9 +210,6 @@ class SimCSE:
 
         Returns:
             The neighbours of one query, the nearest first, or a list of them for each query of a list.
-
-        Raises:
-            UserError: there is no index.
         """
         index = self._built()
         index.encode = self._encode_on(device)
@@ -238,11 +217,7 @@ class SimCSE:
         return found[0] if isinstance(queries, str) else found
 
     def save_index(self, folder: str | Path) -> None:
-        """Write the index and the encoder's settings to a folder.
-
-        Raises:
-            UserError: there is no index.
-        """
+        """Write the index and the encoder's settings to a folder."""
         self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
@@ -283,7 +258,3 @@ class SimCSE:
         if self.index is None:
             raise UserError("there is no index: call build_index or load_index first")
         return self.index
-
-
-def _sentences(sentences: Sequence[str] | str | Path, column: int | str | None) -> Sequence[str]:
-    return read_sentences(sentences, column) if isinstance(sentences, str | Path) else sentences
