@@ -7,10 +7,13 @@ their first dimensions. At most 1,000 of the sentences are the queries; the entr
 nearest sentences are those of float32 with all dimensions.
 """
 
+import math
+from statistics import fmean
+
 import pandas as pd
 
 from benchmarks.common import PACKAGED, parser, wikipedia_sentences
-from simcse_pl.inference.sentence_index import PRECISIONS, SentenceIndex, recall
+from simcse_pl.inference.sentence_index import PRECISIONS, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.evaluation_report import save
 from simcse_pl.utils.tables import Table
@@ -19,6 +22,18 @@ from simcse_pl.utils.terminal import show
 
 _MEMORY = "MB per million vectors"
 _RECALL = "recall@10"
+
+
+def recall(index: SentenceIndex, exact: SentenceIndex, dim: int, top_k: int = 10, most: int = 1000) -> float:
+    """Return the fraction of the nearest sentences in an exact index of all dimensions that an index finds, too."""
+    places = range(0, len(exact), math.ceil(len(exact) / most))
+    vectors = exact.vectors[:: places.step]
+    found, expected = index.nearest(unit_vectors(vectors[:, :dim]), top_k + 1), exact.nearest(vectors, top_k + 1)
+    shares = []
+    for query, *both in zip(places, found, expected, strict=True):
+        near, nearest = ({*[place for place, _ in row if place != query][:top_k]} for row in both)
+        shares.append(len(near & nearest) / top_k)
+    return fmean(shares)
 
 
 def main() -> None:
@@ -35,8 +50,8 @@ def main() -> None:
         cut = SentenceIndex(encoder.encode, sentences, unit_vectors(exact.vectors[:, :dim]))
         for precision in PRECISIONS:
             index = cut.quantized(precision)
-            memory = index.vectors[0].nbytes  # in bytes per vector
-            rows.append({"dimensions": str(dim), "precision": precision, _MEMORY: memory, _RECALL: recall(index, exact)})
+            numbers = {_MEMORY: index.vectors[0].nbytes, _RECALL: recall(index, exact, dim)}  # bytes per vector
+            rows.append({"dimensions": str(dim), "precision": precision, **numbers})
     decimals = {_MEMORY: 0, _RECALL: 3}
     title = "Recall@10 against float32 with all dimensions"
     made = Table("quantization", title, pd.DataFrame(rows), decimals, [f"{len(sentences)} sentences"])

@@ -35,7 +35,7 @@ from simcse_pl.cli.common import (
     load_simcse,
 )
 from simcse_pl.data.readers.row_reader import fingerprint, iterate_sentences
-from simcse_pl.inference.sentence_index import FLOAT32, INT8, PRECISIONS, Quantizer
+from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, Quantizer
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write, write_text
@@ -52,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
-    about = (
-        "output: .npy (vectors only), .parquet or .jsonl (with the sentences); -: .jsonl to standard output (default)"
-    )
+    about = "output: .npy (vectors only) or .parquet (with the sentences); -: lines of JSON (default)"
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
@@ -64,15 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    sentences = partial(iterate_sentences, arguments.sentences, arguments.column)
-    out = Path(arguments.out)
-    if arguments.out == STANDARD:
-        if arguments.precision == INT8:
-            raise UserError("--precision int8: give --out FILE, because the ranges are written beside it")
-        _print(arguments, sentences())
+    out, sentences = Path(arguments.out), partial(iterate_sentences, arguments.sentences, arguments.column)
+    if arguments.out == STANDARD and arguments.precision == FLOAT32:
+        encode, _ = _encode_function(arguments)
+        for chunk in chunks_with_progress(sentences(), "sentences encoded"):
+            vectors = encode(chunk).astype(np.float64).round(_DECIMALS).tolist()
+            rows = ({"sentence": one, "vector": vector} for one, vector in zip(chunk, vectors, strict=True))
+            sys.stdout.writelines(map(json_line, rows))
         return
     if out.suffix not in _WRITERS or arguments.sentences == STANDARD:
-        raise UserError(f"--out {out}: give a file that ends in {', '.join(_WRITERS)}, and a file of sentences")
+        raise UserError(f"--out {out}: give a file that ends in {' or '.join(_WRITERS)}, and a file of sentences")
     folder = out.with_name(f"{out.name}.shards")
     with ranks_of_torchrun():
         _encode_shards(arguments, sentences(), folder)
@@ -89,66 +88,41 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]
     return encode, simcse.settings() | {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16}
 
 
-def _print(arguments: argparse.Namespace, sentences: Iterator[str]) -> None:
-    encode, _ = _encode_function(arguments)
-    quantize = Quantizer(arguments.precision).quantize
-    chunks = chunks_with_progress(sentences, "sentences encoded")
-    sys.stdout.writelines(_json_lines((chunk, quantize(encode(chunk))) for chunk in chunks))
-
-
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
     manifest = {"shard_size": CHUNK_SIZE, "file": fingerprint(arguments.sentences), "column": arguments.column}
-    _check_manifest(folder, manifest | settings)
-    chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
-    for number, chunk in enumerate(chunks):
-        path = _shard(folder, number)
-        if number % world_size() == rank() and not path.exists():
-            with atomic_write(folder) as new:
-                np.save(new / path.name, encode(chunk))
-
-
-def _check_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write what determines the vectors to a new folder; raise UserError if an existing one has other vectors."""
-    path, text = folder / _MANIFEST_FILE, json.dumps(manifest, indent=1)
+    path, text = folder / _MANIFEST_FILE, json.dumps(manifest | settings, indent=1)
     if not path.exists():
         write_text(path, text)
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
+    chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
+    for number, chunk in enumerate(chunks):
+        shard = _shard(folder, number)
+        if number % world_size() == rank() and not shard.exists():
+            with atomic_write(folder) as new:
+                np.save(new / shard.name, encode(chunk))
 
 
 def _join(folder: Path, sentences: Iterator[str], out: Path, precision: str) -> None:
     """Write one file with the vectors of all shards, atomically, and remove the folder."""
     rows = sum(len(np.load(path, mmap_mode="r")) for path in folder.glob("[0-9]*.npy"))
     quantizer = Quantizer.fitted(precision, first := np.load(_shard(folder, 0)))
-    joined = folder / "joined"
-    joined.mkdir(exist_ok=True)
+    joined = folder / f"joined{out.suffix}"
     chunks = enumerate(chunks_of(sentences, CHUNK_SIZE))
     quantized = ((chunk, quantizer.quantize(np.load(_shard(folder, number)))) for number, chunk in chunks)
-    _WRITERS[out.suffix](joined / out.name, quantized, rows, quantizer.quantize(first[:1]))
+    _WRITERS[out.suffix](joined, quantized, rows, quantizer.quantize(first[:1]))
     if quantizer.ranges is not None:
-        np.save(ranges := joined / "ranges.npy", quantizer.ranges)
+        np.save(ranges := folder / "ranges.npy", quantizer.ranges)
         os.replace(ranges, out.with_name(f"{out.name}.ranges.npy"))
-    os.replace(joined / out.name, out)
+    os.replace(joined, out)
     shutil.rmtree(folder)
 
 
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.npy"
-
-
-def _json_lines(chunks: Chunks) -> Iterator[str]:
-    for sentences, vectors in chunks:
-        rounded = vectors if vectors.dtype.kind in "iu" else vectors.astype(np.float64).round(_DECIMALS)
-        for sentence, vector in zip(sentences, rounded.tolist(), strict=True):
-            yield json_line({"sentence": sentence, "vector": vector})
-
-
-def _write_jsonl(path: Path, chunks: Chunks, rows: int, like: Array) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(_json_lines(chunks))
 
 
 def _write_npy(path: Path, chunks: Chunks, rows: int, like: Array) -> None:
@@ -170,8 +144,4 @@ def _write_parquet(path: Path, chunks: Chunks, rows: int, like: Array) -> None:
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
-_WRITERS: dict[str, Callable[[Path, Chunks, int, Array], None]] = {
-    ".npy": _write_npy,
-    ".parquet": _write_parquet,
-    ".jsonl": _write_jsonl,
-}
+_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}

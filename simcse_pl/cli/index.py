@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from simcse_pl.cli.common import add_column, add_encoder, load_simcse
-from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE, recall
+from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    folder, share = Path(arguments.folder), ""
+    folder = Path(arguments.folder)
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
     simcse = load_simcse(arguments)
@@ -31,10 +31,6 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(folder)
         print(f"{simcse.add_to_index(arguments.sentences, column=arguments.column)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, column=arguments.column)
-    index = simcse.index
-    if index and not arguments.add and arguments.precision != FLOAT32:
-        simcse.index = index.quantized(arguments.precision)
-        share = f"; recall@10 against float32: {recall(simcse.index, index):.4f}"
+        simcse.build_index(arguments.sentences, column=arguments.column, precision=arguments.precision)
     simcse.save_index(folder)
-    print(f"{len(simcse.index or ())} sentences indexed in {folder}{share}")
+    print(f"{len(simcse.index or ())} sentences indexed in {folder}")

@@ -4,7 +4,6 @@ import argparse
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 from simcse_pl.cli.common import add_columns, add_encoder, add_on_invalid_row, column, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
@@ -55,10 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     mined, counts = mine(encode, pairs, options, corpus)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
-    written = write_csv(out, columns, mined, ConversionStats({"without enough negatives": counts.too_few}))
-    for name, number in counts.left_out.items():
-        print(f"--{name.replace('_', '-')} left out {number / counts.pairs:.1f} sentences per pair")
-    for name, cosines in (("positives", counts.positives), ("negatives", counts.negatives)):
-        print(f"{name}: cosine {fmean(cosines):.4f} to the anchor, from {min(cosines):.4f} to {max(cosines):.4f}")
-    too_few = f"; {counts.too_few} of {counts.pairs} pairs had too few negatives" if counts.too_few else ""
-    print(f"{written} rows in {out}{too_few}")
+    too_few = len(pairs) - len(mined)
+    write_csv(out, columns, mined, ConversionStats({"without enough negatives": too_few}))
+    for name, number in counts.items():
+        print(f"--{name.replace('_', '-')} left out {number / len(pairs):.1f} sentences per pair")
+    print(f"{len(mined)} rows in {out}; {too_few} pairs had too few negatives")

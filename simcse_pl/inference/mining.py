@@ -1,8 +1,9 @@
 """Hard-negative mining: for each pair, similar sentences that are probably not positives."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -46,30 +47,12 @@ class MiningOptions:
     seed: int = 42
 
 
-@dataclass
-class MiningCounts:
-    """What happened to the candidates and the pairs.
-
-    Args:
-        pairs: pairs read.
-        too_few: pairs without enough negatives, which are left out.
-        left_out: candidates that each option left out, by its name; a candidate counts for the first of them.
-        positives, negatives: similarities to the anchor of the positives and the negatives of the pairs that were kept.
-    """
-
-    pairs: int = 0
-    too_few: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
-    positives: list[float] = field(default_factory=list)
-    negatives: list[float] = field(default_factory=list)
-
-
 def mine(
     encode: Encode,
     pairs: Sequence[tuple[str, str]],
     options: MiningOptions,
     corpus: Sequence[str] | None = None,
-) -> tuple[list[tuple[str, ...]], MiningCounts]:
+) -> tuple[list[tuple[str, ...]], Counter[str]]:
     """Add negatives to pairs. A terminal shows a progress bar.
 
     Args:
@@ -79,7 +62,8 @@ def mine(
         corpus: sentences to choose from; None for all positives.
 
     Returns:
-        Rows of anchor, positive and negatives, in the order of the pairs; and what happened to the candidates.
+        Rows of anchor, positive and negatives, in the order of the pairs, without pairs that have too few; and the
+        number of candidates that each option left out, by its name. A candidate counts for the first of them.
 
     Raises:
         UserError: a vector is not finite.
@@ -94,7 +78,7 @@ def mine(
     for anchor, positive in pairs:
         partners.setdefault(anchor, {place[anchor]}).add(place[positive])
         partners.setdefault(positive, {place[positive]}).add(place[anchor])
-    counts = MiningCounts(pairs=len(pairs))
+    counts = Counter[str]()
     rows: list[tuple[str, ...]] = []
     size = max(1, _MAX_SIMILARITIES // len(candidates))
     for start in tracked(range(0, len(pairs), size), "mining"):
@@ -106,15 +90,12 @@ def mine(
         for row, (anchor, _) in enumerate(chunk):
             allowed[row, [number for number in partners[anchor] if number < len(candidates)]] = False
         for name, left_out in _filters(options, similarities, of_positive, allowed):
-            counts.left_out[name] = counts.left_out.get(name, 0) + int((allowed & left_out).sum())
+            counts[name] += int((allowed & left_out).sum())
             allowed &= ~left_out
         scores = _random_scores(options.seed, start, *allowed.shape) if options.choice == RANDOM else similarities
         chosen = _top(scores, allowed, options.negatives)
         for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().tolist():
             rows.append((*chunk[row], *(candidates[number] for number in chosen[row].tolist())))
-            counts.positives.append(int(of_positive[row]) / _SCALE)
-            counts.negatives += (similarities[row, chosen[row]] / _SCALE).tolist()
-    counts.too_few = len(pairs) - len(rows)
     return rows, counts
 
 

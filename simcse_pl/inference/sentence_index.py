@@ -7,7 +7,6 @@ stored values are those of `quantize_embeddings` of sentence-transformers, where
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,26 +241,3 @@ class SentenceIndex:
                     "load the encoder with the same settings, or build the index again"
                 )
         return index
-
-
-def recall(index: SentenceIndex, exact: SentenceIndex, top_k: int = 10, most: int = 1000) -> float:
-    """Return the fraction of the `top_k` nearest sentences of exact search that an index finds, too.
-
-    The queries are sentences of the index at equal distances. The entry of the query itself is left out.
-
-    Args:
-        index: has the sentences of `exact`, and `exact`'s dimensions or the first ones of them.
-        exact: an index in float32.
-        top_k: sentences per query.
-        most: maximum number of queries.
-    """
-    places = range(0, len(exact), math.ceil(len(exact) / most))
-    vectors = exact.vectors[:: places.step]
-    dim = index.vectors.shape[1] * (8 if index.quantizer.precision == BINARY else 1)
-    near = _without_query(index.nearest(unit_vectors(vectors[:, :dim]), top_k + 1), places, top_k)
-    nearest = _without_query(exact.nearest(vectors, top_k + 1), places, top_k)
-    return sum(len(a & b) for a, b in zip(near, nearest, strict=True)) / max(1, sum(map(len, nearest)))
-
-
-def _without_query(rows: list[list[tuple[int, float]]], places: range, top_k: int) -> list[set[int]]:
-    return [{*[place for place, _ in row if place != query][:top_k]} for query, row in zip(places, rows, strict=True)]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from simcse_pl.inference.sharded_encoding import ShardFolder
 
 from simcse_pl.data.prepare.wikipedia import gensim_sample
-from simcse_pl.inference.sharded_encoding import ShardFolder
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import ROOT, SENTENCES, environment
