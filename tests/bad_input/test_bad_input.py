@@ -14,7 +14,6 @@ import pytest
 
 import simcse_pl
 from simcse_pl.__main__ import main
-from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import ROOT, SENTENCES
 
 HERE = Path(__file__).parent
@@ -41,32 +40,14 @@ def printed():
             (HERE / f"{name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def index(make_model, tmp_path_factory):
-    """Return the folder of a quantized index."""
-    folder = tmp_path_factory.mktemp("index")
-    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
-    simcse.build_index(SENTENCES, precision="uint8")
-    simcse.save_index(folder)
-    return folder
-
-
 @pytest.fixture
-def files(tmp_path, make_model, index):
+def files(tmp_path, make_model):
     """Return a folder of valid and invalid files."""
     folder = tmp_path / "files"
-    for own in (
-        "empty_folder",
-        "run/encoder",
-        "same/method",
-        "no_base",
-        "lost_base",
-        "lost.npy.shards",
-    ):
+    for own in ("empty_folder", "run/encoder", "same/method", "no_base", "lost_base"):
         (folder / own).mkdir(parents=True)
     (folder / "model").symlink_to(make_model("bert"))
     (folder / "decoder").symlink_to(make_model("llama"))
-    (folder / "index").symlink_to(index)
     contents = {
         "sentences.txt": "\n".join(SENTENCES),
         "empty.txt": "",
@@ -81,7 +62,6 @@ def files(tmp_path, make_model, index):
         "no_base/adapter_config.json": "{}",
         "lost_base/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "/nowhere/base"}',
         "same/method/arccse.yaml": "objective: {margin: 33.0}\n",
-        "lost.npy.shards/000000.npy": "without a manifest",
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
