@@ -14,14 +14,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import torch
 
 from simcse_pl.cli.common import (
@@ -44,7 +42,6 @@ _MANIFEST_FILE = "manifest.json"
 _DECIMALS = 8  # in JSON: float32 has no more
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Chunks = Iterable[tuple[list[str], Array]]  # sentences, and vectors [n, width] as written
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
-    about = "output: .npy (vectors only) or .parquet (with the sentences); -: lines of JSON (default)"
+    about = "output file (.npy); -: lines of JSON with the sentences, to standard output (default)"
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
@@ -70,14 +67,14 @@ def run(arguments: argparse.Namespace) -> None:
             rows = ({"sentence": one, "vector": vector} for one, vector in zip(chunk, vectors, strict=True))
             sys.stdout.writelines(map(json_line, rows))
         return
-    if out.suffix not in _WRITERS or arguments.sentences == STANDARD:
-        raise UserError(f"--out {out}: give a file that ends in {' or '.join(_WRITERS)}, and a file of sentences")
+    if out.suffix != ".npy" or arguments.sentences == STANDARD:
+        raise UserError(f"--out {out}: give a file that ends in .npy, and a file of sentences")
     folder = out.with_name(f"{out.name}.shards")
     with ranks_of_torchrun():
         _encode_shards(arguments, sentences(), folder)
         barrier()
         if rank() == 0:
-            _join(folder, sentences(), out, arguments.precision)
+            _join(folder, out, arguments.precision)
 
 
 def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
@@ -100,48 +97,25 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
     chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
     for number, chunk in enumerate(chunks):
-        shard = _shard(folder, number)
+        shard = folder / f"{number:06d}.npy"
         if number % world_size() == rank() and not shard.exists():
             with atomic_write(folder) as new:
                 np.save(new / shard.name, encode(chunk))
 
 
-def _join(folder: Path, sentences: Iterator[str], out: Path, precision: str) -> None:
+def _join(folder: Path, out: Path, precision: str) -> None:
     """Write one file with the vectors of all shards, atomically, and remove the folder."""
-    rows = sum(len(np.load(path, mmap_mode="r")) for path in folder.glob("[0-9]*.npy"))
-    quantizer = Quantizer.fitted(precision, first := np.load(_shard(folder, 0)))
-    joined = folder / f"joined{out.suffix}"
-    chunks = enumerate(chunks_of(sentences, CHUNK_SIZE))
-    quantized = ((chunk, quantizer.quantize(np.load(_shard(folder, number)))) for number, chunk in chunks)
-    _WRITERS[out.suffix](joined, quantized, rows, quantizer.quantize(first[:1]))
+    shards = sorted(folder.glob("[0-9]*.npy"))
+    quantizer = Quantizer.fitted(precision, first := np.load(shards[0]))
+    like = quantizer.quantize(first[:1])
+    rows, end = sum(len(np.load(shard, mmap_mode="r")) for shard in shards), 0
+    joined = np.lib.format.open_memmap(folder / "joined.npy", "w+", like.dtype, (rows, like.shape[1]))
+    for shard in shards:
+        vectors = quantizer.quantize(np.load(shard))
+        joined[end : (end := end + len(vectors))] = vectors
+    joined.flush()
     if quantizer.ranges is not None:
-        np.save(ranges := folder / "ranges.npy", quantizer.ranges)
-        os.replace(ranges, out.with_name(f"{out.name}.ranges.npy"))
-    os.replace(joined, out)
+        np.save(folder / "ranges.npy", quantizer.ranges)
+        os.replace(folder / "ranges.npy", out.with_name(f"{out.name}.ranges.npy"))
+    os.replace(folder / "joined.npy", out)
     shutil.rmtree(folder)
-
-
-def _shard(folder: Path, number: int) -> Path:
-    return folder / f"{number:06d}.npy"
-
-
-def _write_npy(path: Path, chunks: Chunks, rows: int, like: Array) -> None:
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=like.dtype, shape=(rows, like.shape[1]))
-    start = 0
-    for sentences, vectors in chunks:
-        array[start : start + len(sentences)] = vectors
-        start += len(sentences)
-    array.flush()
-
-
-def _write_parquet(path: Path, chunks: Chunks, rows: int, like: Array) -> None:
-    width = like.shape[1]
-    vector = pyarrow.list_(pyarrow.from_numpy_dtype(like.dtype), width)
-    schema = pyarrow.schema([("sentence", pyarrow.string()), ("vector", vector)])
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for sentences, vectors in chunks:
-            columns = [pyarrow.array(sentences), pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), width)]
-            writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
-
-
-_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}
