@@ -3,15 +3,9 @@
 import argparse
 import sys
 
-import pandas as pd
-
 from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import show
-
-_DIGITS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)
     results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
-    rows = [
-        {"query": query, "sentence": near.sentence, "similarity": round(near.similarity, _DIGITS)}
-        for query, neighbours in zip(queries, results, strict=True)
-        for near in neighbours
-    ]
-    if arguments.json or not sys.stdout.isatty():
-        sys.stdout.writelines(map(json_line, rows))
-    else:
-        show(Table("search", f"Nearest in {arguments.corpus}", pd.DataFrame(rows), _DIGITS).printed())
+    as_json = arguments.json or not sys.stdout.isatty()
+    for query, neighbours in zip(queries, results, strict=True):
+        if not as_json:
+            print(query)
+        for sentence, similarity in neighbours:
+            row = {"query": query, "sentence": sentence, "similarity": round(similarity, 4)}
+            sys.stdout.write(json_line(row) if as_json else f"  {similarity:.4f}  {sentence}\n")
