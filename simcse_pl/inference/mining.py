@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -74,10 +74,7 @@ def mine(
     vectors = unit_vectors(encode(sentences).float().cpu())
     if not vectors.isfinite().all():
         raise UserError("the encoder returns vectors that are not finite")
-    partners: dict[str, set[int]] = {}
-    for anchor, positive in pairs:
-        partners.setdefault(anchor, {place[anchor]}).add(place[positive])
-        partners.setdefault(positive, {place[positive]}).add(place[anchor])
+    partners = _partners(pairs, place)
     counts = Counter[str]()
     rows: list[tuple[str, ...]] = []
     size = max(1, _MAX_SIMILARITIES // len(candidates))
@@ -97,6 +94,15 @@ def mine(
         for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().tolist():
             rows.append((*chunk[row], *(candidates[number] for number in chosen[row].tolist())))
     return rows, counts
+
+
+def _partners(pairs: Sequence[tuple[str, str]], place: Mapping[str, int]) -> dict[str, set[int]]:
+    """Return the numbers of the sentences that are no negatives of a sentence: its own, and those of its pairs."""
+    partners: dict[str, set[int]] = {}
+    for anchor, positive in pairs:
+        partners.setdefault(anchor, {place[anchor]}).add(place[positive])
+        partners.setdefault(positive, {place[positive]}).add(place[anchor])
+    return partners
 
 
 def _rounded(similarities: Tensor) -> Tensor:
