@@ -182,16 +182,16 @@ class SentenceIndex:
 
     def _search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return similarities and positions, both [queries, count]."""
-        nearest, places = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
+        blocks = []
         for start in range(0, len(self), _BLOCK):
             vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
             if self.quantizer.precision != FLOAT32:
                 vectors = unit_vectors(vectors)
-            block = torch.arange(start, start + len(vectors)).expand(len(queries), -1)
-            nearest = torch.cat([nearest, queries @ vectors.T], dim=1)
-            nearest, order = nearest.topk(min(count, nearest.shape[1]))
-            places = torch.cat([places, block], dim=1).gather(1, order)
-        return nearest, places
+            similarities, places = (queries @ vectors.T).topk(min(count, len(vectors)))
+            blocks.append((similarities, places + start))
+        similarities, places = (torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True))
+        similarities, order = similarities.topk(count)
+        return similarities, places.gather(1, order)
 
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:
         """Return [n, dim] float32 on the CPU."""
