@@ -1,4 +1,4 @@
-"""Search of vectors in memory: sentence-transformers, FAISS, and SentenceIndex with and without FAISS's cells.
+"""Search of vectors in memory: sentence-transformers, FAISS and SentenceIndex.
 
     python -m benchmarks.search
 
@@ -16,11 +16,10 @@ from torch import Tensor
 
 from benchmarks.common import PACKAGED, parser, wikipedia_sentences
 from benchmarks.comparison import comparison, in_turn, save, timed
-from simcse_pl.inference.sentence_index import SentenceIndex, recall
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 
 _TOP = 10
-_CELLS = (100, 10)  # the defaults of SimCSE
 
 
 def main() -> None:
@@ -41,12 +40,10 @@ def main() -> None:
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors.numpy())
     exact = SentenceIndex(encode, sentences, vectors)
-    cells = SentenceIndex(encode, sentences, vectors, _CELLS)
     searches: dict[str, Callable[[list[str]], object]] = {
         "sentence-transformers": lambda texts: semantic_search(encode(texts), vectors, top_k=_TOP),
         "FAISS IndexFlatIP": lambda texts: flat.search(encode(texts).numpy(), _TOP),
         "simcse_pl": partial(exact.search, top_k=_TOP),
-        "simcse_pl, faiss_fast": partial(cells.search, top_k=_TOP),
     }
 
     def seconds(batch_size: int) -> dict[str, list[float]]:
@@ -54,9 +51,7 @@ def main() -> None:
         ways = {name: lambda search=search: [search(part) for part in parts] for name, search in searches.items()}
         return in_turn({name: partial(timed, way) for name, way in ways.items()}, arguments.rounds)
 
-    found = recall(cells, exact, _TOP, len(queries))
-    note = f"{len(sentences)} sentences, {vectors.shape[1]} dimensions, top {_TOP}; "
-    note += f"faiss_fast searches clusters of vectors, and finds {found:.2%} of the exact neighbours"
+    note = f"{len(sentences)} sentences, {vectors.shape[1]} dimensions, top {_TOP}"
     n, one, many = len(queries), "Searching, one query at a time", f"Searching, {len(queries)} queries at once"
     save(
         arguments.out,

@@ -1,6 +1,5 @@
 """Fixtures: tiny models, files, commands in processes of their own, configs, a browser, and where real data is."""
 
-import contextlib
 import functools
 import gc
 import itertools
@@ -299,20 +298,6 @@ def browser(chrome: Any) -> Any:
     for log in ("browser", "performance"):
         chrome.get_log(log)
     return chrome
-
-
-@contextlib.contextmanager
-def serving(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`simcse serve` in a process of its own, and the address that it says it listens on."""
-    command = [sys.executable, "-m", "simcse_pl", "serve", *map(str, arguments), "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stderr
-        try:
-            address = process.stdout.readline().strip()
-            assert address, process.stderr.read()
-            yield process, address
-        finally:
-            process.kill()
 
 
 def tiny(folder: Path) -> list[str]:

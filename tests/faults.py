@@ -5,7 +5,6 @@ audit events, which see what Python writes; `file_limit` also affects native cod
 """
 
 import errno
-import multiprocessing
 import os
 import pkgutil
 import resource
@@ -105,14 +104,9 @@ def kill_while_saving(n: int) -> None:
 
 
 def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:
-    """Let `simcse encode` write small shards, and be killed in the n-th call of a function (0 for never).
-
-    Its processes are forked, which takes milliseconds.
-    """
+    """Let `simcse encode` write small shards, and be killed in the n-th call of a function (0 for never)."""
     from simcse_pl.cli import common
 
     common.CHUNK_SIZE = shard_size
-    context = multiprocessing.get_context("fork")
-    multiprocessing.get_context = lambda _: context  # type: ignore[assignment]
     if n:
         _in_call(pkgutil.resolve_name(owner), name, n, lambda *_: os.kill(os.getpid(), signal.SIGKILL))

@@ -39,6 +39,8 @@ def words_of(command):
     words = [word for word in shlex.split(command, comments=True) if not re.match("[A-Z_]+=", word)]
     if words[0] == "sbatch":
         words = shlex.split(words[-1])
+    if "simcse_pl" in words:
+        return ["simcse", *words[words.index("simcse_pl") + 1 :]]
     return ["python", *words[words.index("train.py") :]] if "train.py" in words else words
 
 

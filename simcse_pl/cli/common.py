@@ -1,12 +1,12 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simcse_pl.inference.sharded_encoding import chunks_of
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.command_line import allow_own_code
 from simcse_pl.utils.terminal import counter
@@ -25,30 +25,24 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
         computes: whether to add the arguments for the device, batch size and precision.
         nargs: the number of encoders, as in argparse.
     """
-    parser.add_argument(
-        "encoder",
-        nargs=nargs,
-        metavar="ENCODER",
-        help="an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of "
-        "transformers or sentence-transformers, a hub name, package:NAME of a Python package, or word vectors (.txt or "
-        ".vec)",
+    about = (
+        "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
+        "or sentence-transformers, a hub name, package:NAME of a Python package, or word vectors (.txt or .vec)"
     )
+    parser.add_argument("encoder", nargs=nargs, metavar="ENCODER", help=about)
     about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
     parser.add_argument("--pooling", type=_pooling, help=about)
-    parser.add_argument(
-        "--max-length", type=int, metavar="N", help="maximum number of tokens per sentence (default: the saved one)"
-    )
+    about = "maximum number of tokens per sentence (default: the saved one)"
+    parser.add_argument("--max-length", type=int, metavar="N", help=about)
     about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
     parser.add_argument("--truncate-dim", type=int, metavar="N", help=about)
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="sentences per batch (default: 32 on a CPU, 128 on a GPU)"
-    )
-    parser.add_argument(
-        "--bf16", action="store_true", help="compute in bfloat16, which is faster on hardware that supports it"
-    )
+    about = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
+    parser.add_argument("--batch-size", type=int, metavar="N", help=about)
+    about = "compute in bfloat16, which is faster on hardware that supports it"
+    parser.add_argument("--bf16", action="store_true", help=about)
 
 
 def _pooling(text: str) -> str:
@@ -59,10 +53,10 @@ def _pooling(text: str) -> str:
 
 
 def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:
-    """Load the selected encoder on a device; None for the one in the arguments."""
+    """Load the selected encoder on the device of the arguments; without one, on `device`."""
     names = ("pooling", "max_length", "truncate_dim", "batch_size", "bf16")
     options = {name: getattr(arguments, name) for name in names}
-    return SimCSE(arguments.encoder, device=device or arguments.device, **options)
+    return SimCSE(arguments.encoder, device=arguments.device or device, **options)
 
 
 def column(text: str) -> int | str:
@@ -74,6 +68,12 @@ def add_column(parser: argparse.ArgumentParser) -> None:
     """Add the argument that selects a column of a file."""
     about = "name or position (from 0) of the column with the sentences, for files with several columns"
     parser.add_argument("--column", type=column, help=about)
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that selects the two columns of a file of pairs."""
+    about = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
+    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
 
 
 def add_on_invalid_row(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +88,13 @@ def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -
         simcse.load_index(source)
     else:
         simcse.build_index(source, column=column)
+
+
+def chunks_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of `size` items, the last one shorter."""
+    items = iter(items)
+    while chunk := list(itertools.islice(items, size)):
+        yield chunk
 
 
 def chunks_with_progress(rows: Iterable[T], description: str) -> Iterator[list[T]]:

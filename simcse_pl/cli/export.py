@@ -4,13 +4,10 @@ An adapter is merged with its base model. Options add ONNX files to the folder, 
 """
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi, get_token
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-from rich.console import Console
+from huggingface_hub import HfApi
 
 from simcse_pl.cli.common import add_encoder
 from simcse_pl.data.senteval.sts_sets import load_sample
@@ -57,44 +54,31 @@ def run(arguments: argparse.Namespace) -> None:
     folder, repository = Path(arguments.folder), arguments.push_to_hub
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists: give a new directory, or remove it first")
-    if arguments.private and not repository:
-        raise UserError("--private needs --push-to-hub")
-    if repository:
-        check_can_push(repository)
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
     check_modules(encoder.settings, encoder.templates, encoder.backbone.config.num_hidden_layers)
     own = fingerprint(encoder) if results else None
     for path, result in results:
-        if not isinstance(result, Result):
-            raise UserError(f"--results {path} is a training run; export its encoder to put its scores on the card")
-        if result.fingerprint != own:
+        if not isinstance(result, Result) or result.fingerprint != own:
             raise UserError(
-                f"--results {path}: measured with other weights, pooling, max_length, normalization or post-processing "
-                "than the export has; evaluate this encoder, or leave out --results"
+                f"--results {path}: not measured with the weights, pooling, max_length, normalization and "
+                "post-processing of the export; evaluate this encoder, or leave out --results"
             )
     if has_adapter(encoder.backbone):
         merge_adapter(encoder.backbone)
-    console = Console(stderr=True)
-    try:
-        with atomic_write(folder, last=SETTINGS_FILE) as new:
-            encoder.save_pretrained(new)
-            if arguments.onnx or arguments.int8:
-                with console.status("writing ONNX and comparing it with the encoder"):
-                    messages = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
-                for file, message in messages.items():
-                    print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
-            measured = [result for _, result in results if isinstance(result, Result)]
-            about = (repository, arguments.license, arguments.language)
-            write_card(new, folder.absolute().name, encoder, training, measured, *about)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # before, it did not exist or was empty
-        raise
+    with atomic_write(folder, last=SETTINGS_FILE) as new:
+        encoder.save_pretrained(new)
+        if arguments.onnx or arguments.int8:
+            messages = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
+            for file, message in messages.items():
+                print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
+        measured = [result for _, result in results if isinstance(result, Result)]
+        about = (repository, arguments.license, arguments.language)
+        write_card(new, folder.absolute().name, encoder, training, measured, *about)
     print(folder)
     if repository:
-        with console.status(f"uploading to {repository}"):
-            print(push(folder, repository, arguments.private))
+        print(push(folder, repository, arguments.private))
 
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
@@ -105,24 +89,10 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     encoder.normalize |= arguments.normalize
     if arguments.postprocess:
         if encoder.postprocess:
-            given = f"{arguments.encoder} already has a post-processing ({encoder.postprocess.name})"
-            raise UserError(f"--postprocess: {given}")
+            raise UserError(f"--postprocess: {arguments.encoder} already has one ({encoder.postprocess.name})")
         encoder.postprocess = load_postprocess(arguments.postprocess)
         encoder.encode([])  # raises an error if it was fitted on vectors of another width
     return encoder
-
-
-def check_can_push(repository: str) -> None:
-    """Raise UserError if the name is invalid, the user is not logged in, or the Hub cannot be reached."""
-    try:
-        validate_repo_id(repository)
-        why = get_token() and hub.unavailable()  # it has a time limit; whoami has none
-        if not why:
-            HfApi().whoami()
-    except Exception as error:  # of many types
-        why = hub.reason(error)
-    if why:
-        raise UserError(f"--push-to-hub {repository}: {why}")
 
 
 def push(folder: Path, repository: str, private: bool = False) -> str:

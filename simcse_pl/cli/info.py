@@ -1,13 +1,13 @@
 """Print the architecture, the settings and the size of an encoder."""
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from simcse_pl.cli.common import add_encoder, json_line, load_simcse
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.terminal import show, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json_line(about), end="")
         return
-    shown = [f"{value:,}" if type(value) is int else str(value) for value in about.values()]
-    names = [name.replace("_", " ") for name in about]
-    show(text_table("", {own[0]: own[1:] for own in (names, shown)}))
+    for name, value in about.items():
+        print(f"{name:15} {f'{value:,}' if type(value) is int else value}")
 
 
 def describe(simcse: SimCSE) -> dict[str, Any]:
@@ -37,16 +36,10 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
         "encoder": simcse.name,
         "architecture": type(encoder.backbone).__name__,
         **({"adapter_of": encoder.backbone.name_or_path} if has_adapter(encoder.backbone) else {}),
-        "pooling": encoder.pooling,
-        "template": encoder.template or "none",
-        "template_bias": encoder.template_bias,
-        "final_period": encoder.final_period,
-        "head": encoder.head,
-        "postprocess": encoder.postprocess.name if encoder.postprocess else "none",
-        "normalize": encoder.normalize,
+        **asdict(encoder.settings),
+        "postprocess": encoder.postprocess.name if encoder.postprocess else None,
         "layers": config.num_hidden_layers,
         "dimensions": encoder.dim,
-        "max_length": encoder.max_length,
         "vocabulary": config.vocab_size,
         "parameters": sum(p.numel() for p in encoder.parameters()),
     }

@@ -4,39 +4,29 @@ import argparse
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
-import pandas as pd
-
-from simcse_pl.cli.common import add_encoder, add_on_invalid_row, column, load_simcse
+from simcse_pl.cli.common import add_columns, add_encoder, add_on_invalid_row, column, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import read_rows, read_sentences
-from simcse_pl.inference.mining import NEAREST, RANDOM, MiningCounts, MiningOptions, mine
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import show
+from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See simcse_pl.cli."""
     add_encoder(parser)
-    parser.add_argument(
-        "pairs", metavar="PAIRS", help="pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
-    )
-    parser.add_argument(
-        "out", metavar="OUT", help="output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
-    )
-    about = "names or positions of the columns of anchors and positives (default: 0 1)"
-    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
+    about = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
+    parser.add_argument("pairs", metavar="PAIRS", help=about)
+    about = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
+    parser.add_argument("out", metavar="OUT", help=about)
+    add_columns(parser)
     about = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
     parser.add_argument("--header", choices=("true", "false"), help=about)
     add_on_invalid_row(parser)
     about = "file of the sentences to choose negatives from (default: the positives of all pairs)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
-    parser.add_argument(
-        "--negatives", type=int, default=1, metavar="N", help="negatives per pair (default: %(default)s)"
-    )
+    about = "negatives per pair (default: %(default)s)"
+    parser.add_argument("--negatives", type=int, default=1, metavar="N", help=about)
     about = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
     parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=about)
     about = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
@@ -54,8 +44,6 @@ def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
-    if arguments.corpus_column is not None and not arguments.corpus:
-        raise UserError("--corpus-column needs --corpus FILE")
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     header = None if arguments.header is None else arguments.header == "true"
     rows = read_rows(arguments.pairs, arguments.columns, on_invalid_row=arguments.on_invalid_row, header=header)
@@ -66,23 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     mined, counts = mine(encode, pairs, options, corpus)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
-    written = write_csv(out, columns, mined, ConversionStats({"without enough negatives": counts.too_few}))
-    if counts.left_out:
-        show(_left_out(counts).printed())
-    show(_cosines(counts).printed())
-    too_few = f"; {counts.too_few} of {counts.pairs} pairs had too few negatives" if counts.too_few else ""
-    print(f"{written} rows in {out}{too_few}")
-
-
-def _left_out(counts: MiningCounts) -> Table:
-    """Return how many sentences each option left out, as a mean over the pairs."""
-    rows = [(f"--{name.replace('_', '-')}", own / counts.pairs) for name, own in counts.left_out.items()]
-    return Table("left_out", "Sentences left out", pd.DataFrame(rows, columns=["option", "mean per pair"]), decimals=1)
-
-
-def _cosines(counts: MiningCounts) -> Table:
-    """Return statistics of the cosines to the anchors of the pairs that were kept."""
-    cosines = {"positives": counts.positives, "negatives": counts.negatives}
-    rows = [(name, fmean(own), min(own), max(own)) for name, own in cosines.items()]
-    frame = pd.DataFrame(rows, columns=["", "mean", "lowest", "highest"])
-    return Table("cosines", "Cosine to the anchor", frame, 4)
+    too_few = len(pairs) - len(mined)
+    write_csv(out, columns, mined, ConversionStats({"without enough negatives": too_few}))
+    for name, number in counts.items():
+        print(f"--{name.replace('_', '-')} left out {number / len(pairs):.1f} sentences per pair")
+    print(f"{len(mined)} rows in {out}; {too_few} pairs had too few negatives")

@@ -6,7 +6,6 @@ import sys
 from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.terminal import show, text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,13 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "file of queries, one per line, instead of QUERY; -: standard input"
     parser.add_argument("--queries-from", metavar="FILE", help=about)
     add_column(parser)
-    parser.add_argument(
-        "--top-k", type=int, default=5, metavar="N", help="largest number of sentences per query (default: %(default)s)"
-    )
+    about = "largest number of sentences per query (default: %(default)s)"
+    parser.add_argument("--top-k", type=int, default=5, metavar="N", help=about)
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
-    parser.add_argument(
-        "--json", action="store_true", help="print lines of JSON (default if the output is not a terminal)"
-    )
+    about = "print lines of JSON (default if the output is not a terminal)"
+    parser.add_argument("--json", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -33,15 +30,11 @@ def run(arguments: argparse.Namespace) -> None:
     queries = arguments.queries or read_sentences(arguments.queries_from)
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)
-    found = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
-    rows = [
-        {"query": query, "sentence": one.sentence, "similarity": round(one.similarity, 4)}
-        for query, neighbours in zip(queries, found, strict=True)
-        for one in neighbours
-    ]
-    if arguments.json or not sys.stdout.isatty():
-        sys.stdout.writelines(map(json_line, rows))
-    else:
-        columns = {name: [str(row[name]) for row in rows] for name in ("query", "sentence")}
-        columns["similarity"] = [f"{row['similarity']:.4f}" for row in rows]
-        show(text_table(f"Nearest in {arguments.corpus}", columns, ["similarity"]))
+    results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
+    as_json = arguments.json or not sys.stdout.isatty()
+    for query, neighbours in zip(queries, results, strict=True):
+        if not as_json:
+            print(query)
+        for sentence, similarity in neighbours:
+            row = {"query": query, "sentence": sentence, "similarity": round(similarity, 4)}
+            sys.stdout.write(json_line(row) if as_json else f"  {similarity:.4f}  {sentence}\n")

@@ -1,6 +1,5 @@
 """Write a model card: README.md with an encoder's architecture, usage, scores and training recipe."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +113,6 @@ def write_card(
         language=language,
         base_model=base if _HUB_NAME.fullmatch(base) else None,
         dataset=dataset[1] if (dataset := _HUB_DATA.match(data)) else None,
-        scores=[task for result in results for task in result.sts if math.isfinite(task.all.spearman)],
         name=name,
         repository=repository or name,
         encoder=encoder,

@@ -46,52 +46,56 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         A message per file: how far its vectors are from the encoder's.
 
     Raises:
-        UserError: a package is missing, the backbone cannot be exported, or vectors differ by more
+        UserError: the backbone cannot be exported, or vectors differ by more
             than 1e-4 (8 bits: a cosine similarity below 0.98). Then no file is written.
     """
-    try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401 # torch.onnx.export needs it
-        from onnxruntime.quantization import quantize_dynamic
-    except ImportError as error:
-        raise UserError("ONNX needs more packages: pip install onnx onnxruntime onnxscript") from error
-
-    def encode(path: Path) -> Tensor:
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        vectors = torch.empty(len(sentences), encoder.dim)
-        for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
-            (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
-            vectors[places] = torch.from_numpy(found)
-        return vectors
-
     expected = encoder.encode(sentences)
     with atomic_write(folder) as new:
         graph = new / GRAPH_FILE
         _write_graph(encoder, sentences[:2], graph)
-        difference = float((encode(graph) - expected).abs().max() / expected.abs().max().clamp(min=1))
+        difference = float((_run(graph, encoder, sentences) - expected).abs().max() / expected.abs().max().clamp(min=1))
         if not difference <= MAX_DIFFERENCE:
             raise UserError(f"{GRAPH_FILE}: its vectors differ from the encoder's by {difference:.1e}")
         messages = {GRAPH_FILE: f"vectors differ from the encoder's by {difference:.1e} at most"}
-        if not int8:
-            return messages
-        content = onnx.load(graph, load_external_data=False).graph
-        shapes = {weight.name: tuple(weight.dims) for weight in content.initializer}
-        matrices = {node.name: shapes.get(node.input[1]) for node in content.node if node.op_type in ("MatMul", "Gemm")}
-        with _quiet():
-            quantize_dynamic(
-                graph,
-                new / INT8_FILE,
-                per_channel=True,
-                reduce_range=True,  # sums of 8-bit products overflow on processors without VNNI
-                # The second layer of a feed-forward block: a few of its inputs are far larger than the others.
-                nodes_to_exclude=[name for name, shape in matrices.items() if shape and shape[0] > shape[-1]],
-                use_external_data_format=Path(f"{graph}.data").exists(),
-            )
-        cosine = float((unit_vectors(expected) * unit_vectors(encode(new / INT8_FILE))).sum(dim=-1).min())
-        if not cosine > MIN_COSINE:
-            raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too low")
-        return messages | {INT8_FILE: f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"}
+        if int8:
+            _write_int8(graph, new / INT8_FILE)
+            coarse = _run(new / INT8_FILE, encoder, sentences)
+            cosine = float((unit_vectors(expected) * unit_vectors(coarse)).sum(dim=-1).min())
+            if not cosine > MIN_COSINE:
+                raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too low")
+            messages[INT8_FILE] = f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"
+    return messages
+
+
+def _run(graph: Path, encoder: SentenceEncoder, sentences: Sequence[str]) -> Tensor:
+    """Return the vectors [n, dim] of a graph."""
+    import onnxruntime  # of an extra
+
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    vectors = torch.empty(len(sentences), encoder.dim)
+    for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
+        (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
+        vectors[places] = torch.from_numpy(found)
+    return vectors
+
+
+def _write_int8(graph: Path, path: Path) -> None:
+    import onnx
+    from onnxruntime.quantization import quantize_dynamic
+
+    content = onnx.load(graph, load_external_data=False).graph
+    shapes = {weight.name: tuple(weight.dims) for weight in content.initializer}
+    matrices = {node.name: shapes.get(node.input[1]) for node in content.node if node.op_type in ("MatMul", "Gemm")}
+    with _quiet():
+        quantize_dynamic(
+            graph,
+            path,
+            per_channel=True,
+            reduce_range=True,  # sums of 8-bit products overflow on processors without VNNI
+            # The second layer of a feed-forward block: a few of its inputs are far larger than the others.
+            nodes_to_exclude=[name for name, shape in matrices.items() if shape and shape[0] > shape[-1]],
+            use_external_data_format=Path(f"{graph}.data").exists(),
+        )
 
 
 class _Graph(nn.Module):

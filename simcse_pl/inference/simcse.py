@@ -1,7 +1,5 @@
 """SimCSE: encode, compare and search sentences, with the interface of the tool released with the paper."""
 
-import importlib.util
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,8 +11,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.inference.quantization import FLOAT32, stored_width
-from simcse_pl.inference.sentence_index import RESCORE, SentenceIndex
+from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
@@ -25,8 +22,6 @@ from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
 Device = str | torch.device
-
-log = logging.getLogger(__name__)
 
 _MANY = 1000  # sentences: more than these get a progress bar
 
@@ -42,7 +37,7 @@ class SimCSE:
         model_name_or_path: the folder `encoder` of a training run, a checkpoint, a folder of sentence-transformers, a
             hub name (such as those of the paper's checkpoints), or word vectors; see load.load_encoder.
         device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
-        num_cells, num_cells_in_search: settings of `faiss_fast` in `build_index`.
+        num_cells, num_cells_in_search: ignored, because every search is exact.
         pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
             unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
         pooling: the pooling, for a checkpoint that does not record it; see pooling.py.
@@ -78,21 +73,12 @@ class SimCSE:
         bf16: bool = False,
     ) -> None:
         self.name = str(model_name_or_path)
-        if min(num_cells, num_cells_in_search) < 1:
-            raise UserError(f"num_cells={num_cells}, num_cells_in_search={num_cells_in_search}: must be at least 1")
-        if pooler and pooling:
-            raise UserError(f"pooler={pooler} and pooling={pooling}: give one of them")
-        try:
-            self.encoder: Encoder = (
-                SentenceEncoder.from_pretrained(
-                    self.name, max_length=max_length, truncate_dim=truncate_dim, pooler=pooler
-                )
-                if pooler
-                else load_encoder(self.name, pooling, max_length=max_length, truncate_dim=truncate_dim)
-            )
-        except UserError as error:
-            raise error.with_traceback(None) from None  # the message suffices
-        self.cells = (num_cells, num_cells_in_search)
+        options: dict[str, Any] = {"max_length": max_length, "truncate_dim": truncate_dim}
+        self.encoder: Encoder = (
+            SentenceEncoder.from_pretrained(self.name, pooler=pooler, **options)
+            if pooler
+            else load_encoder(self.name, pooling, **options)
+        )
         self.batch_size, self.bf16 = batch_size, bf16
         self.index: SentenceIndex | None = None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -125,7 +111,7 @@ class SimCSE:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
 
         Raises:
-            UserError: an item is not a string, or an option is out of range.
+            UserError: an item is not a string, or the device does not exist.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
@@ -146,9 +132,6 @@ class SimCSE:
 
         Returns:
             [queries, keys]. If the query is a single sentence or vector, [keys]; if the key is too, a number.
-
-        Raises:
-            UserError: an item is not a string, or the vectors have different widths.
         """
         one, other = (
             unit_vectors(torch.as_tensor(side).float()).numpy()
@@ -156,8 +139,6 @@ class SimCSE:
             else self.encode(side, device, return_numpy=True)
             for side in (queries, keys)
         )
-        if one.shape[-1] != other.shape[-1]:
-            raise UserError(f"similarity: the vectors have {one.shape[-1]} and {other.shape[-1]} dimensions")
         similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
@@ -173,36 +154,23 @@ class SimCSE:
         *,
         column: int | str | None = None,
         precision: str = FLOAT32,
-        rescore: int = RESCORE,
     ) -> None:
         """Index sentences in place of those indexed before.
 
         Args:
             sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, jsonl or
                 parquet file.
-            use_faiss: False overrides `faiss_fast`, so search is exact and does not need FAISS. None and True follow
-                `faiss_fast`.
-            faiss_fast: let FAISS cluster the sentences into `num_cells` cells and search the `num_cells_in_search`
-                cells nearest to a query, which is faster and may miss sentences. Without FAISS, search is exact.
+            use_faiss, faiss_fast: ignored, because every search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
-            precision: `float32`, or `int8`, `uint8` or `binary` for quantized vectors; see SentenceIndex.
-            rescore: candidates of a quantized search as a multiple of `top_k`.
+            precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
 
         Raises:
-            UserError: the file or column does not exist, there are no sentences, or the precision does not fit.
+            UserError: the file or column does not exist, or the precision does not fit.
         """
-        stored_width(precision, self.encoder.dim)
-        fast = faiss_fast and use_faiss is not False
-        if fast and precision != FLOAT32:
-            raise UserError(f"faiss_fast and precision={precision}: give one of them")
-        if fast and importlib.util.find_spec("faiss") is None:
-            log.warning("faiss_fast: FAISS is not installed, so search is exact: pip install faiss-cpu")
-            fast = False
-        sentences = _sentences(sentences_or_file_path, column)
-        encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
-        index = SentenceIndex.build(encode, sentences, self.cells if fast else None)
-        self.index = index if precision == FLOAT32 else index.quantized(precision, rescore)
+        self.index = index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
+        self.add_to_index(sentences_or_file_path, device, batch_size, column=column)
+        self.index = index if precision == FLOAT32 else index.quantized(precision)
 
     def add_to_index(
         self,
@@ -212,15 +180,10 @@ class SimCSE:
         *,
         column: int | str | None = None,
     ) -> int:
-        """Index further sentences; see `build_index` for the arguments.
-
-        Returns:
-            The number of new sentences.
-
-        Raises:
-            UserError: there is no index, or as from `build_index`.
-        """
-        index, sentences = self._built(), _sentences(sentences_or_file_path, column)
+        """Index further sentences, and return the number of new ones; see `build_index` for arguments and errors."""
+        index, sentences = self._built(), sentences_or_file_path
+        if isinstance(sentences, str | Path):
+            sentences = read_sentences(sentences, column)
         index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         return index.add(sentences)
 
@@ -247,9 +210,6 @@ class SimCSE:
 
         Returns:
             The neighbours of one query, the nearest first, or a list of them for each query of a list.
-
-        Raises:
-            UserError: there is no index, `top_k` is below 1, or `threshold` is not in [-1, 1].
         """
         index = self._built()
         index.encode = self._encode_on(device)
@@ -257,11 +217,7 @@ class SimCSE:
         return found[0] if isinstance(queries, str) else found
 
     def save_index(self, folder: str | Path) -> None:
-        """Write the index and the encoder's settings to a folder.
-
-        Raises:
-            UserError: there is no index.
-        """
+        """Write the index and the encoder's settings to a folder."""
         self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
@@ -302,7 +258,3 @@ class SimCSE:
         if self.index is None:
             raise UserError("there is no index: call build_index or load_index first")
         return self.index
-
-
-def _sentences(sentences: Sequence[str] | str | Path, column: int | str | None) -> Sequence[str]:
-    return read_sentences(sentences, column) if isinstance(sentences, str | Path) else sentences

@@ -64,6 +64,8 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     """
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
+    if isinstance(error, ModuleNotFoundError):  # a package of an extra
+        known = error
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
     place = "" if known or system else _place_in_own_code(error)
     if system:
@@ -87,10 +89,8 @@ def _place_in_own_code(error: Exception) -> str:
     """Return the file and line of the user's own code that raised an error; empty if it is a library's or ours."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        installed = {"site-packages", "dist-packages"} & {*file.parts} or any(
-            file.is_relative_to(folder) for folder in _NOT_OWN
-        )
-        if file.is_file() and not installed:
+        library = {"site-packages", "dist-packages"} & {*file.parts}
+        if file.is_file() and not library and not any(file.is_relative_to(folder) for folder in _NOT_OWN):
             return f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}:{frame.lineno}"
     return ""
 

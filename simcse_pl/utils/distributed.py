@@ -1,6 +1,9 @@
 """Communication between the ranks of a distributed run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -16,6 +19,25 @@ def world_size() -> int:
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
+
+
+@contextmanager
+def ranks_of_torchrun() -> Iterator[None]:
+    """Connect the ranks that torchrun started, if it started this process."""
+    if not dist.is_torchelastic_launched():
+        yield
+        return
+    dist.init_process_group("gloo", timeout=timedelta(days=30))  # ranks may wait for hours at a barrier
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    if world_size() > 1:
+        dist.barrier()
 
 
 @dataclass(frozen=True)

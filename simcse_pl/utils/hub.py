@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 
-from huggingface_hub import HfApi, constants, get_session, hf_hub_download
+from huggingface_hub import HfApi, constants, hf_hub_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     HfHubHTTPError,
@@ -22,13 +22,10 @@ _TIMEOUT = 5.0  # seconds
 
 
 @functools.cache
-def unavailable(repository: str = "", repo_type: str = "model") -> str | None:
-    """Return why the Hub, or a repository on it, is not available; None if it is. A process asks once."""
+def unavailable(repository: str, repo_type: str = "model") -> str | None:
+    """Return why a repository on the Hub is not available; None if it is. A process asks once."""
     try:
-        if repository:
-            HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
-        else:
-            get_session().get(constants.ENDPOINT, timeout=_TIMEOUT)
+        HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
     except Exception as error:  # also those of the HTTP library
         return reason(error)
     return None

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pandas as pd
 import rich.table
-
-from simcse_pl.utils.terminal import text_table
+from rich.text import Text
 
 _MISSING = "–"
 _LATEX = str.maketrans(
@@ -55,9 +55,15 @@ class Table:
 
     def printed(self) -> rich.table.Table:
         """Return the table for the terminal."""
-        shown = self.shown()
-        numeric = [column for column in shown if self.numeric(column)]
-        return text_table(self.title, {name: list(cells) for name, cells in shown.items()}, numeric, self.notes)
+        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
+        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
+        for heading, cells in (shown := self.shown()).items():
+            widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
+            justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
+            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
+        for row in shown.itertuples(index=False):
+            table.add_row(*map(Text, row))
+        return table
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""

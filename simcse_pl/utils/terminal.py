@@ -1,9 +1,7 @@
 """Tables, text and progress bars in the terminal. Bars are on standard error, and removed at the end."""
 
-import re
-import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 import rich.table
 from rich.console import Console
@@ -11,38 +9,6 @@ from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColum
 from rich.text import Text
 
 T = TypeVar("T")
-
-_HEADING_WIDTH = 12  # characters
-
-
-class _HeadingWrapper(textwrap.TextWrapper):
-    """Wraps headings at spaces, and names of options and metrics after dots, slashes and underscores."""
-
-    wordsep_simple_re = re.compile(r"(\s+)|(?<=[./])(?=\w)|(?<=\w_)(?=\w)")
-
-
-def text_table(
-    title: str, columns: Mapping[str, Sequence[str]], numeric: Collection[str] = (), notes: Sequence[str] = ()
-) -> rich.table.Table:
-    """Return a table of text.
-
-    Args:
-        columns: the cells of each column by its heading.
-        numeric: the headings of the columns of numbers. They are on the right, and only their headings wrap.
-            The other headings wrap if they are longer than the cells.
-        notes: footnotes.
-    """
-    caption = Text("\n".join(notes), style="dim") if notes else None
-    table = rich.table.Table(title=Text(title), caption=caption, caption_justify="left")
-    for heading, cells in columns.items():
-        is_number, widest = heading in numeric, max(map(len, cells), default=0)
-        width = _HEADING_WIDTH if is_number else max(_HEADING_WIDTH, widest)
-        wrapped = Text(_HeadingWrapper(width, break_long_words=False, break_on_hyphens=False).fill(heading))
-        justify: Literal["right", "left"] = "right" if is_number else "left"
-        table.add_column(wrapped, justify=justify, overflow="fold", min_width=widest if is_number else None)
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))
-    return table
 
 
 def is_terminal(console: Console) -> bool:

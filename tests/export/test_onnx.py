@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -79,10 +77,3 @@ def test_weights_above_2_gib_go_to_a_second_file(make_model, tmp_path, monkeypat
     assert (tmp_path / f"{GRAPH_FILE}.data").is_file()
     vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
     torch.testing.assert_close(vectors, encoder.encode(TEXTS), atol=1e-4, rtol=0)
-
-
-def test_missing_packages_are_named(make_model, tmp_path, monkeypatch):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match="pip install onnx onnxruntime onnxscript"):
-        write_onnx(encoder, tmp_path, SENTENCES)

@@ -1,15 +1,12 @@
 """Sentences `s 0`, `s 1`, ... and their vectors."""
 
-import importlib.util
-import sys
-
 import pytest
 import torch
 
 DIM = 32
 
 
-class Table:
+class Lookup:
     """An `encode` that looks up vectors by sentence, and records the sentences."""
 
     def __init__(self, vectors):
@@ -29,13 +26,4 @@ def names(numbers):
 @pytest.fixture
 def encode():
     """Sentences `s 0` to `s 599`, with vectors whose dimensions have different ranges and whose lengths differ."""
-    return Table((torch.randn(600, DIM) * torch.rand(DIM) + 0.1 * torch.randn(DIM)) * torch.rand(600, 1) * 9)
-
-
-@pytest.fixture
-def without_faiss(monkeypatch):
-    def hide():
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        monkeypatch.setitem(sys.modules, "faiss", None)
-
-    return hide
+    return Lookup((torch.randn(600, DIM) * torch.rand(DIM) + 0.1 * torch.randn(DIM)) * torch.rand(600, 1) * 9)

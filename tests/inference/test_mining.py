@@ -1,4 +1,4 @@
-"""Mined negatives against loops over pairs and candidates, ties, and the command."""
+"""Mined negatives against loops over pairs and candidates, and ties."""
 
 import math
 from collections import Counter
@@ -31,7 +31,7 @@ def cosine(first, second):
 
 def by_loops(options, corpus):
     """Return the rows, and how many candidates each option leaves out."""
-    rows, left_out = [], dict.fromkeys(("skip_top", "margin", "relative_margin", "max_similarity", "min_similarity"), 0)
+    rows, left_out = [], Counter()
     for anchor, positive in PAIRS:
         forbidden = {anchor, *(one for pair in PAIRS if anchor in pair for one in pair)}
         near = sorted((-cosine(anchor, one), place) for place, one in enumerate(corpus) if one not in forbidden)
@@ -52,14 +52,13 @@ def by_loops(options, corpus):
                 kept.append(corpus[place])
         if len(kept) >= options.negatives:
             rows.append((anchor, positive, *kept[: options.negatives]))
-    return rows, {name: count for name, count in left_out.items() if count}
+    return rows, left_out
 
 
-@pytest.mark.parametrize("chunk", [1, 20, 1 << 24])
+@pytest.mark.parametrize("chunk", [20, 1 << 24])
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"negatives": 3},
         {"negatives": 2, "skip_top": 2},
         {"negatives": 2, "margin": 0.1},
@@ -73,11 +72,7 @@ def test_negatives_are_those_of_loops(options, corpus, chunk, monkeypatch):
     options = MiningOptions(**options)
     expected, left_out = by_loops(options, corpus or list(dict.fromkeys(positive for _, positive in PAIRS)))
     rows, counts = mine(encode, PAIRS, options, corpus)
-    assert rows == expected and counts.pairs == len(PAIRS) and counts.too_few == len(PAIRS) - len(rows)
-    assert {name: count for name, count in counts.left_out.items() if count} == left_out
-    assert counts.positives == pytest.approx([cosine(*row[:2]) for row in rows], abs=2e-6)
-    found = [cosine(row[0], negative) for row in rows for negative in row[2:]]
-    assert counts.negatives == pytest.approx(found, abs=2e-6)
+    assert rows == expected and +counts == +left_out
 
 
 def test_a_candidate_at_the_margin_is_kept():
@@ -87,50 +82,23 @@ def test_a_candidate_at_the_margin_is_kept():
     assert rows == [("anchor", "positive", "near")]
 
 
-def test_vectors_that_are_not_finite_are_an_error():
-    with pytest.raises(UserError, match="^the encoder returns vectors that are not finite$"):
-        mine(lambda texts: torch.full((len(texts), 3), math.nan), PAIRS, MiningOptions())
-
-
 def test_equal_candidates_are_in_the_order_of_the_corpus():
     corpus = [f"word{number}" for number in range(100, 4000)]
     rows, _ = mine(lambda texts: torch.ones(len(texts), 3), [("a", "b")], MiningOptions(negatives=3), corpus)
     assert rows == [("a", "b", *corpus[:3])]
 
 
-def test_a_random_choice_is_of_the_remaining_candidates_and_repeats(monkeypatch):
-    options = {"negatives": 2, "margin": 0.1, "choice": "random"}
-    rows, _ = mine(encode, PAIRS, MiningOptions(**options), WORDS)
-    monkeypatch.setattr(mining, "_MAX_SIMILARITIES", 1)
-    assert mine(encode, PAIRS, MiningOptions(**options), WORDS)[0] == rows
-    assert mine(encode, PAIRS, MiningOptions(**options, seed=7), WORDS)[0] != rows
-    for row in rows:
-        assert len(set(row[2:])) == 2
-        assert all(cosine(row[0], negative) <= cosine(*row[:2]) - 0.1 for negative in row[2:])
-
-
-def test_a_random_choice_takes_each_candidate_equally_often():
-    corpus = WORDS[20:24]
+def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeats(monkeypatch):
+    corpus, options = WORDS[20:24], {"choice": "random", "max_similarity": 1.0}
     pairs = [(f"word{100 + number}", WORDS[20]) for number in range(900)]
-    rows, _ = mine(encode, pairs, MiningOptions(choice="random"), corpus)
+    rows, _ = mine(encode, pairs, MiningOptions(**options), corpus)
     taken = Counter(row[2] for row in rows)
     assert taken.keys() == set(corpus[1:]) and all(abs(count - 300) < 5 * math.sqrt(200) for count in taken.values())
+    monkeypatch.setattr(mining, "_MAX_SIMILARITIES", 1)
+    assert mine(encode, pairs, MiningOptions(**options), corpus)[0] == rows
+    assert mine(encode, pairs, MiningOptions(**options, seed=7), corpus)[0] != rows
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"margin": -0.1}, "^margin=-0.1: it must be 0 to 2$"),
-        ({"min_similarity": -2.0}, "^min_similarity=-2.0: it must be -1 to 1$"),
-        ({"min_similarity": 0.5, "max_similarity": 0.4}, "^min_similarity=0.5: it must be at most max_similarity=0.4$"),
-        ({"choice": "worst"}, "^choice=worst: choose nearest or random$"),
-    ],
-)
-def test_wrong_options_are_errors(options, message):
-    with pytest.raises(UserError, match=message):
-        MiningOptions(**options)
-
-
-def test_pairs_without_candidates_are_an_error():
-    with pytest.raises(UserError, match="^there are no pairs$"):
-        mine(encode, [], MiningOptions())
+def test_vectors_that_are_not_finite_are_an_error():
+    with pytest.raises(UserError, match="not finite"):
+        mine(lambda texts: torch.full((len(texts), 3), math.nan), PAIRS, MiningOptions())

@@ -1,125 +1,151 @@
-"""The index against brute force in float64, FAISS's cells against exact search, and damaged folders."""
+"""The index against brute force in float64, stored values against sentence-transformers, and saved folders."""
+
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
+from simcse_pl.inference.sentence_index import (
+    BINARY,
+    FLOAT32,
+    INT8,
+    PRECISIONS,
+    SETTINGS_FILE,
+    VECTORS_FILE,
+    Quantizer,
+    SentenceIndex,
+)
 from simcse_pl.utils.errors import UserError
-from tests.inference.conftest import DIM, Table, names
-
-ALL_CELLS = (7, 7)
+from tests.inference.conftest import DIM, Lookup, names
 
 
-def sentences_of(found):
-    return [[neighbour.sentence for neighbour in near] for near in found]
+def unit(encode, sentences):
+    vectors = np.stack([encode.vectors[sentence].numpy() for sentence in sentences])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def brute_force(encode, corpus, query, top_k):
-    """Return the nearest sentences and their cosines in float64, without the query itself."""
-    others = [sentence for sentence in dict.fromkeys(corpus) if sentence != query]
-    vectors = np.stack([encode.vectors[sentence].double().numpy() for sentence in others])
-    vector = encode.vectors[query].double().numpy()
-    cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector)
-    nearest = np.argsort(-cosines)[:top_k]
-    return [others[i] for i in nearest], cosines[nearest]
+def stored(vectors, precision):
+    """Return what the stored vectors [n, dim] of a precision stand for, in float64, from the definitions."""
+    if precision == BINARY:
+        return np.where(vectors > 0, 1.0, -1.0)
+    if precision == INT8:
+        low, high = vectors.min(axis=0).astype(np.float64), vectors.max(axis=0)
+        return low + (quantize_embeddings(vectors, "uint8").astype(np.float64) + 0.5) * (high - low) / 255
+    return vectors.astype(np.float64)
 
 
-@pytest.mark.parametrize("cells", [None, ALL_CELLS])
-@pytest.mark.parametrize("at_once", [64, 1 << 24])
-def test_nearest_sentences_are_those_of_brute_force(cells, at_once, encode, monkeypatch):
-    monkeypatch.setattr(sentence_index, "_MAX_SIMILARITIES", at_once)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("block", [64, 8192])
+def test_nearest_sentences_are_those_of_brute_force(precision, block, encode, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_BLOCK", block)
     corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
-    found = SentenceIndex.build(encode, corpus, cells).search(queries, top_k=5, leave_out_equal=True)
-    for query, neighbours in zip(queries, found, strict=True):
-        sentences, cosines = brute_force(encode, corpus, query, 5)
-        assert [neighbour.sentence for neighbour in neighbours] == sentences
-        np.testing.assert_allclose([neighbour.similarity for neighbour in neighbours], cosines, atol=1e-6)
+    index = SentenceIndex.build(encode, corpus).quantized(precision)
+    results = index.search(queries, top_k=5, leave_out_equal=True)
+    vectors = stored(unit(encode, corpus), precision)
+    cosines = unit(encode, queries) @ (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).T
+    for query, near, row in zip(queries, results, cosines, strict=True):
+        nearest = [place for place in np.argsort(-row) if corpus[place] != query][:5]
+        np.testing.assert_allclose([one.similarity for one in near], row[nearest], atol=2e-6)
+        assert [one.sentence for one in near] == names(nearest)
+    above = [[one for one in near if one.similarity >= 0.5] for near in results]
+    assert index.search(queries, 5, threshold=0.5, leave_out_equal=True) == above != results
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_stored_values_equal_those_of_sentence_transformers(precision, encode):
+    calibration, vectors = encode(names(range(300))).numpy(), 2 * encode(names(range(300, 600))).numpy()
+    calibration[:, 2] = vectors[:, 2] = 0.25  # a constant dimension
+    quantizer = Quantizer.fitted(precision, calibration)
+    theirs = "ubinary" if precision == BINARY else precision
+    expected = quantize_embeddings(vectors, theirs, calibration_embeddings=calibration)
+    codes = quantizer.quantize(vectors)
+    assert codes.dtype == expected.dtype
+    np.testing.assert_array_equal(codes, expected)
+
+
+def test_a_dequantized_value_is_the_middle_of_its_interval(encode):
+    vectors = encode(names(range(600))).numpy()
+    vectors[:, 2] = 0.25
+    quantizer = Quantizer.fitted(INT8, vectors)
+    steps = np.ptp(vectors, axis=0) / 255
+    error = np.abs(quantizer.dequantize(quantizer.quantize(vectors)) - vectors)
+    assert (error <= steps / 2 + 1e-5).all() and error.max() > 0.49 * steps.min() and not error[:, 2].any()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_equal_similarities_are_ordered_by_position(precision):
+    lengths = torch.rand(99, 1) if precision == FLOAT32 else 1  # rounding moves a few levels
+    copies = Lookup(torch.randn(3, 384).repeat(33, 1) * lengths)
+    results = SentenceIndex.build(copies, names(range(97))).quantized(precision).search(names(range(97)), 97)
+    assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
 def test_a_threshold_of_1_finds_identical_sentences():
     """In float32, the length of half of all normalized vectors is below 1."""
-    encode = Table(torch.randn(300, 384))
-    found = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
-    assert found == [[(name, 1.0)] for name in names(range(300))]
+    encode = Lookup(torch.randn(300, 384))
+    results = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
+    assert results == [[(name, 1.0)] for name in names(range(300))]
 
 
-def test_equal_similarities_are_ordered_by_position():
-    copies = Table(torch.randn(3, 384).repeat(33, 1) * torch.rand(99, 1))
-    found = SentenceIndex.build(copies, names(range(97))).search(names(range(97)), 97)
-    assert [near[:4] for near in sentences_of(found)] == [names(range(i % 3, 12, 3)) for i in range(97)]
+def test_a_corpus_may_be_smaller_than_top_k(encode):
+    results = SentenceIndex.build(encode, ["s 0"]).search(["s 0", "s 1"], top_k=10, leave_out_equal=True)
+    assert [[one.sentence for one in near] for near in results] == [[], ["s 0"]]
 
 
-@pytest.mark.parametrize("cells", [None, ALL_CELLS])
-def test_added_sentences_are_found_as_if_built_with_them(cells, encode):
-    index = SentenceIndex.build(encode, names(range(300)), cells)
-    index.search(["s 1"])
-    encode.encoded.clear()
-    assert index.add(names([299, 300, 301, 300])) == 2 and index.add(names(range(9))) == 0 == index.add([])
-    assert encode.encoded == names([300, 301]) and len(index) == 302
-    whole = SentenceIndex.build(encode, names(range(302)), cells)
-    assert index.search(names(range(500)), 5) == whole.search(names(range(500)), 5)
-
-
-@pytest.mark.parametrize("cells", [None, (100, 100)])
-def test_a_corpus_may_be_smaller_than_top_k(cells, encode, capfd):
-    found = SentenceIndex.build(encode, ["s 0"], cells).search(["s 0", "s 1"], top_k=10, leave_out_equal=True)
-    assert sentences_of(found) == [[], ["s 0"]]
-    assert "WARNING" not in "".join(capfd.readouterr())
-
-
-def test_fewer_cells_find_most_neighbours_deterministically():
-    encode = Table(torch.randn(3000, DIM))
-    corpus, queries = names(range(2900)), names(range(2900, 3000))
-    exact, first, again = (
-        sentences_of(SentenceIndex.build(encode, corpus, cells).search(queries, 10))
-        for cells in (None, (50, 20), (50, 20))
-    )
-    found = sum(len(set(a) & set(b)) for a, b in zip(exact, first, strict=True))
-    assert first == again and 0.8 * 1000 < found < 1000
-
-
-def test_a_loaded_index_finds_the_same_without_encoding_the_corpus(encode, tmp_path):
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_saved_index_finds_the_same_and_keeps_its_ranges_when_sentences_are_added(precision, encode, tmp_path):
     encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
-    corpus = [*encode.vectors][200:]
-    index = SentenceIndex.build(encode, corpus)
+    corpus = [*names(range(300)), "Zürich\n\u0085 🙂"]
+    index = SentenceIndex.build(encode, corpus).quantized(precision)
     for _ in range(2):
         index.save(tmp_path / "a" / "b", {"pooling": "mean"})
+    for name in names(range(300, 600)):
+        encode.vectors[name] = encode.vectors[name] ** 3  # of other ranges
     encode.encoded.clear()
     loaded = SentenceIndex.load(tmp_path / "a" / "b", encode, {"pooling": "mean"})
-    assert encode.encoded == [corpus[0], corpus[-1]]  # the first and the longest
-    assert loaded.sentences == corpus
-    assert loaded.search(names(range(100)), 7) == index.search(names(range(100)), 7)
+    assert loaded.sentences == corpus and not encode.encoded
+    assert loaded.search(corpus, 7) == index.search(corpus, 7)
+    encode.encoded.clear()
+    assert loaded.add(names([299, 300, 301, 300])) == 2 and loaded.add([]) == 0
+    assert encode.encoded == names([300, 301]) and len(loaded) == 303
+    expected = index.quantizer.quantize(unit(encode, names([300, 301])))
+    np.testing.assert_allclose(loaded.vectors[-2:].numpy(), expected, rtol=1e-6)
+    assert loaded.vectors[0].nbytes == {FLOAT32: 4 * DIM, INT8: DIM, BINARY: DIM // 8}[precision]
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "message"),
+    ("file", "change", "message"),
     [
         (SETTINGS_FILE, None, "holds no index: index.json is missing"),
-        (SETTINGS_FILE, '{"encoder":', "not valid JSON"),
-        (SETTINGS_FILE, '{"encoder": {}, "sentences": ["s 10", "s 11"]}', "was built by another encoder"),
-        (SETTINGS_FILE, '{"encoder": {}, "sentences": ["s 0"]}', "is damaged, build the index again: "),
-        (VECTORS_FILE, "nothing", f"{VECTORS_FILE} is damaged: "),
+        (SETTINGS_FILE, {"encoder": {"pooling": "cls"}}, "built with pooling=cls, but the encoder has pooling=mean"),
+        (SETTINGS_FILE, {"precision": "uint4"}, "is damaged, build the index again"),
+        (VECTORS_FILE, 9, "is damaged, build the index again: 20 sentences, but 9 vectors"),
+        (VECTORS_FILE, "cut", "is damaged"),
     ],
 )
-def test_damaged_files_raise_one_line(file, content, message, encode, tmp_path):
-    SentenceIndex.build(encode, ["s 0", "s 1"]).save(tmp_path, {})
+def test_another_encoder_and_damaged_files_are_errors(file, change, message, encode, tmp_path):
+    SentenceIndex.build(encode, names(range(20))).save(tmp_path, {"pooling": "mean"})
     path = tmp_path / file
-    path.unlink() if content is None else path.write_text(content)
+    match change:
+        case None:
+            path.unlink()
+        case dict():
+            path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        case int():
+            save_file({"vectors": load_file(path)["vectors"][:change].clone()}, path)
+        case str():
+            path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
-        SentenceIndex.load(tmp_path, encode, {})
+        SentenceIndex.load(tmp_path, encode, {"pooling": "mean"})
 
 
-def test_invalid_arguments_raise_errors(encode):
-    index = SentenceIndex.build(encode, names(range(9)))
+def test_vectors_that_cannot_be_stored_are_errors(encode):
     encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
-    for call, message in (
-        (lambda: SentenceIndex.build(encode, []), "there are no sentences to index"),
-        (lambda: SentenceIndex.build(encode, names(range(9))), "the vector of 's 7' is not finite"),
-        (lambda: index.search(["s 1"], 0), "top_k=0: it must be at least 1"),
-        (lambda: index.quantized("int8", 0).search(["s 1"]), "rescore=0: it must be at least 1"),
-        (lambda: index.search(["s 0"], 2, float("nan")), "threshold=nan: it must be between -1 and 1"),
-    ):
-        with pytest.raises(UserError, match=message):
-            call()
+    with pytest.raises(UserError, match="not finite"):
+        SentenceIndex.build(encode, names(range(9)))
+    with pytest.raises(UserError, match="multiple of 8 dimensions, not 30"):
+        Quantizer(BINARY).quantize(np.ones((2, 30), np.float32))

@@ -77,13 +77,9 @@ def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_
     assert "8 rows of 1" in command(*given).stdout
 
 
-@pytest.mark.parametrize(
-    ("fault", "where", "written", "message"),
-    [("dead", "", False, "no valid answer"), ("403", "/api/repos", True, "the upload failed: 403 Forbidden")],
-)
-def test_an_upload_that_fails_keeps_the_folder(command, make_model, tmp_path, fault, where, written, message):
+def test_an_upload_that_fails_keeps_the_folder(command, make_model, tmp_path):
     export = ["-m", "simcse_pl", "export", make_model("bert"), "--pooling", "mean", tmp_path / "out"]
-    done = command(*export, "--push-to-hub", "me/new", fault=fault, where=where, status=2)
+    done = command(*export, "--push-to-hub", "me/new", fault="403", where="/api/repos", status=2)
     (line,) = (line for line in done.stderr.splitlines() if line.strip())
-    assert line.startswith("error: ") and message in line
-    assert (tmp_path / "out" / "model.safetensors").exists() == written
+    assert line.startswith("error: ") and "the upload failed: 403 Forbidden" in line
+    assert (tmp_path / "out" / "model.safetensors").exists()

@@ -51,17 +51,6 @@ def test_the_terminal_shows_brackets_and_wraps_no_number():
         assert expected in printed(table, width=40)
 
 
-def test_the_terminal_wraps_headings_of_options_and_metrics_after_dots_slashes_and_underscores():
-    columns = ["evaluators.partner._target_", "evaluators.of_questions._target_", "german/nearest_partner ↑"]
-    text = printed(Table("t", "two evaluators", pd.DataFrame([["my.Partner", "a" * 40, 0.5]], columns=columns)), 100)
-    lines = [[cell.strip() for cell in line.split("┃")[1:-1]] for line in text.splitlines() if line.startswith("┃")]
-    assert [" ".join(filter(None, column)) for column in zip(*lines, strict=True)] == [
-        "evaluators. partner. _target_",
-        "evaluators.of_questions._target_",
-        "german/ nearest_ partner ↑",
-    ]
-
-
 def test_markdown_is_a_pipe_table(table):
     lines = table.markdown().splitlines()
     assert (lines[0], lines[-1]) == ("**STS_x 100 %**", "a note: 5 % more")
