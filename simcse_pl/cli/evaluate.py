@@ -18,7 +18,7 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
-from simcse_pl.reports.figures.dimensions import dimension_curves
+from simcse_pl.reports.figures.lines import dimension_curves
 from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationError
 
-from simcse_pl.results.neighbourhood import Neighbour
+from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line

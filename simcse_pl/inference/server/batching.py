@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.results.neighbourhood import Neighbour
+from simcse_pl.results.neighbour import Neighbour
 
 
 class SearchBatcher:

@@ -4,10 +4,7 @@ import io
 from typing import Any
 
 import matplotlib
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 # Text stays text in SVG, and the same figure gives the same bytes.
 STYLE: dict[Any, Any] = {
@@ -40,15 +37,6 @@ DASHES: tuple[Any, ...] = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 _DPI = 200
-
-
-def colour_scale(figure: Figure, values: list[float], label: str) -> ScalarMappable:
-    """Add a colour bar that spans `values`, and return its scale, whose `to_rgba` maps values to colours."""
-    low, high = min(values), max(values)
-    margin = 1.0 if high - low < 1 else 0.0
-    scale = ScalarMappable(Normalize(low - margin, high + margin), "viridis")
-    figure.colorbar(scale, ax=figure.axes[0], label=label, aspect=30, ticks=MaxNLocator(6))
-    return scale
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:

@@ -3,7 +3,7 @@ import itertools
 import threading
 
 from simcse_pl.inference.server.batching import SearchBatcher
-from simcse_pl.results.neighbourhood import Neighbour
+from simcse_pl.results.neighbour import Neighbour
 
 
 class Encoder:
