@@ -88,9 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.html:
         write_report(folders, arguments.output, arguments.aggregation)
         return
-    try:
-        from simcse_pl.reports.page import page
-    except ImportError:
-        raise UserError("--html needs Plotly: pip install plotly") from None
+    from simcse_pl.reports.page import page  # Plotly is in the extra `html`
+
     write_text(Path(arguments.html), page(folders))
     print(arguments.html)

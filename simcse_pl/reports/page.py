@@ -2,7 +2,7 @@
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -144,16 +144,12 @@ def curves(jobs: Sequence[Job]) -> go.Figure:
     return figure.update_layout(layout)
 
 
-def _metrics(read: Sequence[pd.DataFrame]) -> list[str]:
+def _metrics(read: Iterable[pd.DataFrame]) -> list[str]:
     """Return the metrics to draw, the most important first; test scores are in the table of runs."""
     names = {name for frame in read for name in frame.columns if name not in ("epoch", "step") and name[:5] != "test/"}
-    order = [*_FIRST, *_GROUPS]
-
-    def rank(name: str) -> tuple[int, int, str]:
-        group = name.partition("/")[0]
-        return (*(order.index(part) if part in order else len(order) for part in (group, name)), name)
-
-    return sorted(names, key=rank)
+    order = [*_GROUPS, *_FIRST]
+    places = {part: place for place, part in enumerate(order)}
+    return sorted(names, key=lambda n: (places.get(n.partition("/")[0], 99), places.get(n, 99), n))
 
 
 def _colours(jobs: Sequence[Job]) -> dict[str, str]:

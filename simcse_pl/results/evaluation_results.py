@@ -190,8 +190,6 @@ class Result(SuiteResults):
 
 def as_result(report: Any, source: str | Path) -> Result:
     """Validate the content of a results.json of `simcse evaluate` as `validated` does."""
-    if isinstance(report, dict) and "best_step" in report:
-        raise UserError(f"{source} belongs to a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
 
 
@@ -221,6 +219,5 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
         return read_run(path)
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
-        what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
-        raise UserError(f"{what}: give the folder of a run of evaluate.py or train.py")
+        raise UserError(f"no {RESULTS_FILE} or {CURVES_FILE} in {path}: give the folder of an evaluation or a training")
     return as_result(read_json(file), file)

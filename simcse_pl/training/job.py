@@ -76,5 +76,5 @@ def start_job(config: DictConfig) -> Job:
     job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
     job.trial = instantiate(config.get("search"))
     if job.trial:
-        job.config = with_values(config, job.trial.values, "search.space")
+        job.config = with_values(config, job.trial.values)
     return job

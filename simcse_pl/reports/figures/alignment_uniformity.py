@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -78,7 +79,7 @@ def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = N
     norm = Normalize(scores.min() - margin, scores.max() + margin) if len(scores) else Normalize()
     for label, path, dashes, marker in zip(labels, paths.values(), cycle(DASHES), cycle(MARKERS)):
         x, y = path["uniformity"].to_numpy(), path["alignment"].to_numpy()
-        look = {"marker": marker, "edgecolors": "black"}
+        look: dict[str, Any] = {"marker": marker, "edgecolors": "black"}
         axes.plot(x, y, color="0.35", linestyle=dashes, linewidth=1, marker=marker, markersize=3.5, label=label)
         shown = np.unique(np.linspace(0, len(path) - 1, _MAX_MARKERS).round().astype(int))
         sizes = np.where(shown == len(path) - 1, 45, 18)

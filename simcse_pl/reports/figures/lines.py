@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -70,7 +71,12 @@ def _lines(
     axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
     looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS))
     for label, (x, y), (colour, dashes, marker) in zip(labels, lines.values(), looks, strict=False):
-        look = {"color": colour, "linestyle": dashes, "linewidth": 1.3, "marker": marker if markers else None}
+        look: dict[str, Any] = {
+            "color": colour,
+            "linestyle": dashes,
+            "linewidth": 1.3,
+            "marker": marker if markers else None,
+        }
         axes.plot(x, y, label=label, **look)
     if not markers:
         axes.set_yscale("log")

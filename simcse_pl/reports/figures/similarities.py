@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -51,7 +52,7 @@ def _ridges(axes: Axes, bands: Sequence[Sequence[float]], edges: np.ndarray) -> 
     highest = max(density.max() for density in densities)
     shades = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.95, len(bands)))
     for base, (values, density, shade) in enumerate(zip(bands, densities, shades, strict=True)):
-        look = {"fill": True, "facecolor": shade, "edgecolor": "black", "linewidth": 0.6}
+        look: dict[str, Any] = {"fill": True, "facecolor": shade, "edgecolor": "black", "linewidth": 0.6}
         axes.stairs(base + 0.85 * density / highest, edges, baseline=base, **look)
         axes.axhline(base, color="black", linewidth=0.4)
         if len(values):

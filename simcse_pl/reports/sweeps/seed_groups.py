@@ -118,20 +118,19 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
     """Return what distinguishes a job from others."""
     row = "" if job.place.row is None else str(job.place.row)
-    described = {
+    setting = setting_of(job.choices)
+    described: dict[str, Any] = {
         "row": (paper and paper.row(row)) or row,
         "column": job.place.column or "",
         **{name: job.value(name) for name in options},
         "seed": str(job.run and job.run.seed),
-        "setting": setting_of(job.choices),
+        "setting": setting,
         "trained on": job.choices.get("data"),
     }
     if METHOD in options:
-        method, simcse = (
-            score.average if (score := published_score(name, described["setting"], job.choices.get("model"))) else None
-            for name in (described[METHOD], baselines()[described["setting"]])
-        )
-        described |= {"published": method, "published SimCSE": simcse}
+        for column, method in (("published", described[METHOD]), ("published SimCSE", baselines()[setting])):
+            score = published_score(method, setting, job.choices.get("model"))
+            described[column] = score.average if score else None
     return described
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -48,7 +49,7 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     panels = {f"dev ({score})": _measured(groups)}
     if len(theirs := _papers(groups)):
         panels[f"paper, dev ({score})"] = theirs
-    return _panels(panels)
+    return _panels(panels, groups.paper.varied if groups.paper and groups.has_rows else "")
 
 
 def _measured(groups: SeedGroups) -> pd.DataFrame:
@@ -72,7 +73,7 @@ def _papers(groups: SeedGroups) -> pd.DataFrame:
     """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
     paper = groups.paper if groups.has_rows and groups.comparable else None
     columns = (groups.columns or paper.settings or ("dev",)) if paper else ()
-    points = [
+    points: list[Any] = [
         (row, "paper" if column == "dev" else f"paper, {column}", figures[column], np.nan, [])
         for column in columns
         for row, figures in (paper.rows.items() if paper else ())
@@ -104,8 +105,8 @@ def _of_methods(groups: SeedGroups, points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panels(panels: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw panels side by side, by the label of their axis, with a line per name."""
+def _panels(panels: Mapping[str, pd.DataFrame], varied: str = "") -> Figure:
+    """Draw panels side by side, by the label of their axis, with a line per name of what is varied."""
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in reversed(drawn) for name in points["name"]))  # in the paper's order
     if all(as_number(name.partition("=")[2]) is not None for name in names):
@@ -119,6 +120,7 @@ def _panels(panels: Mapping[str, pd.DataFrame]) -> Figure:
         _draw(axes, points, names, hollow=axes is not grid[0])
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
+    grid[0].set_ylabel(varied)
     grid[0].set_yticks(range(len(names)), texts)
     grid[0].set_ylim(len(names) - 0.5, -0.5)
     if sum(points["series"].nunique() for points in drawn) > 1:
@@ -133,7 +135,13 @@ def _draw(axes: Axes, points: pd.DataFrame, names: Sequence[str], hollow: bool) 
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         place = own["name"].map(names.index) + 0.7 * ((number + 0.5) / count - 0.5)
         face = "white" if hollow else colour
-        look = {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face, "linestyle": "none"}
+        look: dict[str, Any] = {
+            "color": colour,
+            "marker": marker,
+            "markersize": 5,
+            "markerfacecolor": face,
+            "linestyle": "none",
+        }
         axes.errorbar(own["mean"], place, xerr=own["error"], label=label, **look)
         dots = own.assign(place=place)[own["seeds"].str.len() > 1].explode("seeds")
         axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)

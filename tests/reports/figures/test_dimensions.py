@@ -1,7 +1,6 @@
 """The figure of scores by the number of dimensions: what is drawn."""
 
 import numpy as np
-
 from simcse_pl.reports.figures.dimensions import dimension_curves
 
 

@@ -1,7 +1,6 @@
 """Spectra and similarities: what is drawn."""
 
 import numpy as np
-
 from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 
 

@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
+from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 
 from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
-from simcse_pl.reports.figures.distributions import similarity_densities, spectra
 from simcse_pl.reports.figures.style import STYLE, colour_scale, figure_files
 from simcse_pl.results.evaluation_results import read
 

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-
 from simcse_pl.reports.html.page import page as html_of
 from simcse_pl.reports.html.runs import read_runs
+
 from simcse_pl.results.neighbour import Neighbour, Neighbourhood, QueryNeighbours
 from tests.reports.html.conftest import Page, loss
 

@@ -2,7 +2,6 @@
 
 import pytest
 from rich.console import Console
-
 from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
 
 
