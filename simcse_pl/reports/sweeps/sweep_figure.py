@@ -38,8 +38,8 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
         return _of_methods(groups, points)
     if len(groups.groups) == 1 and not groups.has_rows:
         runs = groups.runs.dropna(subset="dev")
-        points = pd.DataFrame({"name": "seed " + runs["seed"], "series": "measured", "mean": runs["dev"]})
-        figure = _panels({f"dev ({score})": points.reindex(columns=_COLUMNS)})
+        points = [(f"seed {seed}", "measured", dev, np.nan, []) for seed, dev in runs[["seed", "dev"]].to_numpy()]
+        figure = _panels({f"dev ({score})": pd.DataFrame(points, columns=_COLUMNS)})
         mean, deviation = runs["dev"].mean(), runs["dev"].std()
         if len(runs) > 1:
             figure.axes[0].axvspan(mean - deviation, mean + deviation, color="0.9", linewidth=0, zorder=0)
@@ -143,5 +143,5 @@ def _draw(axes: Axes, points: pd.DataFrame, names: Sequence[str], hollow: bool) 
             "linestyle": "none",
         }
         axes.errorbar(own["mean"], place, xerr=own["error"], label=label, **look)
-        dots = own.assign(place=place)[own["seeds"].str.len() > 1].explode("seeds")
+        dots = own.assign(place=place)[own["seeds"].map(len) > 1].explode("seeds")
         axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)

@@ -36,22 +36,33 @@ def test_one_gain_in_40_without_any_effect_is_beyond_its_interval():
 
 def test_only_seeds_of_both_are_paired_and_a_seed_that_ran_twice_counts_once(compare):
     jobs = [("simcse", 0.80, 1), ("simcse", 0.90, 2), ("simcse", math.nan, 3)]
-    jobs += [("esimcse", 0.81, 2), ("esimcse", 0.83, 2), ("esimcse", 0.85, 1), ("esimcse", 0.99, 3), ("esimcse", 0.9, 7)]
+    jobs += [
+        ("esimcse", 0.81, 2),
+        ("esimcse", 0.83, 2),
+        ("esimcse", 0.85, 1),
+        ("esimcse", 0.99, 3),
+        ("esimcse", 0.9, 7),
+    ]
     assert by_name(compare(*jobs))["esimcse"].by_seed.to_dict() == pytest.approx({"1": 5, "2": -8})
 
 
-def test_a_method_is_compared_in_its_own_setting_and_with_its_other_options(compare):
+def test_a_method_is_compared_in_its_own_setting(compare):
     supervised = {"setting": "supervised"}
-    found = compare(
-        ("esimcse", 0.8, 0), ("cosent", 0.7, 0, supervised), ("sup_simcse", 0.75, 0, supervised), ("simcse", 0.78, 0)
-    )
-    means = {name: own.mean for name, own in by_name(found).items() if own.count}
-    assert list(found.groups["label"]) == ["simcse", "esimcse", "sup_simcse", "cosent"]
+    jobs = [("esimcse", 0.8, 0), ("cosent", 0.7, 0, supervised), ("sup_simcse", 0.75, 0, supervised)]
+    found = by_name(compare(*jobs, ("simcse", 0.78, 0)))
+    assert list(found) == ["simcse", "esimcse", "sup_simcse", "cosent"]
+    means = {name: own.mean for name, own in found.items() if own.count}
     assert means == pytest.approx({"esimcse": 2, "cosent": -5})
-    scores = {("simcse", "bert"): 0.7, ("simcse", "roberta"): 0.6, ("esimcse", "bert"): 0.8, ("esimcse", "roberta"): 0.9}
-    models = {name: {"options": {"model": name}, "choices": {"model": name}} for name in ("bert", "roberta")}
-    found = compare(*((name, score, 0, models[model]) for (name, model), score in scores.items()))
-    means = {name: own.mean for name, own in by_name(found).items() if own.count}
+
+
+def test_a_method_is_compared_with_its_other_options(compare):
+    scores = {"bert": {"simcse": 0.7, "esimcse": 0.8}, "roberta": {"simcse": 0.6, "esimcse": 0.9}}
+    jobs = [
+        (name, score, 0, {"options": {"model": model}, "choices": {"model": model}})
+        for model, own in scores.items()
+        for name, score in own.items()
+    ]
+    means = {name: own.mean for name, own in by_name(compare(*jobs)).items() if own.count}
     assert means == pytest.approx({"esimcse, model=bert": 10, "esimcse, model=roberta": 30})
 
 
