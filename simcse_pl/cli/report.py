@@ -2,19 +2,21 @@
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
-from simcse_pl.results.trajectory import run_label
+from simcse_pl.results.trajectory import TrainingTrajectory, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_text
+from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import show
 
 
@@ -27,12 +29,16 @@ def write_report(folders: Mapping[str, str], output: str, aggregation: Aggregati
         aggregation: how to combine the scores of the subsets of STS12 to STS16.
     """
     sweeps = {label: folder for label, folder in folders.items() if is_sweep(folder)}
-    read_folders = {label: read(folder) for label, folder in folders.items() if label not in sweeps}
-    results = [
-        own.model_copy(update={"label": label}) for label, own in read_folders.items() if isinstance(own, Result)
-    ]
-    runs = [dataclasses.replace(own, label=label) for label, own in read_folders.items() if not isinstance(own, Result)]
-    tables = encoder_tables(results, aggregation)
+    results: list[Result] = []
+    runs: list[TrainingTrajectory] = []
+    for label, folder in folders.items():
+        if label not in sweeps:
+            match read(folder):
+                case Result() as result:
+                    results.append(result.model_copy(update={"label": label}))
+                case TrainingTrajectory() as run:
+                    runs.append(dataclasses.replace(run, label=label))
+    tables = [*encoder_tables(results, aggregation), *tables_of_runs_without_path(runs, folders)]
     figures = encoder_figures(results, runs, aggregation)
     groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
     for number, group in enumerate(groups, 1):
@@ -47,6 +53,16 @@ def write_report(folders: Mapping[str, str], output: str, aggregation: Aggregati
         show(table.printed())
     for file in files:
         print(file)
+
+
+def tables_of_runs_without_path(runs: Sequence[TrainingTrajectory], folders: Mapping[str, str]) -> list[Table]:
+    """Return the scores of finished runs that no figure shows, because alignment and uniformity were not measured."""
+    jobs = [read_job(Path(folders[run.label]), run.label) for run in runs if run.points.empty]
+    tables = {job.name: run_table(job.run.model_dump()) for job in jobs if job.run}
+    return [
+        dataclasses.replace(table, name=f"run_{number}", title=f"{label}: {table.title}")
+        for number, (label, table) in enumerate(tables.items(), 1)
+    ]
 
 
 def default_label(folder: str) -> str:

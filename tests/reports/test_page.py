@@ -86,7 +86,7 @@ def test_the_page_is_offline_escapes_names_and_hides_a_run_in_all_charts(sweep, 
     file.write_text(page({"s": sweep, ATTACK: alone}), encoding="utf-8")
     assert page({"s": sweep, ATTACK: alone}) == file.read_text(encoding="utf-8")
     browser.get(f"file://{file}")
-    drawn = "return document.querySelectorAll('.parcoords').length && document.querySelectorAll('.js-line').length"
+    drawn = "return document.querySelectorAll('.cartesianlayer .js-line').length"
     _until(lambda: browser.execute_script(drawn) == 20)
     click = "new MouseEvent(arguments[0], {bubbles: true})"
     for event in ("mousedown", "mouseup"):
