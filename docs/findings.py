@@ -93,8 +93,8 @@ def heading(table: str) -> str:
 
 
 def sweep_of(table: str) -> str:
-    """Return the choice of conf/sweep that a table comes from."""
-    return str(PLAN["tables"][table].get("sweep", table))
+    """Return the table whose sweep, or sweep for 2 cores, a table comes from."""
+    return str(PLAN["tables"][table].get("sweep", table)).removesuffix("_mini")
 
 
 def anchor(title: str) -> str:

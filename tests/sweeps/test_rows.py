@@ -2,6 +2,7 @@
 
 import pytest
 from omegaconf import OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.config.options import check_options
 from simcse_pl.reports.paper import ablation
@@ -109,10 +110,9 @@ def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):
         with_row(config)
 
 
-@pytest.mark.parametrize("row", [None, 0.3])
-def test_an_unknown_row_is_an_error(row, composed):
+def test_an_unknown_row_is_an_error(composed):
     config = composed("sweep=table_3_dropout")
-    config.sweep.row = row
+    config.sweep.row = 0.3
     with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
         with_row(config)
 
@@ -125,6 +125,5 @@ def test_configs_without_rows_are_unchanged(composed):
 
 @pytest.mark.parametrize("values", [{"model": {"dropuot": 0.2}}, {"modle": {"dropout": 0.2}}])
 def test_an_unknown_option_is_an_error(values):
-    config = OmegaConf.create({"model": {"dropout": 0.1}})
-    with pytest.raises(UserError, match=r"^rows.x.(model.dropuot|modle): this option does not exist$"):
-        with_values(config, values, "rows.x")
+    with pytest.raises(OmegaConfBaseException, match="is not in struct"):
+        with_values(OmegaConf.create({"model": {"dropout": 0.1}}), values)

@@ -80,7 +80,8 @@ def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = N
     for label, path, dashes, marker in zip(labels, paths.values(), cycle(DASHES), cycle(MARKERS)):
         x, y = path["uniformity"].to_numpy(), path["alignment"].to_numpy()
         look: dict[str, Any] = {"marker": marker, "edgecolors": "black"}
-        axes.plot(x, y, color="0.35", linestyle=dashes, linewidth=1, marker=marker, markersize=3.5, label=label)
+        line = dashes if len(path) > 1 else "none"
+        axes.plot(x, y, color="0.35", linestyle=line, linewidth=1, marker=marker, markersize=3.5, label=label)
         shown = np.unique(np.linspace(0, len(path) - 1, _MAX_MARKERS).round().astype(int))
         sizes = np.where(shown == len(path) - 1, 45, 18)
         colours = path["score"].to_numpy()[shown]

@@ -13,7 +13,7 @@ STYLE: dict[Any, Any] = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "figure.dpi": 100,
+    "figure.dpi": 200,
     "legend.frameon": False,
     "legend.handlelength": 4,
     "svg.fonttype": "none",
@@ -36,15 +36,14 @@ DASHES: tuple[Any, ...] = (
     (0, (1, 3)),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-_DPI = 200
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return the files of a figure by name: PNG with 200 dots per inch, and SVG."""
+    """Return the files of a figure by name: PNG and SVG."""
     files = {}
     for ending, metadata in (("png", {}), ("svg", {"Date": None})):
         buffer = io.BytesIO()
         with matplotlib.rc_context(STYLE):
-            figure.savefig(buffer, format=ending, dpi=_DPI, metadata=metadata)
+            figure.savefig(buffer, format=ending, metadata=metadata)
         files[f"{name}.{ending}"] = buffer.getvalue()
     return files
