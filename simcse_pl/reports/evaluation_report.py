@@ -33,8 +33,6 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     tables = (
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
-        sts_table(results, regressor=True),
-        sts_table(results, metric="pearson", regressor=True),
         subset_table(results),
         transfer_table(results),
         geometry_table(results),

@@ -6,7 +6,7 @@ from simcse_pl.results.evaluation_results import read
 
 def test_all_results_have_tables_and_figures(make_result, write_run):
     results = [make_result("a"), make_result("b", seed=1)]
-    tables = ["sts", "sts_pearson", "sts_regressor", "sts_pearson_regressor", "sts_subsets", "transfer"]
+    tables = ["sts", "sts_pearson", "sts_subsets", "transfer"]
     assert [table.name for table in encoder_tables(results)] == [*tables, "geometry", "spectrum", "retrieval"]
     figures = encoder_figures(results, [read(write_run())])
     assert list(figures) == ["alignment_uniformity", "training_paths", "spectra", "similarities"]

@@ -1,6 +1,5 @@
 """Tables of encoders' scores x 100, with the paper's rows where they are known."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -20,16 +19,13 @@ _AGGREGATIONS: dict[Aggregation, str] = {
 
 
 def sts_scores(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
 ) -> pd.DataFrame:
     """Return STS scores x 100, one row per label and one column per task, named with its split unless it is `test`."""
-    which = "regressor" if regressor else aggregation
-    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, which), metric, math.nan) for s in r.sts})
+    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, aggregation), metric) for s in r.sts})
 
 
-def sts_table(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
-) -> Table | None:
+def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman") -> Table | None:
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
 
     Scores depend strongly on these choices (appendix B), so the title names them.
@@ -38,7 +34,6 @@ def sts_table(
         aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
             weighted by size).
         metric: `spearman` or `pearson`.
-        regressor: use the scores of a regressor trained on top, which STS-B and SICK-R have.
 
     Returns:
         The table; None without scores.
@@ -46,15 +41,14 @@ def sts_table(
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    scores = sts_scores(results, aggregation, metric, regressor)
-    comparable = metric == "spearman" and not regressor
-    paper = {r.label: find_row(r, "sts", aggregation) for r in results if comparable}
-    frame = _frame(scores, paper, {} if regressor else _failures(results, STS_TASKS), STS_TASKS)
+    scores = sts_scores(results, aggregation, metric)
+    paper = {r.label: find_row(r, "sts", aggregation) for r in results if metric == "spearman"}
+    frame = _frame(scores, paper, _failures(results, STS_TASKS), STS_TASKS)
     if frame is None:
         return None
-    name = "_".join(["sts", *["pearson"] * (metric == "pearson"), *["regressor"] * regressor])
+    name = "sts_pearson" if metric == "pearson" else "sts"
     splits = " and ".join(sorted({s.split for r in results for s in r.sts}))
-    setting = "a regressor trained on top" if regressor else f"{_AGGREGATIONS[aggregation]}, no regressor"
+    setting = f"{_AGGREGATIONS[aggregation]}, no regressor"
     pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
     title = f"STS, {splits or 'test'}: {metric.capitalize()} x 100, {setting}"
     return Table(name, title, frame, notes=_sizes("pairs", pairs, frame))
