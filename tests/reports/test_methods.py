@@ -7,7 +7,6 @@ import pytest
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.reports.methods import (
     baselines,
-    published_model,
     published_score,
     published_scores,
     setting_of,
@@ -46,7 +45,6 @@ def test_a_run_is_beside_the_score_of_its_setting_and_model():
     assert published_score("rankcse", "unsupervised", "bert").variant == "ListMLE"
     assert published_score("cards", "unsupervised", "bert") is None  # published for RoBERTa only
     assert published_score("a_method_of_ones_own", "unsupervised", "bert") is None
-    assert (published_model("bert_large"), published_model(None)) == ("BERT-large", "BERT-base")
 
 
 def test_a_run_without_a_setting_is_supervised():

@@ -78,16 +78,6 @@ def test_a_row_sets_its_options_only(composed):
     assert not config.module.shared_dropout_mask  # the config itself is unchanged
 
 
-def test_rows_apply_to_the_given_model_and_data(composed):
-    config = composed("sweep=table_3_dropout", "size=mini", "model=roberta", "data=text", "data.train=mine.txt")
-    config.sweep.row = 0.15
-    job = with_row(config)
-    assert (job.model.name, job.model.dropout, job.data.train) == ("roberta-base", 0.15, "mine.txt")
-    config = composed("sweep=table_4_supervised_data", "data.train=mine.csv")
-    config.sweep.row = "SNLI+MNLI entailment + hard negatives"
-    assert (with_row(config).data.train, with_row(config).data.columns) == ("mine.csv", [0, 1, 2])
-
-
 def test_a_node_with_a_target_is_replaced_as_a_whole(composed):
     config = composed("sweep=table_1_augmentation", "views=mlm")
     config.sweep.row = "crop 20%"
@@ -115,12 +105,6 @@ def test_an_unknown_row_is_an_error(composed):
     config.sweep.row = 0.3
     with pytest.raises(UserError, match=r"^sweep.row=.*: choose one of 0.0, 0.01, .*, fixed 0.1; -m runs them all$"):
         with_row(config)
-
-
-def test_configs_without_rows_are_unchanged(composed):
-    for overrides in (["sweep=seeds"], []):
-        config = composed(*overrides)
-        assert with_row(config) is config
 
 
 @pytest.mark.parametrize("values", [{"model": {"dropuot": 0.2}}, {"modle": {"dropout": 0.2}}])

@@ -3,7 +3,6 @@
 import json
 import math
 
-import pandas
 import pytest
 import torch
 import wandb
@@ -14,7 +13,6 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
 from simcse_pl.results.evaluation_results import as_result
-from simcse_pl.tracking import wandb_logger as logging_module
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from simcse_pl.tracking.wandb_runs import where_to_look
@@ -118,12 +116,6 @@ def test_disabled_logging_writes_nothing(tmp_path, monkeypatch, measured):
     assert where_to_look(logger.experiment) == "disabled"
 
 
-def test_other_ranks_start_no_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(logging_module, "is_first_process", lambda: False)
-    monkeypatch.setattr(logging_module, "start_run", lambda *_, **__: pytest.fail("a run on rank 1"))
-    Dashboard(tmp_path, "my run")
-
-
 @pytest.mark.parametrize("encoder", ["run/checkpoints/best.ckpt", "elsewhere/encoder"])
 def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -165,12 +157,3 @@ def test_keys_of_the_summary_have_split_and_postprocessing(tmp_path):
         "evaluation/MR (scikit-learn)": 0.8,
         "evaluation/MR (scikit-learn), whitening (target)": 0.6,
     }
-
-
-def test_tables_keep_text_numbers_and_missing_values(tmp_path):
-    frame = pandas.DataFrame({"": ["a", "b"], "pairs": pandas.Series([3, None], dtype="Int64"), "x": [math.nan, 0.5]})
-    logger = start(tmp_path)
-    logger.experiment.log({"evaluation/odd": logging_module._table(logging_module.Table("odd", "Odd", frame))})
-    wandb.finish()
-    (run,) = offline_runs(tmp_path)
-    assert run.table("evaluation/odd") == {"columns": ["", "pairs", "x"], "data": [["a", 3, None], ["b", None, 0.5]]}

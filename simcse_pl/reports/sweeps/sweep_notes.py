@@ -39,9 +39,8 @@ def _about_scores(groups: SeedGroups) -> list[str]:
         "seeds": ", ".join(sorted(groups.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
     }
     before = pd.Series([run.score(run.before) for run in sweep.runs]).dropna()
-    if len(before):
-        ends = [f"{end:.{groups.decimals}f}" for end in (before.min(), before.max())]
-        facts["dev before training"] = " to ".join(dict.fromkeys(ends))
+    ends = [f"{end:.{groups.decimals}f}" for end in (before.min(), before.max())] if len(before) else []
+    facts["dev before training"] = " to ".join(dict.fromkeys(ends))
     return [*notes, "; ".join(f"{name} {value}" for name, value in facts.items() if value)]
 
 

@@ -98,14 +98,6 @@ def test_sizes_are_a_note_and_the_sample_has_no_average_and_no_row_of_the_paper(
     assert table.notes == ["pairs: sample 330"]
 
 
-def test_null_scores_are_left_out(make_report):
-    report = make_report("one")
-    report["sts"][1]["all"]["spearman"] = report["transfer"][-1]["accuracy"] = None
-    result = as_result(report, "r")
-    assert "STS13" not in sts_table([result]).frame and "Avg of 6" in sts_table([result]).frame
-    assert "MR" in transfer_table([result]).frame and "MRPC F1" not in transfer_table([result]).frame
-
-
 def test_subsets_are_above_their_aggregations(make_result):
     table = subset_table([make_result("a"), make_result("b", seed=1, sts=("STS13",))])
     assert list(table.frame) == ["task", "subset", "pairs", "a", "b"]
