@@ -101,15 +101,18 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     transfer = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
     jobs = [job for job in sweep.jobs if job.run]
     options = [name for name in differing(jobs) if name not in ("seed", ROW)]
-    rows = [_described(job, options, paper) | _scores(job, sts, transfer) for job in jobs]
-    runs = pd.DataFrame(rows, index=[job.name for job in jobs])
+    rows = [_described(job, options, paper) for job in jobs]
+    scores = [
+        run.scores | {"sts": _mean(run.sts, sts), "transfer": _mean(run.transfer_dev, transfer)} for run in sweep.runs
+    ]
+    runs = pd.DataFrame(rows).join(pd.DataFrame(scores)).set_index(pd.Index([job.name for job in jobs]))
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
     if METHOD in options:
-        known = [*baselines()]
+        order = [*baselines(), *runs["setting"]]
         runs = runs.assign(is_baseline=runs[METHOD] == runs["setting"].map(baselines()))
-        runs["order"] = 2 * runs["setting"].map(known.index) - runs["is_baseline"]
+        runs["order"] = 2 * runs["setting"].map(order.index) - runs["is_baseline"]
         runs = runs.sort_values("order", kind="stable")
     groups = SeedGroups(sweep, paper, options, runs, runs, sts, transfer)
     return SeedGroups(sweep, paper, options, runs, _over_seeds(groups), sts, transfer)
@@ -128,15 +131,10 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
         "trained on": job.choices.get("data"),
     }
     if METHOD in options:
-        for column, method in (("published", described[METHOD]), ("published SimCSE", baselines()[setting])):
+        for column, method in (("published", described[METHOD]), ("published SimCSE", baselines().get(setting, ""))):
             score = published_score(method, setting, job.choices.get("model"))
             described[column] = score.average if score else None
     return described
-
-
-def _scores(job: Job, sts: Sequence[str], transfer: Sequence[str]) -> dict[str, float]:
-    assert job.run is not None
-    return {**job.run.scores, "sts": _mean(job.run.sts, sts), "transfer": _mean(job.run.transfer_dev, transfer)}
 
 
 def _mean(scores: Mapping[str, float], tasks: Sequence[str]) -> float:

@@ -25,8 +25,8 @@ _COLUMNS = ["name", "series", "mean", "error", "seeds"]
 def sweep_figure(groups: SeedGroups) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
-    The paper's numbers are in a second panel. If only the seed varies, each seed is a point. Of methods, the
-    differences from SimCSE are shown with their t-intervals, and the published differences beside them.
+    The paper's numbers are in a second panel. Of methods, the differences from SimCSE are shown with their
+    t-intervals, and the published differences beside them.
 
     Returns:
         The figure; None if no run has a score.
@@ -36,16 +36,6 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
         return None
     if groups.compares_methods and len(points := _differences(groups)):
         return _of_methods(groups, points)
-    if len(groups.groups) == 1 and not groups.has_rows:
-        runs = groups.runs.dropna(subset="dev")
-        points = [(f"seed {seed}", "measured", dev, np.nan, []) for seed, dev in runs[["seed", "dev"]].to_numpy()]
-        figure = _panels({f"dev ({score})": pd.DataFrame(points, columns=_COLUMNS)})
-        mean, deviation = runs["dev"].mean(), runs["dev"].std()
-        if len(runs) > 1:
-            figure.axes[0].axvspan(mean - deviation, mean + deviation, color="0.9", linewidth=0, zorder=0)
-            text = f"mean ± standard deviation: {mean:.{groups.decimals}f} ± {deviation:.{groups.decimals}f}"
-            figure.axes[0].set_title(text)
-        return figure
     panels = {f"dev ({score})": _measured(groups)}
     if len(theirs := _papers(groups)):
         panels[f"paper, dev ({score})"] = theirs
@@ -54,9 +44,9 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
 
 def _measured(groups: SeedGroups) -> pd.DataFrame:
     """Return our points: names are rows, or values of the option with most values; the other options are series."""
-    scores = groups.groups.assign(name=groups.groups["row"])
+    scores = groups.groups.assign(name=groups.groups["row" if groups.has_rows else "label"])
     others = ["column", *groups.options]
-    if not groups.has_rows:
+    if groups.options and not groups.has_rows:
         axis = max(groups.options, key=lambda option: scores[option].nunique())
         others.remove(axis)
         scores["name"] = axis + "=" + scores[axis]
