@@ -11,7 +11,7 @@ import pytest
 from hydra.conf import ConfigSourceInfo
 from omegaconf import OmegaConf
 
-from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
+from simcse_pl.sweeps.jobs import best_score, finished_job, job_arguments
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.utils.errors import SweepError, UserError
 from tests.conftest import ROOT, tiny
@@ -43,11 +43,6 @@ def test_damaged_results_are_an_error(tmp_path, content):
     write_job(tmp_path, content)
     with pytest.raises(UserError, match="is damaged, remove it to run the job again: "):
         finished_job(tmp_path, ["seed=1"])
-
-
-def test_a_sweep_may_have_no_size(composed):
-    config = composed("+sweep.table=mine", "hydra.job.num=0")
-    assert describe_job(config, config.hydra)["sweep"] == {"table": "mine", "column": None, "row": None, "size": None}
 
 
 def test_the_command_line_of_a_job(composed):

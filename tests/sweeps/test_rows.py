@@ -21,17 +21,6 @@ def rows_of(config):
     return [name.strip("'") for name in row_names(config).split("','")]
 
 
-def test_the_papers_nli_file_has_no_neutral_hypotheses(composed):
-    supervised = composed("sweep=table_4_supervised_data")
-    assert rows_of(supervised)[:2] == [
-        "SNLI+MNLI entailment + hard negatives",
-        "dual encoder, entailment + hard negatives",
-    ]
-    assert "contradiction+neutral 1.0" not in rows_of(composed("sweep=table_7_hard_negative"))
-    given = composed("sweep=table_7_hard_negative", "sweep.with_neutral=nli.csv")
-    assert rows_of(given)[-1] == "contradiction+neutral 1.0"
-
-
 @pytest.mark.parametrize("sweep", MINI)
 def test_a_mini_sweep_needs_no_further_option(sweep, composed):
     config = composed(f"sweep={sweep}")
