@@ -58,6 +58,6 @@ def differences(groups: SeedGroups, score: str) -> list[Difference]:
     pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
     pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
     by_group = pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]
-    found = {key: Difference(by_seed) for key, by_seed in by_group}
+    by_key = {key: Difference(by_seed) for key, by_seed in by_group}
     none = Difference(pd.Series(dtype=float))
-    return [found.get(key, none) for key in groups.groups[keys].itertuples(index=False, name=None)]
+    return [by_key.get(key, none) for key in groups.groups[keys].itertuples(index=False, name=None)]

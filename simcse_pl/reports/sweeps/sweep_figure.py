@@ -53,8 +53,8 @@ def _measured(groups: SeedGroups) -> pd.DataFrame:
     seeds = groups.runs.dropna(subset="dev").groupby(groups.keys)["dev"].agg(list).rename("seeds").reset_index()
     scores = scores.merge(seeds, on=groups.keys)  # without groups that did not run
     scores["series"] = [
-        ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in own.items() if v)])
-        for own in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
+        ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in values.items() if v)])
+        for values in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
     ]
     return scores.rename(columns={"dev": "mean", "dev std": "error"})[_COLUMNS]
 
@@ -73,8 +73,8 @@ def _papers(groups: SeedGroups) -> pd.DataFrame:
 
 
 def _differences(groups: SeedGroups) -> pd.DataFrame:
-    found = zip(groups.groups["label"], differences(groups, "dev"), strict=True)
-    points = [(name, "measured", own.mean, own.margin, own.by_seed.tolist()) for name, own in found if own.count]
+    gains = zip(groups.groups["label"], differences(groups, "dev"), strict=True)
+    points = [(name, "measured", gain.mean, gain.margin, gain.by_seed.tolist()) for name, gain in gains if gain.count]
     return pd.DataFrame(points, columns=_COLUMNS)
 
 
@@ -121,9 +121,9 @@ def _panels(panels: Mapping[str, pd.DataFrame], varied: str = "") -> Figure:
 def _draw(axes: Axes, points: pd.DataFrame, names: Sequence[str], hollow: bool) -> None:
     """Draw the series of a panel, shifted so that they do not cover each other."""
     count = points["series"].nunique()
-    for number, (label, own) in enumerate(points.groupby("series", sort=False)):
+    for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        place = own["name"].map(names.index) + 0.7 * ((number + 0.5) / count - 0.5)
+        place = series["name"].map(names.index) + 0.7 * ((number + 0.5) / count - 0.5)
         face = "white" if hollow else colour
         look: dict[str, Any] = {
             "color": colour,
@@ -132,6 +132,6 @@ def _draw(axes: Axes, points: pd.DataFrame, names: Sequence[str], hollow: bool) 
             "markerfacecolor": face,
             "linestyle": "none",
         }
-        axes.errorbar(own["mean"], place, xerr=own["error"], label=label, **look)
-        dots = own.assign(place=place)[own["seeds"].map(len) > 1].explode("seeds")
+        axes.errorbar(series["mean"], place, xerr=series["error"], label=label, **look)
+        dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
         axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.methods import published_score
+from simcse_pl.reports.methods import published_score, setting_of
 from simcse_pl.reports.paper import published
 from simcse_pl.reports.sweeps.paired import CONFIDENCE, differences, reach
 from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
@@ -67,7 +67,7 @@ def _about_paper(groups: SeedGroups) -> list[str]:
 def _about_methods(groups: SeedGroups) -> list[str]:
     """Return what the methods are compared with, what a star means, and which published scores are uncertain."""
     notes, scores = [], groups.groups
-    counts = pd.Series([own.count for own in differences(groups, "dev")], index=scores.index)
+    counts = pd.Series([gain.count for gain in differences(groups, "dev")], index=scores.index)
     if counts.any():
         simcse = scores[scores["is_baseline"]]
         baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
@@ -82,14 +82,17 @@ def _about_methods(groups: SeedGroups) -> list[str]:
         )
     if alone := scores["label"][(counts == 0) & ~scores["is_baseline"]].tolist():
         notes.append(f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}")
-    jobs = {(job.value(METHOD), job.choices.get("setting"), job.choices.get("model")) for job in groups.sweep.jobs}
-    found = {name: published_score(name, setting or "", model) for name, setting, model in sorted(jobs, key=str)}
-    if groups.comparable and any(found.values()):
-        copies = [name for name, score in found.items() if score and score.source == "board"]
-        doubts = [f"{name} ({score.doubt})" for name, score in found.items() if score and score.doubt]
+    known = {
+        job.value(METHOD): score
+        for job in groups.sweep.jobs
+        if (score := published_score(job.value(METHOD), setting_of(job.choices), job.choices.get("model")))
+    }
+    if groups.comparable and known:
+        copies = [name for name, score in known.items() if score.source == "board"]
+        doubts = [f"{name} ({score.doubt})" for name, score in known.items() if score.doubt]
         kinds = {"copied from a third party": copies, "not certain": doubts}
         rest = "".join(f"; {what}: {', '.join(names)}" for what, names in kinds.items() if names)
-        notes.append(f"published: STS average on test, {_or(score.model for score in found.values() if score)}{rest}")
+        notes.append(f"published: STS average on test, {_or(score.model for score in known.values())}{rest}")
     return notes
 
 

@@ -87,12 +87,12 @@ def _marks(groups: SeedGroups, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _differences(groups: SeedGroups, score: str) -> pd.DataFrame:
     """Return the columns of the differences from SimCSE; beside dev, also the published averages."""
-    found, name = differences(groups, score), f"difference on {score}"
+    gains, name = differences(groups, score), f"difference on {score}"
     columns = {
-        name: [own.mean for own in found],
-        f"{name} low": [own.mean - own.margin for own in found],
-        f"{name} high": [own.mean + own.margin for own in found],
-        f"{name} n": [own.count for own in found],
+        name: [gain.mean for gain in gains],
+        f"{name} low": [gain.mean - gain.margin for gain in gains],
+        f"{name} high": [gain.mean + gain.margin for gain in gains],
+        f"{name} n": [gain.count for gain in gains],
     }
     frame = pd.DataFrame(columns)
     if score == "dev" and groups.comparable:
