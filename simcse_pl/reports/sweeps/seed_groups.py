@@ -28,6 +28,7 @@ class SeedGroups:
         sweep: the jobs.
         paper: the table of the paper that the sweep repeats, if any.
         options: options that differ between groups and do not follow from row and column.
+        keys: the columns of `runs` that distinguish the groups.
         runs: a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
             `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test
             are the monitored metric.
@@ -39,6 +40,7 @@ class SeedGroups:
     sweep: Sweep
     paper: Ablation | None
     options: list[str]
+    keys: list[str]
     runs: pd.DataFrame
     groups: pd.DataFrame
     sts_tasks: list[str]
@@ -83,11 +85,6 @@ class SeedGroups:
         return METHOD in self.options
 
     @property
-    def keys(self) -> list[str]:
-        """The columns of `runs` that distinguish the groups."""
-        return list(dict.fromkeys(["row", "column", *self.options, *["setting"] * self.compares_methods]))
-
-    @property
     def columns(self) -> list[str]:
         """The columns of the paper's table that the sweep has."""
         present = self.groups["column"].unique()
@@ -114,8 +111,12 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
         runs = runs.assign(is_baseline=runs[METHOD] == runs["setting"].map(baselines()))
         runs["order"] = 2 * runs["setting"].map(order.index) - runs["is_baseline"]
         runs = runs.sort_values("order", kind="stable")
-    groups = SeedGroups(sweep, paper, options, runs, runs, sts, transfer)
-    return SeedGroups(sweep, paper, options, runs, _over_seeds(groups), sts, transfer)
+    keys = list(dict.fromkeys(["row", "column", *options, *["setting"] * (METHOD in options)]))
+    groups = _over_seeds(runs, keys)
+    if paper and runs["row"].any():
+        groups = _in_papers_order(groups, paper)
+    groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
+    return SeedGroups(sweep, paper, options, keys, runs, groups, sts, transfer)
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
@@ -142,29 +143,33 @@ def _mean(scores: Mapping[str, float], tasks: Sequence[str]) -> float:
     return float(100 * pd.Series(scores, dtype=float).reindex(tasks).mean(skipna=False))
 
 
-def _over_seeds(jobs: SeedGroups) -> pd.DataFrame:
-    """Return the groups, in the order of the paper's table, with a row for each of its cells that did not run."""
-    grouped = jobs.runs.groupby(jobs.keys, sort=False)
+def _over_seeds(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the keys of each group, means, deviations and counts; of methods, also what the runs have in common."""
+    grouped = runs.groupby(list(keys), sort=False)
     groups = grouped[[*SCORES]].agg([*_SUFFIXES])
     groups.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in groups.columns])
-    if jobs.compares_methods:
+    if METHOD in keys:
         first = grouped[["trained on", "is_baseline", "published", "published SimCSE"]].first()
         groups = groups.join(first.astype({"published": float, "published SimCSE": float}))
-    groups = groups.reset_index()
-    if jobs.paper and groups["row"].any():
-        ran = {*zip(groups["row"], groups["column"], strict=True)}
-        present = jobs.columns + [name for name in groups["column"].unique() if name not in jobs.columns]
-        cells = [
-            (row, column)
-            for row, figures in jobs.paper.rows.items()
-            for column in present
-            if column in ("", *figures) or (row, column) in ran
-        ]
-        ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
-        groups = pd.concat([ours, groups[~groups["row"].isin(jobs.paper.rows)]], ignore_index=True)
+    return groups.reset_index()
+
+
+def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
+    """Return the groups in the order of the paper's table, with a row for each of its cells that did not run."""
+    ran = {*zip(groups["row"], groups["column"], strict=True)}
+    columns = sorted(groups["column"].unique(), key=[*paper.settings, *groups["column"]].index)
+    cells = [
+        (row, column)
+        for row, figures in paper.rows.items()
+        for column in columns
+        if column in ("", *figures) or (row, column) in ran
+    ]
+    ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
+    groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
     counts = [f"{score} n" for score in SCORES]
-    groups[counts] = groups[counts].fillna(0).astype(int)
-    return groups.assign(label=[_label(group, jobs.options) for group in groups.to_dict("records")])
+    return (
+        groups.astype(dict.fromkeys(counts, float)).fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))
+    )
 
 
 def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:

@@ -21,31 +21,32 @@ def sweep_notes(groups: SeedGroups) -> list[str]:
 
 
 def _about_scores(groups: SeedGroups) -> list[str]:
-    sweep, jobs = groups.sweep, [job for job in groups.sweep.jobs if job.run]
+    """Return what was measured and run."""
+    runs, jobs = groups.sweep.runs, [job for job in groups.sweep.jobs if job.run]
     best = "" if groups.compares_methods else "; *: best on dev"
-    selects = f"dev: {_or(run.validation for run in sweep.runs)}, which selects the checkpoint"
+    selects = f"dev: {_or(run.validation for run in runs)}, which selects the checkpoint"
     notes = [f"{selects}; mean ± sample standard deviation (seeds){best}"]
-    if groups.sts_tasks:
-        notes.append(f"sts: mean Spearman x 100 on test of {_tasks(groups.sts_tasks, STS_TASKS)}")
-    if groups.transfer_tasks:
-        classifier = _or(run.transfer_classifier for run in sweep.runs if run.transfer_dev)
-        tasks = _tasks(groups.transfer_tasks, TRANSFER_TASKS)
-        paper = "; paper: pytorch classifier" * bool(groups.paper and "transfer" in groups.paper.scores)
-        notes.append(f"transfer: mean accuracy x 100 on dev of {tasks}, {classifier} classifier{paper}")
+    if tasks := groups.sts_tasks:
+        notes.append(f"sts: mean Spearman x 100 on test of {', '.join(tasks)}{_few(tasks, STS_TASKS)}")
+    if tasks := groups.transfer_tasks:
+        classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
+        named = f"{', '.join(tasks)}{_few(tasks, TRANSFER_TASKS)}"
+        notes.append(
+            f"transfer: mean accuracy x 100 on dev of {named}, {classifier} classifier; paper: pytorch classifier"
+        )
+    before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
     facts = {
         "model": _or(job.choices.get("model") for job in jobs),
         "data": _or(job.choices.get("data") for job in jobs),
-        "steps": _or(run.steps for run in sweep.runs),
+        "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted(groups.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
+        "dev before training": " to ".join(dict.fromkeys(f"{end:.{groups.decimals}f}" for end in before)),
     }
-    before = pd.Series([run.score(run.before) for run in sweep.runs]).dropna()
-    ends = [f"{end:.{groups.decimals}f}" for end in (before.min(), before.max())] if len(before) else []
-    facts["dev before training"] = " to ".join(dict.fromkeys(ends))
     return [*notes, "; ".join(f"{name} {value}" for name, value in facts.items() if value)]
 
 
-def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
-    return ", ".join(tasks) + f" ({len(tasks)} of {len(all_tasks)} tasks)" * (len(tasks) < len(all_tasks))
+def _few(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
+    return f" ({len(tasks)} of {len(all_tasks)} tasks)" * (len(tasks) < len(all_tasks))
 
 
 def _about_paper(groups: SeedGroups) -> list[str]:
