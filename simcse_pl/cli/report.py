@@ -97,7 +97,8 @@ def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
     if len(labels) != len(arguments.folders):
-        raise UserError(f"--labels: {len(labels)} labels for {len(arguments.folders)} folders; give one per folder")
+        given = f"{len(labels)} labels for {len(arguments.folders)} folders"
+        raise UserError(f"--labels: {given}; give one per folder, in the same order")
     folders = dict(zip(labels, arguments.folders, strict=True))
     if len(folders) < len(labels):
         raise UserError(f"two folders have the same label, one of {', '.join(labels)}: set labels with --labels")
