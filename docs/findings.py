@@ -26,7 +26,7 @@ from simcse_pl.reports.sweeps.paired import Difference
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
+from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, StsScores
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory
@@ -93,8 +93,8 @@ def heading(table: str) -> str:
 
 
 def sweep_of(table: str) -> str:
-    """Return the choice of conf/sweep that a table comes from."""
-    return str(PLAN["tables"][table].get("sweep", table))
+    """Return the table whose sweep, or sweep for 2 cores, a table comes from."""
+    return str(PLAN["tables"][table].get("sweep", table)).removesuffix("_mini")
 
 
 def anchor(title: str) -> str:
@@ -194,9 +194,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in map(group_by_seed, read_sweeps({sweep: Path(folder, sweep)})) if own else ():
-                text += (
-                    f"### {heading(sweep)}\n\n" + "\n".join(table.markdown() for table in sweep_tables(group)) + "\n"
-                )
+                text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
                 if figure := sweep_figure(group):
                     figure.savefig(FIGURES / f"findings_{sweep}.png", dpi=150)
                     text += f"![Scores by {heading(sweep).partition(': ')[2]}](figures/findings_{sweep}.png)\n\n"

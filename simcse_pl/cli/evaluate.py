@@ -18,7 +18,7 @@ from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
-from simcse_pl.reports.figures.dimensions import dimension_curves
+from simcse_pl.reports.figures.lines import dimension_curves
 from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE
@@ -77,7 +77,7 @@ def read_suite(config: DictConfig) -> Suite:
     if config.split not in ("dev", "test"):
         raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
-    suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
+    suite = load_suite(tasks, config.senteval_dir, config.split, **how)
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
     suite.evaluators = evaluators
     print_failed(suite.failed)

@@ -15,7 +15,7 @@ from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.protocols import Encoder
-from simcse_pl.results.neighbourhood import Neighbour
+from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 

@@ -7,35 +7,32 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
-from simcse_pl.reports.figures.dimensions import dimension_curves
-from simcse_pl.reports.figures.distributions import similarity_densities, spectra
+from simcse_pl.reports.figures.lines import dimension_curves, spectra
+from simcse_pl.reports.figures.similarities import similarity_densities
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
-from simcse_pl.reports.tables.own_data_table import own_data_table
+from simcse_pl.reports.tables.measure_tables import geometry_table, own_data_table, retrieval_table, spectrum_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.results.trajectory import TrainingTrajectory
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Return every table that has content; `aggregation` is that of the subsets of STS12 to STS16.
+    """Return every table that has content; the first has the tasks that failed as notes.
+
+    Args:
+        results: results with different labels.
+        aggregation: that of the subsets of STS12 to STS16.
 
     Raises:
-        UserError: two results have the same label, or one names a row that the paper does not have.
+        UserError: a result names a row that the paper does not have.
     """
-    labels = [result.label for result in results]
-    if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two results have the label {twice[0]}: give different ones with --labels, one per folder")
     every = [own for result in results for own in result.of_dims().values()]
     tables = (
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
-        sts_table(results, regressor=True),
-        sts_table(results, metric="pearson", regressor=True),
         subset_table(results),
         transfer_table(results),
         geometry_table(results),
@@ -44,10 +41,8 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         own_data_table(every),
     )
     shown = [table for table in tables if table is not None]
-    known = {note for table in shown for note in table.notes}
     failures = failure_notes({result.label: result.failed for result in results})
-    missing = [note for note in failures if note not in known]  # failures without a table, such as a regressor's
-    return [replace(table, notes=[*table.notes, *missing]) for table in shown[:1]] + shown[1:]
+    return [replace(table, notes=[*table.notes, *failures]) for table in shown[:1]] + shown[1:]
 
 
 def encoder_figures(
@@ -70,13 +65,9 @@ def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figu
     Raises:
         WriteError: a file cannot be written.
     """
-    folder = Path(folder)
-    files: dict[str, bytes] = {}
-    for table in tables:
-        files |= table.files()
-    for name, figure in figures.items():
-        files |= figure_files(name, figure)
-    with atomic_write(folder) as new:
+    parts = [table.files() for table in tables] + [figure_files(*item) for item in figures.items()]
+    files = {name: content for part in parts for name, content in part.items()}
+    with atomic_write(Path(folder)) as new:
         for name, content in files.items():
             (new / name).write_bytes(content)
-    return [folder / name for name in files]
+    return [Path(folder, name) for name in files]

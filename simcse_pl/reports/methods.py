@@ -54,13 +54,9 @@ def setting_of(choices: Mapping[str, str | None]) -> str:
 
 def published_score(method: str, setting: str, model: str | None) -> PublishedScore | None:
     """Return the published score to show beside a run with these choices of conf/; None if there is none."""
+    published = _content()["models"].get(model, _OTHER_MODELS)
     scores = published_scores().get(method, ())
-    return next((one for one in scores if (one.setting, one.model) == (setting, published_model(model))), None)
-
-
-def published_model(model: str | None) -> str:
-    """Return the published model whose scores stand beside those of a choice of conf/model."""
-    return str(_content()["models"].get(model, _OTHER_MODELS))
+    return next((score for score in scores if (score.setting, score.model) == (setting, published)), None)
 
 
 def baselines() -> Mapping[str, str]:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from omegaconf import OmegaConf
 
@@ -19,25 +19,11 @@ _FILE = Path(__file__).parent / "paper.yaml"
 _NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize", "word_counts")
 
 
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of one of the paper's tables.
+class PaperRow(NamedTuple):
+    """A row of one of the paper's tables: its label in our tables, and scores x 100 by task, and `Avg`."""
 
-    Args:
-        table: the number of the table, such as `5` or `E.1`.
-        name: the row; `part/row` if the table has two parts.
-        figures: scores x 100 by task, and `Avg`.
-    """
-
-    table: str
-    name: str
+    label: str
     figures: Mapping[str, float]
-
-    @property
-    def label(self) -> str:
-        """The name in tables, which says that the scores are the paper's."""
-        part, _, name = self.name.rpartition("/")
-        return f"paper, Table {self.table}: {name}" + (f" ({part})" if part else "")
 
 
 @dataclass(frozen=True)
@@ -100,12 +86,13 @@ def named_row(table: str, row: str) -> PaperRow:
     tables = published()["encoders"]
     if table not in tables:
         raise UserError(f"paper.table={table}: choose one of {', '.join(tables)}")
-    rows = _rows(table)
-    found = [name for name in rows if row in (name, name.rpartition("/")[2])]
+    content = tables[table]
+    found = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
     if len(found) != 1:
-        problem = "choose one of" if not found else f"{table} has {len(found)} rows of that name; choose one of"
-        raise UserError(f"paper.row={row}: {problem} {', '.join(found or rows)}")
-    return rows[found[0]]
+        raise UserError(f"paper.row={row}: choose one of {', '.join(found or content['rows'])}")
+    part, _, name = found[0].rpartition("/")
+    label = f"paper, Table {content['number']}: {name}" + (f" ({part})" if part else "")
+    return PaperRow(label, dict(zip(content["columns"], content["rows"][found[0]], strict=True)))
 
 
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
@@ -127,14 +114,6 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
     own = {"encoder": result.encoder, **result.settings}
     known: Mapping[str, str] = next((m["rows"] for m in published()["matches"] if _fits(m["when"], own)), {})
     return next((named_row(table, known[table]) for table in fitting if table in known), None)
-
-
-def _rows(table: str) -> dict[str, PaperRow]:
-    content = published()["encoders"][table]
-    return {
-        name: PaperRow(content["number"], name, dict(zip(content["columns"], figures, strict=True)))
-        for name, figures in content["rows"].items()
-    }
 
 
 def _fits(wanted: Any, value: Any) -> bool:

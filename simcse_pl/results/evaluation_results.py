@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationError
 
-from simcse_pl.results.neighbourhood import Neighbour
+from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError, first_line
@@ -45,7 +45,6 @@ class StsScores(Shape):
         mean: mean over the subsets.
         wmean: mean over the subsets, weighted by their number of pairs.
         subsets: each subset by name.
-        regressor: correlations of a regressor's scores instead of cosines; None if not measured.
     """
 
     task: str
@@ -55,7 +54,6 @@ class StsScores(Shape):
     mean: Correlation = Correlation()
     wmean: Correlation = Correlation()
     subsets: Mapping[str, Correlation] = {}
-    regressor: Correlation | None = None
 
 
 class TransferScores(Shape):
@@ -190,8 +188,6 @@ class Result(SuiteResults):
 
 def as_result(report: Any, source: str | Path) -> Result:
     """Validate the content of a results.json of `simcse evaluate` as `validated` does."""
-    if isinstance(report, dict) and "best_step" in report:
-        raise UserError(f"{source} belongs to a training run: give the run's folder, which has its {CURVES_FILE}")
     return validated(Result, report, source, "evaluate.py")
 
 
@@ -221,6 +217,5 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
         return read_run(path)
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
-        what = f"neither {RESULTS_FILE} nor {CURVES_FILE} in {path}" if path.is_dir() else f"no file or folder {path}"
-        raise UserError(f"{what}: give the folder of a run of evaluate.py or train.py")
+        raise UserError(f"no {RESULTS_FILE} or {CURVES_FILE} in {path}: give the folder of an evaluation or a training")
     return as_result(read_json(file), file)

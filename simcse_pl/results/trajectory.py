@@ -8,10 +8,8 @@ import pandas as pd
 
 from simcse_pl.results.metrics import SPEARMAN
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import read_json
-
-_PLANE = ("val/alignment", "val/uniformity")
 
 
 @dataclass(frozen=True)
@@ -34,26 +32,14 @@ def read_run(folder: Path) -> TrainingTrajectory:
     """Read the validations of a training run; those with NaN or infinity are left out.
 
     Raises:
-        UserError: the file is damaged or has no validation.
+        UserError: a file is damaged.
     """
-    file, curves, metric = folder / CURVES_FILE, read_curves(folder), monitored(folder)
-    names = dict(zip(("step", *_PLANE, f"val/{metric}"), ("step", "alignment", "uniformity", "score"), strict=True))
-    points = curves.reindex(columns=list(names)).rename(columns=names)
-    missing = [name for name in ("step", *_PLANE) if name not in curves]
-    if missing and not ("step" in curves and any(name.startswith("val/") for name in curves)):
-        raise UserError(f"{file} has no column {sorted(missing)[0]}: is it of a training run?")
-    finite = np.isfinite(points[["step", "alignment", "uniformity"]]).all(axis="columns")
-    points = points[finite].reset_index(drop=True)
-    if points.empty and not missing:
-        raise UserError(f"{file} has no validation with alignment and uniformity")
-    return TrainingTrajectory(run_label(folder), points.astype({"step": int}), metric)
-
-
-def monitored(folder: Path) -> str:
-    """Return the metric that chose the checkpoint of a run; Spearman's correlation if its results do not name one."""
     file = folder / RESULTS_FILE
-    results = read_json(file) if file.is_file() else {}
-    return str(results.get("monitor", SPEARMAN)) if isinstance(results, dict) else SPEARMAN
+    metric = (read_json(file) if file.is_file() else {}).get("monitor", SPEARMAN)
+    columns = {"step": "step", "val/alignment": "alignment", "val/uniformity": "uniformity", f"val/{metric}": "score"}
+    points = read_curves(folder).reindex(columns=[*columns]).rename(columns=columns)
+    finite = np.isfinite(points[["step", "alignment", "uniformity"]]).all(axis="columns")
+    return TrainingTrajectory(run_label(folder), points[finite].reset_index(drop=True).astype({"step": int}), metric)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.ranks import is_first_process
 
 STUDY_FILE = "study.journal"
@@ -32,7 +32,7 @@ class OptunaTrial:
         callback: reports each validation, and stops training if the median of the other trials is better.
 
     Raises:
-        UserError: Optuna is not installed, or a range is invalid.
+        UserError: the file of the study is damaged, or an option has no range.
     """
 
     def __init__(
@@ -44,18 +44,12 @@ class OptunaTrial:
         startup: int = 5,
         mode: str = "max",
     ) -> None:
-        try:
-            import optuna
-            from optuna.storages.journal import JournalFileBackend
-        except ImportError:
-            raise UserError("a search needs Optuna: pip install optuna") from None
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         distributions: dict[str, Any] = {}
-        _replace_ranges(space, lambda name, given: distributions.update({name: _distribution(name, given)}))
-        if not is_first_process() and _TRIAL not in os.environ:
-            raise UserError(
-                "a search starts the ranks of its jobs itself: do not use torchrun, and use one SLURM task per job"
-            )
+        _replace_ranges(space, lambda name, given: distributions.update({name: _distribution(given)}))
         Path(folder).mkdir(parents=True, exist_ok=True)
         file = Path(folder) / STUDY_FILE
         backend = JournalFileBackend(str(file))
@@ -125,15 +119,10 @@ def _replace_ranges(space: Mapping[str, Any], value_of: Callable[[str, Any], Any
     return values
 
 
-def _distribution(name: str, given: Mapping[str, Any]) -> Any:
+def _distribution(given: Mapping[str, Any]) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    try:
-        if "choices" in given:
-            return CategoricalDistribution(list(given["choices"]))
-        whole = isinstance(given["low"], int) and isinstance(given["high"], int)
-        return (IntDistribution if whole else FloatDistribution)(
-            given["low"], given["high"], log=given.get("log", False)
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"search.space.{name}: {first_line(error)}") from error
+    if "choices" in given:
+        return CategoricalDistribution(list(given["choices"]))
+    whole = isinstance(given["low"], int) and isinstance(given["high"], int)
+    return (IntDistribution if whole else FloatDistribution)(given["low"], given["high"], log=given.get("log", False))

@@ -13,7 +13,7 @@ Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.sweeps.resolvers import lacking
 from simcse_pl.utils.errors import UserError
@@ -23,7 +23,7 @@ def with_row(config: DictConfig) -> DictConfig:
     """Return the config with the options of the job's row, or unchanged if it has no rows.
 
     Raises:
-        UserError: the row does not exist, has an option without a value, or sets an option that does not exist.
+        UserError: the row does not exist, or has an option without a value.
     """
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):
@@ -35,33 +35,27 @@ def with_row(config: DictConfig) -> DictConfig:
     resolved: Any = OmegaConf.to_container(row, resolve=True)
     for option in lacking(resolved):
         raise UserError(f"sweep.row={sweep.row}: {option} has no value; see what the row needs in conf/sweep/")
-    config = with_values(config, OmegaConf.to_container(row), f"sweep.rows.{sweep.row}")
+    config = with_values(config, OmegaConf.to_container(row))
     config.sweep.rows = {}  # the other rows do not belong to this run
     return config
 
 
-def with_values(config: DictConfig, values: Any, place: str) -> DictConfig:
-    """Return a copy of a config with other values for some options.
+def with_values(config: DictConfig, values: Any) -> DictConfig:
+    """Return a copy of a config with other values for some options; OmegaConf raises an error for an unknown option.
 
     Args:
         config: the config, which is not changed.
         values: a mapping, nested like the config. A node with a `_target_` replaces the config's node.
-        place: where the values come from, for error messages.
-
-    Raises:
-        UserError: an option does not exist.
     """
     config = config.copy()
-    with open_dict(config):
-        _set(config, values, place)
+    OmegaConf.set_struct(config, True)
+    _set(config, values)
     return config
 
 
-def _set(node: DictConfig, values: Any, place: str) -> None:
+def _set(node: DictConfig, values: Any) -> None:
     for name, value in values.items():
-        if name not in node:
-            raise UserError(f"{place}.{name}: this option does not exist")
         if isinstance(value, Mapping) and "_target_" not in value and OmegaConf.is_dict(node[name]):
-            _set(node[name], value, f"{place}.{name}")
+            _set(node[name], value)
         else:
             node[name] = value

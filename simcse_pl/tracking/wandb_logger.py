@@ -3,58 +3,40 @@
 docs/dashboards.md explains each panel.
 """
 
-import io
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import PIL.Image
 import wandb
 from matplotlib.figure import Figure
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
-from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults
-from simcse_pl.results.metrics import SPEARMAN
-from simcse_pl.results.run_files import VALIDATION_PREFIXES
-from simcse_pl.results.trajectory import TrainingTrajectory, read_run
+from simcse_pl.results.metrics import CURVES
+from simcse_pl.results.trajectory import read_run
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.csv_logger import steps_done
-from simcse_pl.tracking.wandb_runs import (
-    Mode,
-    remember,
-    remembered_run,
-    start_run,
-    summary_of,
-    where_to_look,
-)
+from simcse_pl.tracking.wandb_runs import Mode, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import without_nan
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tables import Table
 
 STEP = "trainer/global_step"
-PLANE = "geometry/alignment_against_uniformity"
-_BEST_STEP = "best_step"
-_OF_THE_BEST = (*VALIDATION_PREFIXES, _BEST_STEP)
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
-_PATH = ["step", "uniformity", "alignment", SPEARMAN]
 
 
 class Dashboard(WandbLogger):
-    """Lightning's W&B logger with this project's panels.
+    """Lightning's W&B logger, whose x-axis is the number of optimizer steps done.
 
-    The x-axis of all curves is the training step. In the run's summary, validation metrics are those of the best
-    checkpoint.
+    After training, the validation metrics in the run's summary are those of the best checkpoint.
 
     Args:
-        save_dir: folder of the training run. A resumed run has its earlier curves there.
+        save_dir: folder of the training run.
         name: name of the run in W&B, and of the encoder in its tables and figures.
         artifact: upload the encoder to W&B at the end.
         mode, run: see `wandb_runs.start_run`. Rank 0 starts or continues the W&B run.
@@ -68,16 +50,8 @@ class Dashboard(WandbLogger):
         self.folder = Path(save_dir)
         self.label = name
         self.artifact = artifact
-        self._path: list[list[float]] = []
-        self._validated: dict[str, float] = {}
-        self._best: dict[str, float] = {}
         if started is None:
             return
-        with suppress(UserError):  # there is no validation yet
-            points = read_run(self.folder).points.rename(columns={"score": SPEARMAN})
-            self._path = points[_PATH].to_numpy().tolist()
-        if _BEST_STEP in (summary := summary_of(started)):
-            self._best = {name: value for name, value in summary.items() if name.startswith(_OF_THE_BEST)}
         for name in (STEP, "epoch"):
             started.define_metric(name, hidden=True)
         started.define_metric("*", step_metric=STEP, step_sync=True)
@@ -86,29 +60,8 @@ class Dashboard(WandbLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to each curve, and after a validation the plot of alignment against uniformity (figure 2)."""
-        validated = {name: float(value) for name, value in metrics.items() if name.startswith(VALIDATION_PREFIXES)}
-        if not validated:
-            super().log_metrics(metrics, steps_done(metrics, step))
-            return
-        self._validated = validated | {_BEST_STEP: step or 0}
-        point = [step or 0, *(validated.get(f"val/{name}", math.nan) for name in _PATH[1:])]
-        if all(map(math.isfinite, point)):
-            self._path.append(point)
-        panels: dict[str, Any] = {}
-        if self._path:
-            table = wandb.Table(dataframe=pd.DataFrame(self._path, columns=_PATH))
-            title = "Alignment against uniformity, lower is better"
-            panels[PLANE] = wandb.plot.scatter(table, "uniformity", "alignment", title, split_table=True)
-        super().log_metrics({**metrics, **panels}, step)
-        self.experiment.summary.update(self._best)  # W&B has replaced it by the last values
-
-    def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
-        """Make the last validation the run's summary if its checkpoint is the best so far; rank 0 only."""
-        if checkpoint_callback.monitor is not None:
-            self._best = self._validated
-            self.experiment.summary.update(self._best)
-            remember(self.experiment)
+        """Add a point to each curve."""
+        super().log_metrics(metrics, steps_done(metrics, step))
 
     @property
     def place(self) -> str:
@@ -124,9 +77,12 @@ class Dashboard(WandbLogger):
         """
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
-        path = pd.DataFrame(self._path, columns=_PATH).rename(columns={SPEARMAN: "score"})
-        paths = [TrainingTrajectory(self.label, path)] if self._path else []
+        paths = []
+        with suppress(UserError):  # metrics.csv is not written
+            paths.append(replace(read_run(self.folder), label=self.label))
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
+        best = {f"{'geometry' if name in CURVES else 'val'}/{name}": score for name, score in results["best"].items()}
+        run.summary.update(without_nan(best) | {"best_step": results["best_step"]})
         if self.artifact:
             metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
             encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
@@ -158,23 +114,21 @@ def log_evaluation(
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    # The figure would have a single point.
-    images = {name: figure for name, figure in figures.items() if name != "alignment_uniformity"}
-    run.log(panels | {f"evaluation/{name}": _image(name, figure, result.label) for name, figure in images.items()})
+    panels |= {
+        f"evaluation/{name}": wandb.Image(figure, caption=result.label)
+        for name, figure in figures.items()
+        if name != "alignment_uniformity"  # it would have a single point
+    }
+    run.log(panels)
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
-    scores |= (
-        {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()} if result.own else {}
-    )
     scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
+    if result.own:
+        scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
 
 
 def _table(table: Table) -> wandb.Table:
     frame = table.frame.astype(object)
     return wandb.Table([str(column) for column in frame], frame.where(frame.notna(), None).to_numpy().tolist())
-
-
-def _image(name: str, figure: Figure, caption: str) -> wandb.Image:
-    return wandb.Image(PIL.Image.open(io.BytesIO(figure_files(name, figure)[f"{name}.png"])), caption=caption)

@@ -81,5 +81,5 @@ def started_job(config: DictConfig) -> Iterator[Job]:
         job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
         job.trial = instantiate(config.get("search"))
         if job.trial:
-            job.config = with_values(config, job.trial.values, "search.space")
+            job.config = with_values(config, job.trial.values)
         yield job

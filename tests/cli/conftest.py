@@ -7,9 +7,8 @@ import pytest
 
 from simcse_pl.__main__ import main
 from tests.reports.conftest import bert, job, make_report, write_results, write_run, write_sweep
-from tests.reports.html.conftest import write_curves
 
-__all__ = ["bert", "job", "make_report", "write_curves", "write_results", "write_run", "write_sweep"]
+__all__ = ["bert", "job", "make_report", "write_results", "write_run", "write_sweep"]
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ def _sts(task, seed, split):
     }
     parts = "ab" if task in ("STS12", "STS13") else ""
     subsets = {f"{task}_{part}": {"pairs": 750, "spearman": base + 0.02, "pearson": base} for part in parts}
-    regressor = {"spearman": base + 0.05, "pearson": base + 0.06} if task in ("STS-B", "SICK-R") else None
-    return {"task": task, "split": split, "pairs": PAIRS[task], **scores, "subsets": subsets, "regressor": regressor}
+    return {"task": task, "split": split, "pairs": PAIRS[task], **scores, "subsets": subsets}
 
 
 def _transfer(task, seed):
@@ -115,16 +114,15 @@ def write_results(tmp_path):
 
 @pytest.fixture
 def write_run(tmp_path):
-    """Write a training run's folder as Lightning's CSVLogger and train.py do."""
+    """Write the curves of a training run."""
 
     def write(name="run", steps=(0, 4, 8, 12), spearman=0.7):
         folder = tmp_path / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         lines = ["epoch,step,train/loss,val/alignment,val/spearman,val/uniformity"]
         for k, step in enumerate(steps):
             lines += [f"0,{step},,{0.3 - 0.01 * k},{spearman + 0.01 * k},{-1.5 - 0.1 * k}", f"0,{step + 1},1.25,,,"]
         (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
-        (folder / "results.json").write_text(json.dumps({"validation": "sample", "best_step": 4, "before": {}}))
         return folder
 
     return write
@@ -158,24 +156,17 @@ def job():
 
 @pytest.fixture
 def write_sweep(tmp_path):
-    """Write a multirun folder as Hydra and train.py do, one job each; None makes a gap in the numbers."""
+    """Write a multirun folder as Hydra and train.py do, one job each."""
 
-    def write(name, *jobs, table=None, size=None, multirun=None):
+    def write(name, *jobs, table=None, size=None):
         folder = tmp_path / name
-        for number, job in enumerate(jobs):
-            if job is None:
-                continue
-            about, results = job
+        for number, (about, results) in enumerate(jobs):
             config = folder / str(number) / "config"
             config.mkdir(parents=True)
             (config / "overrides.yaml").write_text(yaml.safe_dump(about["overrides"]))
-            (config / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"runtime": {"choices": about["choices"]}}}))
-            (config / "config.yaml").write_text(yaml.safe_dump({"seed": about["seed"], "run_dir": "${hydra:run.dir}"}))
             if results is not None:
                 place = about["sweep"] | {"table": table, "size": size}
-                results = about | {"sweep": place} | results
-                (config.parent / "results.json").write_text(json.dumps(results))
-        (folder / "multirun.yaml").write_text(yaml.safe_dump(multirun or {}))
+                (config.parent / "results.json").write_text(json.dumps(about | {"sweep": place} | results))
         return folder
 
     return write
@@ -192,9 +183,12 @@ def group():
     return read
 
 
-def of_seeds(scores, **about):
-    """Return the jobs of methods for `compare`, with the seeds 0, 1, ..."""
-    return [(name, dev, seed, about) for name, own in scores.items() for seed, dev in enumerate(own)]
+@pytest.fixture
+def of_seeds():
+    """Make the jobs of methods for `compare`, with the seeds 0, 1, ..."""
+    return lambda scores, **about: [
+        (name, dev, seed, about) for name, own in scores.items() for seed, dev in enumerate(own)
+    ]
 
 
 @pytest.fixture

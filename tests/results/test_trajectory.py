@@ -1,4 +1,4 @@
-"""Reading the curves of a training run, and errors for damaged ones."""
+"""Reading the curves of a training run."""
 
 import pytest
 
@@ -27,22 +27,9 @@ def test_the_score_is_the_metric_that_chose_the_checkpoint(tmp_path):
     assert (read(tmp_path).metric, read(tmp_path).points["score"].tolist()) == ("de/spearman", [0.6])
 
 
-def test_a_run_without_alignment_and_uniformity_has_no_points(tmp_path):
+def test_a_run_without_alignment_has_no_points_and_damaged_curves_are_an_error(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,val/mrr\n0,0.3\n")
     assert read(tmp_path).points.empty
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "is damaged"),
-        ("step,loss\n1,2\n", "has no column val/alignment"),
-        ("step,val/alignment,val/uniformity\n1,a,2\n", "is damaged"),
-        ('step,val/alignment,val/uniformity\n1,"2', "is damaged"),
-        ("step,val/alignment,val/uniformity\n1,,\n", "has no validation"),
-    ],
-)
-def test_damaged_curves_are_a_one_line_error(tmp_path, content, message):
-    (tmp_path / "metrics.csv").write_text(content)
-    with pytest.raises(UserError, match=f"metrics.csv {message}"):
+    (tmp_path / "metrics.csv").write_text("step,val/alignment,val/uniformity\n1,a,2\n")
+    with pytest.raises(UserError, match=r"metrics.csv is damaged"):
         read(tmp_path)

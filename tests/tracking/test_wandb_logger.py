@@ -3,7 +3,6 @@
 import json
 import math
 
-import pandas
 import pytest
 import torch
 import wandb
@@ -14,15 +13,12 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
 from simcse_pl.results.evaluation_results import as_result
-from simcse_pl.tracking import wandb_logger as logging_module
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from simcse_pl.tracking.wandb_runs import where_to_look
-from simcse_pl.training.checkpoints import BestCheckpoint
 from tests.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"
-PLANE = "Custom Chart Tables/geometry/alignment_against_uniformity_table"
 
 
 @pytest.fixture(autouse=True)
@@ -35,59 +31,27 @@ def start(folder, **given):
     return Dashboard(folder, "my run", mode="offline", **given)
 
 
-def validate(logger, step, spearman, best=False):
-    """Log metrics, then save a checkpoint if it is the best so far, as Lightning does."""
+def validate(logger, step, spearman):
     metrics = {"val/spearman": spearman, "val/alignment": spearman / 2, "val/uniformity": -spearman}
     logger.log_metrics(metrics | {"geometry/trace": 10.0 + step, "epoch": 0}, step)
-    if best:
-        logger.after_save_checkpoint(BestCheckpoint(logger.folder, monitor="val/spearman"))
 
 
-def test_metrics_are_plotted_over_steps_and_the_summary_is_of_the_best_checkpoint(tmp_path):
+def test_metrics_are_plotted_over_steps(tmp_path):
     logger = start(tmp_path)
     logger.log_hyperparams({"seed": 3, "model": {"dropout": 0.1, "name": "bert"}})
     validate(logger, 0, 0.25)
     for step in (0, 1):
         logger.log_metrics({"train/loss": 1.0 - step, SPEED: 100.0 + step, "epoch": 0}, step)
-    validate(logger, 2, 0.75, best=True)
-    validate(logger, 4, 0.5)
-    validate(logger, 6, math.nan)  # not in the plot of alignment against uniformity
+    validate(logger, 2, 0.75)
     wandb.finish()
     (run,) = offline_runs(tmp_path)
     assert run.started.job_type == "train" and run.started.display_name == "my run"
     assert run.config["seed"] == 3 and run.config["model"] == {"dropout": 0.1, "name": "bert"}
-    assert run.curve("val/spearman") == pytest.approx([0.25, 0.75, 0.5, math.nan], nan_ok=True)
-    assert run.curve("train/loss") == [1.0, 0.0]
-    assert run.curve("trainer/global_step") == [0, 1, 2, 2, 4, 6]
-    best = {"val/spearman": 0.75, "val/alignment": 0.375, "val/uniformity": -0.75, "geometry/trace": 12, "best_step": 2}
-    assert best.items() <= run.summary.items()
+    assert (run.curve("val/spearman"), run.curve("train/loss")) == ([0.25, 0.75], [1.0, 0.0])
+    assert run.curve("trainer/global_step") == [0, 1, 2, 2]
     assert run.summary[SPEED] == {"mean": 100.5} and run.summary["train/loss"] == 0
     assert run.metrics["*"].step_metric == run.metrics[SPEED].step_metric == "trainer/global_step"
     assert {name for name, metric in run.metrics.items() if metric.options.hidden} == {"trainer/global_step", "epoch"}
-    panel = run.config["_wandb"]["visualize"]["geometry/alignment_against_uniformity"]["panel_config"]
-    assert panel["fieldSettings"] == {"x": "uniformity", "y": "alignment"}
-    assert run.table(PLANE) == {
-        "columns": ["step", "uniformity", "alignment", "spearman"],
-        "data": [[0, -0.25, 0.125, 0.25], [2, -0.75, 0.375, 0.75], [4, -0.5, 0.25, 0.5]],
-    }
-
-
-def test_a_resumed_run_keeps_its_curves_and_its_best_scores(tmp_path):
-    columns = "step,train/loss,val/spearman,val/alignment,val/uniformity\n"
-    (tmp_path / "metrics.csv").write_text(f"{columns}0,,0.25,0.125,-0.25\n1,1.5,,,\n2,,0.75,0.375,-0.75\n")
-    logger = start(tmp_path)
-    logger.experiment.summary.update({"val/spearman": 0.75, "geometry/trace": 11.0, "best_step": 2, "test/x": 1.0})
-    with closing_run():
-        pass
-    offline_runs(tmp_path)
-    logger = start(tmp_path)
-    validate(logger, 4, 0.5)
-    wandb.finish()
-    _, run = offline_runs(tmp_path)
-    assert [row[0] for row in run.table(PLANE)["data"]] == [0, 2, 4]
-    assert run.table(PLANE)["data"][1] == [2, -0.75, 0.375, 0.75]
-    best = {"val/spearman": 0.75, "geometry/trace": 11, "best_step": 2, "test/x": 1}
-    assert {name: run.summary[name] for name in best} == best
 
 
 RESULTS = {
@@ -95,7 +59,7 @@ RESULTS = {
     "seed": 3,
     "validation": "sample",
     "best_step": 2,
-    "best": {"spearman": 0.75},
+    "best": {"spearman": 0.75, "trace": 12.0},
     "test": {"spearman": math.nan},
 }
 
@@ -113,12 +77,15 @@ def measured():
 def test_results_have_tables_figures_scores_and_optionally_the_encoder(tmp_path, artifact, measured):
     (tmp_path / "encoder").mkdir()
     save_file({"weight": torch.ones(2)}, tmp_path / "encoder" / "model.safetensors")
+    columns = "step,val/spearman,val/alignment,val/uniformity\n"
+    (tmp_path / "metrics.csv").write_text(f"{columns}0,0.25,0.125,-0.25\n2,0.75,0.375,-0.75\n")
     logger = start(tmp_path, artifact=artifact)
-    validate(logger, 0, 0.25)
-    validate(logger, 1, 0.75, best=True)
+    validate(logger, 4, 0.25)
     logger.log_results(RESULTS, measured)
     wandb.finish()
     (run,) = offline_runs(tmp_path)
+    best = {"val/spearman": 0.75, "geometry/trace": 12, "best_step": 2}  # not of the last validation
+    assert best.items() <= run.summary.items()
     spearman = measured.sts[0].all.spearman
     table = run.table("evaluation/sts")
     assert table["columns"] == ["encoder", "sample"] and table["data"] == [["my run", pytest.approx(100 * spearman)]]
@@ -142,7 +109,6 @@ def test_disabled_logging_writes_nothing(tmp_path, monkeypatch, measured):
     (tmp_path / "encoder").mkdir()
     logger = Dashboard(tmp_path, "my run", artifact=True)
     validate(logger, 0, 0.25)
-    validate(logger, 1, 0.75, best=True)
     logger.log_results(RESULTS, measured)
     with closing_run():
         pass
@@ -150,13 +116,7 @@ def test_disabled_logging_writes_nothing(tmp_path, monkeypatch, measured):
     assert where_to_look(logger.experiment) == "disabled"
 
 
-def test_other_ranks_start_no_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(logging_module, "is_first_process", lambda: False)
-    monkeypatch.setattr(logging_module, "start_run", lambda *_, **__: pytest.fail("a run on rank 1"))
-    Dashboard(tmp_path, "my run")
-
-
-@pytest.mark.parametrize("encoder", ["run/encoder", "run/checkpoints/best.ckpt", "elsewhere/encoder"])
+@pytest.mark.parametrize("encoder", ["run/checkpoints/best.ckpt", "elsewhere/encoder"])
 def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for folder in ("run/encoder", "run/checkpoints", "elsewhere/encoder", "evaluation"):
@@ -197,12 +157,3 @@ def test_keys_of_the_summary_have_split_and_postprocessing(tmp_path):
         "evaluation/MR (scikit-learn)": 0.8,
         "evaluation/MR (scikit-learn), whitening (target)": 0.6,
     }
-
-
-def test_tables_keep_text_numbers_and_missing_values(tmp_path):
-    frame = pandas.DataFrame({"": ["a", "b"], "pairs": pandas.Series([3, None], dtype="Int64"), "x": [math.nan, 0.5]})
-    logger = start(tmp_path)
-    logger.experiment.log({"evaluation/odd": logging_module._table(logging_module.Table("odd", "Odd", frame))})
-    wandb.finish()
-    (run,) = offline_runs(tmp_path)
-    assert run.table("evaluation/odd") == {"columns": ["", "pairs", "x"], "data": [["a", 3, None], ["b", None, 0.5]]}

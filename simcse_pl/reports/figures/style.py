@@ -4,10 +4,7 @@ import io
 from typing import Any
 
 import matplotlib
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 # Text stays text in SVG, and the same figure gives the same bytes.
 STYLE: dict[Any, Any] = {
@@ -16,7 +13,7 @@ STYLE: dict[Any, Any] = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "figure.dpi": 100,
+    "figure.dpi": 200,
     "legend.frameon": False,
     "legend.handlelength": 4,
     "svg.fonttype": "none",
@@ -39,24 +36,14 @@ DASHES: tuple[Any, ...] = (
     (0, (1, 3)),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-_DPI = 200
-
-
-def colour_scale(figure: Figure, values: list[float], label: str) -> ScalarMappable:
-    """Add a colour bar that spans `values`, and return its scale, whose `to_rgba` maps values to colours."""
-    low, high = min(values), max(values)
-    margin = 1.0 if high - low < 1 else 0.0
-    scale = ScalarMappable(Normalize(low - margin, high + margin), "viridis")
-    figure.colorbar(scale, ax=figure.axes[0], label=label, aspect=30, ticks=MaxNLocator(6))
-    return scale
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return the files of a figure by name: PNG with 200 dots per inch, and SVG."""
+    """Return the files of a figure by name: PNG and SVG."""
     files = {}
     for ending, metadata in (("png", {}), ("svg", {"Date": None})):
         buffer = io.BytesIO()
         with matplotlib.rc_context(STYLE):
-            figure.savefig(buffer, format=ending, dpi=_DPI, metadata=metadata)
+            figure.savefig(buffer, format=ending, metadata=metadata)
         files[f"{name}.{ending}"] = buffer.getvalue()
     return files

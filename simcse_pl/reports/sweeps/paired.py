@@ -1,4 +1,4 @@
-"""Differences between the methods of a sweep and SimCSE: measured, paired over seeds, and published."""
+"""Differences between the methods of a sweep and SimCSE, paired over seeds."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 from scipy.stats import t
 
-from simcse_pl.reports.methods import PublishedScore, baselines, published_score
-from simcse_pl.reports.sweeps.seed_groups import METHOD, Group, SeedGroups
+from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
 
 CONFIDENCE = 0.95
 
@@ -46,30 +45,19 @@ def reach(count: int) -> float:
     return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / math.sqrt(count) if count > 1 else math.nan
 
 
-def baseline_of(groups: SeedGroups, group: Group) -> Group | None:
-    """Return SimCSE in the setting of a group and with the same other options; None for SimCSE itself."""
-    wanted = {**group.options, METHOD: baselines().get(group.setting)}
-    place = group.row, group.column, group.setting
-    found = (own for own in groups.groups if (own.row, own.column, own.setting) == place and own.options == wanted)
-    return None if group.is_baseline else next(found, None)
+def differences(groups: SeedGroups, score: str) -> list[Difference]:
+    """Return the difference of one of SCORES between each group and SimCSE, in the order of the groups.
 
-
-def difference(groups: SeedGroups, group: Group, score: str) -> Difference:
-    """Return the difference of one of SCORES between a group and its baseline, without seeds if it has none."""
-    baseline = baseline_of(groups, group)
-    if baseline is None:
-        return Difference(pd.Series(dtype=float))
-    own, others = (one.runs.astype({score: float}).groupby("seed")[score].mean() for one in (group, baseline))
-    return Difference((own - others).dropna())
-
-
-def published_of(group: Group) -> PublishedScore | None:
-    """Return the published score of a group's method, in its setting and for its model."""
-    return published_score(group.options[METHOD], group.setting, group.choices.get("model"))
-
-
-def published_difference(group: Group) -> float:
-    """Return the published difference from SimCSE in the same setting; NaN if unknown."""
-    own = published_of(group)
-    simcse = published_score(baselines().get(group.setting, ""), group.setting, group.choices.get("model"))
-    return own.average - simcse.average if own and simcse and not group.is_baseline else math.nan
+    SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
+    in the sweep, or if the group is SimCSE.
+    """
+    runs, keys = groups.runs.astype({score: float}), groups.keys
+    means = runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
+    alike = [name for name in [*keys, "seed"] if name != METHOD]
+    pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
+    pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
+    by_group = pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]
+    by_key = {key: Difference(by_seed) for key, by_seed in by_group}
+    none = Difference(pd.Series(dtype=float))
+    return [by_key.get(key, none) for key in groups.groups[keys].itertuples(index=False, name=None)]

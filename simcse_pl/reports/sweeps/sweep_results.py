@@ -1,17 +1,11 @@
-"""Results of sweeps of train.py, read from the folders of their jobs."""
+"""Results of training runs and sweeps, read from their folders."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-import simcse_pl.sweeps.resolvers  # noqa: F401  the configs of sweeps refer to them
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, validated
 from simcse_pl.results.metrics import SPEARMAN, factor, score_name
@@ -86,17 +80,18 @@ class Job:
         name: the name in tables.
         folder: the output folder.
         options: options by name that were given, or that a search chose; they include the seed.
-        choices: the choice in each of Hydra's config groups.
-        seed: None if unknown.
         run: the results; None if the job failed or has not finished.
     """
 
     name: str
     folder: Path
     options: Mapping[str, str]
-    choices: Mapping[str, str | None]
-    seed: int | None
     run: TrainingRun | None
+
+    @property
+    def choices(self) -> Mapping[str, str | None]:
+        """The choice in each of Hydra's config groups; empty without results."""
+        return self.run.choices if self.run else {}
 
     @property
     def place(self) -> Place:
@@ -122,14 +117,12 @@ class Sweep:
         table: the table of the paper that the sweep repeats, by its name in paper.yaml, or another name.
         size: `mini`, `paper` or None.
         jobs: in the order of their numbers; at least one has results.
-        missing: jobs that Hydra planned and that do not have a folder.
     """
 
     label: str
     table: str | None
     size: str | None
     jobs: list[Job]
-    missing: list[str]
 
     @property
     def runs(self) -> list[TrainingRun]:
@@ -150,8 +143,8 @@ def differing(jobs: Sequence[Job]) -> list[str]:
 def is_sweep(path: str | Path) -> bool:
     """Return whether a folder has numbered job folders and is not a run itself."""
     path = Path(path)
-    own = (path / name for name in (RESULTS_FILE, CURVES_FILE))
-    return path.is_dir() and not any(file.is_file() for file in own) and bool(job_folders(path))
+    is_run = any((path / name).is_file() for name in (RESULTS_FILE, CURVES_FILE))
+    return path.is_dir() and not is_run and bool(job_folders(path))
 
 
 def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
@@ -165,18 +158,15 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
     """
     sweeps: dict[tuple[str | None, ...], Sweep] = {}
     for label, path in folders.items():
-        folder = Path(path)
         prefix = f"{label}/" if len(folders) > 1 else ""
-        jobs = [read_job(job, prefix + job.name) for job in job_folders(folder)]
+        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
         first = next((job.place for job in jobs if job.run), None)
         if first is None:
-            raise UserError(f"{folder}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
+            raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
             place = job.place if job.run else first
             key = (place.table, place.size) if place.table else (label,)
-            sweeps.setdefault(key, Sweep(label, place.table, place.size, [], [])).jobs.append(job)
-        own = sweeps[(first.table, first.size) if first.table else (label,)]
-        own.missing.extend(prefix + name for name in _missing(folder))
+            sweeps.setdefault(key, Sweep(label, place.table, place.size, [])).jobs.append(job)
     return list(sweeps.values())
 
 
@@ -186,55 +176,15 @@ def read_job(folder: Path, name: str) -> Job:
     Raises:
         UserError: a file is damaged or was not written by train.py.
     """
-    run = _read_run(folder / RESULTS_FILE)
-    if run is None:
-        return _unfinished(folder, name)
-    options = dict(map(_option, run.overrides))
-    if run.trial:
+    file = folder / RESULTS_FILE
+    run = validated(TrainingRun, read_json(file), file, "train.py") if file.is_file() else None
+    overrides = run.overrides if run else list(read_yaml(folder / "config" / "overrides.yaml"))
+    options = dict(map(_option, overrides))
+    if run and run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
-    return Job(name, folder, options, run.choices, run.seed, run)
-
-
-def _read_run(file: Path) -> TrainingRun | None:
-    if not file.is_file():
-        return None
-    report = read_json(file)
-    if isinstance(report, dict) and "label" in report:
-        raise UserError(f"{file} was written by evaluate.py: give the folders of its jobs one by one")
-    return validated(TrainingRun, report, file, "train.py")
-
-
-def _unfinished(folder: Path, name: str) -> Job:
-    """Read what Hydra writes before a job starts."""
-    overrides, hydra, config = (
-        read_yaml(folder / "config" / f"{name}.yaml") for name in ("overrides", "hydra", "config")
-    )
-    given: Any = OmegaConf.to_container(overrides) or []
-    choices = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
-    seed = OmegaConf.select(config, "seed")
-    return Job(name, folder, dict(map(_option, given)), dict(choices), seed if isinstance(seed, int) else None, None)
+    return Job(name, folder, options, run)
 
 
 def _option(override: str) -> tuple[str, str]:
     name, _, value = override.partition("=")
     return name.lstrip("+"), value.strip("'\"")
-
-
-def _missing(folder: Path) -> list[str]:
-    """Return the jobs without a folder; those after the last folder are known for Hydra's own sweeper only."""
-    present = {int(job.name) for job in job_folders(folder)}
-    planned = max(max(present) + 1, _planned(read_yaml(folder / "multirun.yaml")))
-    return [str(number) for number in range(planned) if number not in present]
-
-
-def _planned(multirun: DictConfig) -> int:
-    """Return the number of jobs that Hydra's own sweeper plans; 0 if it cannot be computed."""
-    try:
-        if not OmegaConf.select(multirun, "hydra.sweeper._target_", default="").endswith(".BasicSweeper"):
-            return 0
-        given = [f"{name}={values}" for name, values in (multirun.hydra.sweeper.params or {}).items()]
-        overrides = OverridesParser.create().parse_overrides([*given, *multirun.hydra.overrides.task])
-        last = {own.get_key_element(): own for own in overrides}.values()  # a later value replaces an earlier one
-        return math.prod(sum(1 for _ in own.sweep_string_iterator()) for own in last if own.is_discrete_sweep())
-    except (HydraException, OmegaConfBaseException):  # a glob, or a reference to a resolver of the user's
-        return 0

@@ -1,6 +1,5 @@
 """Tables of encoders' scores x 100, with the paper's rows where they are known."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -12,27 +11,21 @@ from simcse_pl.results.evaluation_results import Correlation, Metric, Result, St
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table
 
-_METRICS: dict[Metric, str] = {"spearman": "Spearman", "pearson": "Pearson"}
 _AGGREGATIONS: dict[Aggregation, str] = {
     "all": "all pairs of a task at once",
     "mean": "mean over a task's subsets",
     "wmean": "mean over a task's subsets, weighted by size",
 }
 
-_PAPERS_CLASSIFIER = "pytorch"
-
 
 def sts_scores(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
 ) -> pd.DataFrame:
     """Return STS scores x 100, one row per label and one column per task, named with its split unless it is `test`."""
-    which = "regressor" if regressor else aggregation
-    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, which), metric, math.nan) for s in r.sts})
+    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, aggregation), metric) for s in r.sts})
 
 
-def sts_table(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
-) -> Table | None:
+def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman") -> Table | None:
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
 
     Scores depend strongly on these choices (appendix B), so the title names them.
@@ -41,7 +34,6 @@ def sts_table(
         aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
             weighted by size).
         metric: `spearman` or `pearson`.
-        regressor: use the scores of a regressor trained on top, which STS-B and SICK-R have.
 
     Returns:
         The table; None without scores.
@@ -49,19 +41,17 @@ def sts_table(
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    scores = sts_scores(results, aggregation, metric, regressor)
-    comparable = metric == "spearman" and not regressor
-    paper = {r.label: find_row(r, "sts", aggregation) for r in results if comparable}
-    failures = {} if regressor else _failures(results, STS_TASKS)
-    frame = _frame(scores, paper, failures, STS_TASKS)
+    scores = sts_scores(results, aggregation, metric)
+    paper = {r.label: find_row(r, "sts", aggregation) for r in results if metric == "spearman"}
+    frame = _frame(scores, paper, _failures(results, STS_TASKS), STS_TASKS)
     if frame is None:
         return None
-    name = "_".join(["sts", *["pearson"] * (metric == "pearson"), *["regressor"] * regressor])
+    name = "sts_pearson" if metric == "pearson" else "sts"
     splits = " and ".join(sorted({s.split for r in results for s in r.sts}))
-    setting = "a regressor trained on top" if regressor else f"{_AGGREGATIONS[aggregation]}, no regressor"
+    setting = f"{_AGGREGATIONS[aggregation]}, no regressor"
     pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
-    notes = [*_sizes("pairs", pairs, frame), *failure_notes(failures)]
-    return Table(name, f"STS, {splits or 'test'}: {_METRICS[metric]} x 100, {setting}", frame, notes=notes)
+    title = f"STS, {splits or 'test'}: {metric.capitalize()} x 100, {setting}"
+    return Table(name, title, frame, notes=_sizes("pairs", pairs, frame))
 
 
 def subset_table(results: Sequence[Result]) -> Table | None:
@@ -92,23 +82,21 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     """
     scores = _by_label(results, lambda result: {task.task: task.accuracy for task in result.transfer})
     paper = {result.label: find_row(result, "transfer", None) for result in results}
-    failures = _failures(results, TRANSFER_TASKS)
-    frame = _frame(scores, paper, failures, TRANSFER_TASKS)
+    frame = _frame(scores, paper, _failures(results, TRANSFER_TASKS), TRANSFER_TASKS)
     if frame is None:
         return None
     f1 = _by_label(results, lambda result: {task.task: task.f1 for task in result.transfer})
     for task in f1.columns.intersection(frame.columns):
         frame.insert(frame.columns.get_loc(task) + 1, f"{task} F1", frame["encoder"].map(f1[task]))
-    classifiers = {row.label: _PAPERS_CLASSIFIER for row in paper.values() if row}
+    classifiers = {row.label: "pytorch" for row in paper.values() if row}
     classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
     frame.insert(1, "classifier", frame["encoder"].map(classifiers))
-    protocols = {task.task: task.protocol for result in results for task in result.transfer if task.protocol}
-    by_protocol = [
-        f"{', '.join(task for task, other in protocols.items() if other == protocol)}: {protocol}"
-        for protocol in dict.fromkeys(protocols.values())
-    ]
+    protocols: dict[str, list[str]] = {}
+    for name, protocol in {task.task: task.protocol for own in results for task in own.transfer}.items():
+        protocols.setdefault(protocol or "", []).append(name)
+    by_protocol = [f"{', '.join(names)}: {protocol}" for protocol, names in protocols.items() if protocol]
     rows = [{task.task: task.rows for task in result.transfer} for result in results]
-    notes = [*by_protocol, *_sizes("rows", rows, frame), *failure_notes(failures)]
+    notes = [*by_protocol, *_sizes("rows", rows, frame)]
     return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
 
 
@@ -187,9 +175,9 @@ def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataF
     """Return a note with the size of each task, and the original size if it differs."""
     parts = []
     for task in frame:
-        counts = list(dict.fromkeys(str(counted[task]) for counted in sizes if counted.get(task) is not None))
+        counts = {counted[task] for counted in sizes if counted.get(task) is not None}
         original = ORIGINAL_SIZES.get((task, "test"))
         if counts:
-            differs = original is not None and counts != [str(original)]
-            parts.append(f"{task} {' or '.join(counts)}" + f" (the original: {original})" * differs)
+            differs = original is not None and counts != {original}
+            parts.append(f"{task} {' or '.join(map(str, counts))}" + f" (the original: {original})" * differs)
     return [f"{what}: {', '.join(parts)}"] if parts else []

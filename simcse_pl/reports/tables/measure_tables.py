@@ -1,0 +1,104 @@
+"""Tables of embedding geometry, nearest neighbours, and metrics on the user's own data."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from simcse_pl.reports.tables.score_tables import keys_of
+from simcse_pl.results.evaluation_results import Result
+from simcse_pl.results.metrics import decimals, factor, heading, scale_note
+from simcse_pl.utils.tables import Table
+
+# By the name in results.json: the name in the table, and the number of decimals.
+_Measures = Mapping[str, tuple[str, int]]
+_GEOMETRY: _Measures = {
+    "alignment": ("alignment", 3),
+    "uniformity": ("uniformity", 3),
+    "mean_cosine": ("mean cosine", 3),
+    "effective_rank": ("effective rank", 1),
+    "isoscore": ("IsoScore", 3),
+}
+_SPECTRUM: _Measures = {
+    "gram_sum": ("Sum(WW^T)", 0),
+    "largest_eigenvalue": ("largest eigenvalue", 1),
+    "trace": ("trace", 0),
+    "nonnegative": ("share >= 0", 3),
+}
+_NOTE = "top k: fraction of variance in the first k principal components; share >= 0: fraction of entries of WW^T"
+
+
+def geometry_table(results: Sequence[Result]) -> Table | None:
+    """Return alignment, uniformity and isotropy, one row per encoder; None without results."""
+    return _geometry_table("geometry", "Geometry", results, _GEOMETRY, [])
+
+
+def spectrum_table(results: Sequence[Result]) -> Table | None:
+    """Return variance by principal component and the measures of section 5 of the paper; None without results."""
+    return _geometry_table("spectrum", "Spectrum", results, _SPECTRUM, [_NOTE], with_variance=True)
+
+
+def _geometry_table(
+    name: str,
+    title: str,
+    results: Sequence[Result],
+    measures: _Measures,
+    notes: list[str],
+    with_variance: bool = False,
+) -> Table | None:
+    measured = {result.label: result.geometry for result in results if result.geometry is not None}
+    if not measured:
+        return None
+    rows = [
+        {f"top {k}": share for k, share in geometry.top_variance.items() if with_variance}
+        | {column: getattr(geometry, measure) for measure, (column, _) in measures.items()}
+        for geometry in measured.values()
+    ]
+    frame = pd.DataFrame(rows, dtype=float)
+    digits = dict.fromkeys(frame, 3) | dict(measures.values())
+    frame.insert(0, "encoder", list(measured))
+    data = {label: f"{g.data}: {g.sentences} sentences, {g.positives} positives" for label, g in measured.items()}
+    where, differences = _in_common(data)
+    return Table(name, f"{title}{where}", frame, digits, [*notes, *differences])
+
+
+def retrieval_table(results: Sequence[Result]) -> Table | None:
+    """Return queries and the nearest sentences of every encoder, as in Table 8 of the paper; None without results."""
+    searched = {result.label: result.retrieval for result in results if result.retrieval is not None}
+    found = {
+        label: {own.query: [own.query, *(near.sentence for near in own.neighbours)] for own in retrieval.queries}
+        for label, retrieval in searched.items()
+    }
+    parts = []
+    for query in keys_of(found.values()):
+        part = pd.DataFrame({label: pd.Series(own.get(query, []), dtype=object) for label, own in found.items()})
+        part.insert(0, "", ["query", *(f"#{place}" for place in range(1, len(part)))])
+        parts.append(part)
+    if not parts:
+        return None
+    frame = pd.concat(parts, ignore_index=True)
+    corpora = {label: f"{retrieval.corpus}: {retrieval.sentences} sentences" for label, retrieval in searched.items()}
+    where, notes = _in_common(corpora, " in ")
+    return Table("retrieval", f"The nearest sentences{where}", frame, notes=notes)
+
+
+def own_data_table(results: Sequence[Result]) -> Table | None:
+    """Return the metrics on own data, one row per encoder; None without results."""
+    measured = {result.label: result.own for result in results if result.own is not None}
+    if not measured:
+        return None
+    frame = pd.DataFrame([data.metrics for data in measured.values()], dtype=float)
+    metrics = list(frame)
+    frame *= [factor(metric) for metric in metrics]
+    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    frame.columns = pd.Index(digits)
+    frame.insert(0, "encoder", list(measured))
+    where, notes = _in_common({label: data.data for label, data in measured.items()})
+    scale = scale_note(*metrics)
+    return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes)
+
+
+def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:
+    """Return the text for the title if it is the same for all encoders, and otherwise a note per encoder."""
+    if len(set(texts.values())) == 1:
+        return word + next(iter(texts.values())), []
+    return "", [f"{label}{word}{text}" for label, text in texts.items()]
