@@ -13,7 +13,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch
 
 # The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
-# gradients of all weights. Training measures it (see speed.py).
+# gradients of all weights.
 TOKENS_PER_PASS = 256
 # The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
 # kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
@@ -34,8 +34,7 @@ class LengthGroups:
 
     Args:
         ignores_padding: whether padding leaves the states of a sentence unchanged (see `ignores_padding`).
-        tokens_per_pass: the cost of one more pass in training (see `longest_of_groups`). Evaluation assumes 256, so
-            that its vectors do not depend on a measurement.
+        tokens_per_pass: the cost of one more pass in training (see `longest_of_groups`). Evaluation assumes 256.
     """
 
     def __init__(self, ignores_padding: bool, tokens_per_pass: float = TOKENS_PER_PASS) -> None:
