@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
-    check_modules(encoder.settings, encoder.templates, encoder.backbone.config.num_hidden_layers)
+    check_modules(encoder.settings, encoder.templates, encoder.backbone.config)
     own = fingerprint(encoder) if results else None
     for path, result in results:
         if not isinstance(result, Result):

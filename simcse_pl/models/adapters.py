@@ -19,12 +19,7 @@ _NAME = "default"  # PEFT's name for a single adapter, which is a part of the na
 def add_adapter(backbone: Backbone, config: Any) -> None:
     """Add a new adapter, and freeze all other weights. The new weights are float32, also beside a base in bfloat16.
 
-    Args:
-        backbone: the base model.
-        config: a PEFT config of an adapter inside layers, such as peft.LoraConfig.
-
-    Raises:
-        UserError: the config is not of PEFT, is for another kind of adapter, or does not fit the backbone.
+    `config` is of PEFT, for an adapter inside layers, such as peft.LoraConfig. UserError has PEFT's message.
     """
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
@@ -33,8 +28,6 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
         if (folder := Path(str(backbone.name_or_path))).is_dir():
             config.base_model_name_or_path = str(folder.absolute())  # the adapter may be saved anywhere
         cast_adapter_dtype(backbone, _NAME)
-    if not adapter_parameters(backbone):
-        raise UserError(f"adapter: {type(config).__name__} adds no weights to {backbone.config.model_type}")
 
 
 def load_adapter(backbone: Backbone, source: str) -> None:
@@ -92,15 +85,12 @@ def read_adapter_config(folder: Path) -> Any:
 def merge_adapter(backbone: Backbone) -> None:
     """Add an adapter's weights to those of the base model, and remove it. A base in bfloat16 becomes float32.
 
-    Raises:
-        UserError: the base model is quantized, or the kind of adapter cannot be merged.
+    Raise UserError if the base model is quantized, or the kind of adapter cannot be merged.
     """
-    if getattr(backbone, "is_quantized", False):
-        raise UserError("a quantized base model cannot be merged with its adapter: load the adapter's folder instead")
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    backbone.float()
     with reraise_as("the adapter cannot be merged"):
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        backbone.float()  # a quantized model cannot become float32
         for name, module in list(backbone.named_modules()):
             if isinstance(module, BaseTunerLayer):
                 module.merge(safe_merge=True)

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import PretrainedConfig
+from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.pooling import POOLINGS, Pooling, all_tokens, find_pooling, mean_over_tokens
+from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
@@ -81,7 +81,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             template=template,
             truncate_dim=model.get("truncate_dim"),
         )
-        head_weights = {}
+        head_weights = None
         if "Dense" in modules:
             weights = read_weights(find_weights(source, modules["Dense"]))
             head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
@@ -152,7 +152,7 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
             _unsupported(source, f"the pooling {others}")
 
 
-def check_modules(settings: EncoderSettings, templates: Templates, num_layers: int) -> None:
+def check_modules(settings: EncoderSettings, templates: Templates, config: PreTrainedConfig) -> None:
     """Raise UserError if the modules of sentence-transformers cannot compute an encoder's vectors.
 
     That library averages hidden states over layers first, which changes the maximum over tokens. Its prompts are text
@@ -160,17 +160,12 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
     prefixes.
     """
     assert settings.pooling is not None
-    pooling = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
-    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is all_tokens
-    if not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES):
-        raise UserError(
-            f"pooling={settings.pooling}: sentence-transformers has no such module, only simcse_pl loads it"
-        )
-    if templates.texts and templates.prefix is None:
-        raise UserError(
-            f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
-        )
+    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, config)
+    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is None
+    template = templates.texts[0] if templates.texts else None
     beyond = {
+        f"pooling={settings.pooling}": not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES),
+        f"template={template!r}": template is not None and templates.prefix is None,
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
@@ -179,7 +174,7 @@ def check_modules(settings: EncoderSettings, templates: Templates, num_layers: i
         raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
 
 
-def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:
+def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
@@ -189,7 +184,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None
-    pooling = find_pooling(settings.pooling, num_layers)
+    pooling = find_pooling(settings.pooling, config)
     assert isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if pooling.layers != (-1,):
@@ -201,6 +196,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     switches = {switch: POOLINGS[name].over_tokens is pooling.over_tokens for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
     if settings.head == "mlp":
+        assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
     if spec.postprocess is not None:
         if not isinstance(spec.postprocess, AffinePostProcess):
