@@ -196,11 +196,8 @@ def name_of(pooling: str | OfLayers) -> str:
     """Return the name of a pooling that is saved: the dotted name of a function or of a module's class."""
     if isinstance(pooling, str):
         return pooling
-    named = type(pooling) if isinstance(pooling, nn.Module) else pooling
-    name = f"{named.__module__}.{getattr(named, '__qualname__', '')}"
-    if not is_dotted(name):  # a lambda, a function in a function, or an object such as a partial
-        raise UserError("pooling: give a module, a function that is defined in a module, or its dotted name")
-    return name
+    named = pooling if hasattr(pooling, "__qualname__") else type(pooling)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def is_dotted(name: str) -> bool:

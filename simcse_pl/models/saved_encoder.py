@@ -24,8 +24,8 @@ from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.pooling import CHOICES, OfLayers, is_dotted
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
-    check_modules,
     read_sentence_transformers,
+    unsupported_option,
     write_modules,
 )
 from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec, parse_settings
@@ -66,11 +66,8 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
                 save_file(dict(weights), new / file)
         if spec.postprocess is not None:
             spec.postprocess.save(new)
-        try:
-            check_modules(spec.settings, templates, backbone.config)
-            _check_base(backbone)
-        except UserError as error:  # must not cost the results of training
-            log.warning("%s", error)
+        if option := unsupported_option(spec.settings, templates, backbone, spec.postprocess):
+            log.warning("%s: sentence-transformers has no such module, only simcse_pl loads it", option)
         else:
             write_modules(spec, templates, backbone.config, new)
         saved = asdict(spec.settings) | ({"base": _base_settings(backbone)} if has_adapter(backbone) else {})
@@ -137,14 +134,14 @@ def _read_saved(source: str) -> EncoderSpec | None:
     content = read_json(path)
     settings = parse_settings(content, str(path))
     head, pooling = (
-        (read_weights(file) if (file := find_file(source, name)) else {}) if needed else None
-        for name, needed in ((HEAD_FILE, settings.head != "none"), (POOLING_FILE, is_dotted(settings.pooling or "")))
+        read_weights(file) if (file := find_file(source, name)) else {} for name in (HEAD_FILE, POOLING_FILE)
     )
     postprocess = None
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
         postprocess = load_postprocess(fitted.parent)
-    return EncoderSpec(settings, head, pooling, postprocess, **content.get("base", {}))
+    head_weights = None if settings.head == "none" else head
+    return EncoderSpec(settings, head_weights, pooling, postprocess, **content.get("base", {}))
 
 
 def _base_settings(backbone: Backbone) -> dict[str, Any]:
@@ -152,20 +149,6 @@ def _base_settings(backbone: Backbone) -> dict[str, Any]:
     config = backbone.config
     causal = getattr(config, "is_causal", None) if is_decoder(config) else None
     return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
-
-
-def _check_base(backbone: Backbone) -> None:
-    """Raise UserError if transformers, and so sentence-transformers, would load an adapter or its base otherwise."""
-    if not has_adapter(backbone):
-        return
-    config = load_config(str(backbone.name_or_path))
-    changed = {
-        "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
-        "bidirectional": getattr(config, "is_causal", True) != getattr(backbone.config, "is_causal", True),
-        "adapter.use_dora": any(getattr(config, "use_dora", False) for config in backbone.peft_config.values()),
-    }
-    for option in (option for option, on in changed.items() if on):
-        raise UserError(f"{option}: sentence-transformers loads no such adapter, only simcse_pl loads it")
 
 
 def checkpoint_entry(

@@ -15,14 +15,16 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
+from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import find_file, find_weights, load_tokenizer
+from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.post_process import AffinePostProcess
+from simcse_pl.postprocessing.post_process import AffinePostProcess, PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.tensors import read_weights
+from simcse_pl.utils.types import Backbone
 
 MODULES_FILE = "modules.json"
 _CLASSES = "sentence_transformers."
@@ -152,15 +154,17 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
             _unsupported(source, f"the pooling {others}")
 
 
-def check_modules(settings: EncoderSettings, templates: Templates, config: PreTrainedConfig) -> None:
-    """Raise UserError if the modules of sentence-transformers cannot compute an encoder's vectors.
+def unsupported_option(
+    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: PostProcess | None = None
+) -> str | None:
+    """Return the first option of an encoder that the modules of sentence-transformers cannot compute, or None.
 
     That library averages hidden states over layers first, which changes the maximum over tokens. Its prompts are text
     before the sentence. So of the poolings of several layers only the mean can be exported, and of the templates only
-    prefixes.
+    prefixes. An adapter is loaded into its base model as it comes, and without the magnitudes of DoRA.
     """
     assert settings.pooling is not None
-    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, config)
+    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
     is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is None
     template = templates.texts[0] if templates.texts else None
     beyond = {
@@ -169,9 +173,16 @@ def check_modules(settings: EncoderSettings, templates: Templates, config: PreTr
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
+        "postprocess": not isinstance(postprocess, AffinePostProcess | None),
     }
-    for option in (option for option, on in beyond.items() if on):
-        raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
+    if has_adapter(backbone):
+        config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)
+        beyond |= {
+            "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
+            "bidirectional": getattr(config, "is_causal", True) != causal,
+            "adapter.use_dora": any(getattr(adapter, "use_dora", False) for adapter in backbone.peft_config.values()),
+        }
+    return next((option for option, on in beyond.items() if on), None)
 
 
 def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedConfig, folder: Path) -> None:
@@ -180,7 +191,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
     vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
-    Call `check_modules` first. Raise UserError if the post-processing is not linear.
+    `unsupported_option` must be None.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None
@@ -199,8 +210,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
     if spec.postprocess is not None:
-        if not isinstance(spec.postprocess, AffinePostProcess):
-            raise UserError(f"{spec.postprocess.name} is not linear, and sentence-transformers has no module for it")
+        assert isinstance(spec.postprocess, AffinePostProcess)
         mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
         modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
     model: dict[str, Any] = {"similarity_fn_name": "cosine"}
