@@ -7,12 +7,10 @@ with an adapter has these few weights only, and names the base model that they b
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.models.sources import ADAPTER_FILE
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
@@ -65,21 +63,6 @@ def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None
     if kept := {prefix + name for name in adapter_parameters(backbone)}:
         for name in [name for name in state if name.startswith(prefix) and name not in kept]:
             del state[name]
-
-
-def write_adapter_config(backbone: Backbone, folder: Path) -> None:
-    """Write the config of a backbone's adapter into a folder, if it has one."""
-    if has_adapter(backbone):
-        backbone.peft_config[_NAME].save_pretrained(str(folder))
-
-
-def read_adapter_config(folder: Path) -> Any:
-    """Return what `write_adapter_config` wrote; None if there is none."""
-    if not (folder / ADAPTER_FILE).exists():
-        return None
-    from peft import PeftConfig
-
-    return PeftConfig.from_pretrained(str(folder))
 
 
 def merge_adapter(backbone: Backbone) -> None:

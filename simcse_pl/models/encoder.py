@@ -4,6 +4,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dr
 from simcse_pl.models.heads import Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of
 from simcse_pl.models.protocols import checked_sentences
-from simcse_pl.models.saved_encoder import assemble, load_parts, read_checkpoint, write_saved
+from simcse_pl.models.saved_encoder import assemble, load_parts, write_saved
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import (
     SENTENCE_MASK,
@@ -146,12 +147,12 @@ class SentenceEncoder(nn.Module):
         pooler: str | None = None,
         **backbone: Any,
     ) -> Self:
-        """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face checkpoint.
+        """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
 
         The encoder is in evaluation mode, on the CPU. A quantized backbone is on a GPU if there is one.
 
         Args:
-            name: a folder, a hub name, or `package:NAME` (see sources.resolve).
+            name: a folder, a hub name, `package:NAME` (see sources.resolve), or a checkpoint of training (`.ckpt`).
             pooling: required for a plain checkpoint. If it differs from that of a folder of sentence-transformers,
                 only the transformer of that folder is loaded.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
@@ -159,7 +160,8 @@ class SentenceEncoder(nn.Module):
             max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The
                 template "{sentence}" removes the saved one.
             pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
-            backbone: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
+            backbone: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
+                checkpoint of training takes num_layers alone.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
@@ -177,35 +179,6 @@ class SentenceEncoder(nn.Module):
             final_period=final_period,
             truncate_dim=truncate_dim,
         )
-        return encoder
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        path: str | Path,
-        pooling: str | OfLayers | None = None,
-        max_length: int | None = None,
-        num_layers: int | None = None,
-        normalize: bool | None = None,
-        template: str | Sequence[str] | None = None,
-        truncate_dim: int | None = None,
-    ) -> Self:
-        """Load the encoder of a Lightning checkpoint of SimCSEModule, in evaluation mode, on the CPU.
-
-        The options replace the saved settings. UserError is raised as by `from_pretrained`.
-        """
-        # The head is initialized at random and then overwritten. The global random state stays unchanged.
-        with torch.random.fork_rng(devices=[]):
-            encoder: Self = assemble(
-                cls,
-                str(path),
-                *read_checkpoint(path, num_layers),
-                pooling=pooling,
-                max_length=max_length,
-                normalize=normalize,
-                template=template,
-                truncate_dim=truncate_dim,
-            )
         return encoder
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
@@ -232,10 +205,7 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        of_template = self.template, self.template_bias, self.final_period
-        return EncoderSettings(
-            self.pooling, self.head, self.max_length, self.normalize, *of_template, self.truncate_dim
-        )
+        return EncoderSettings(**{field.name: getattr(self, field.name) for field in fields(EncoderSettings)})
 
     @property
     def device(self) -> torch.device:

@@ -20,8 +20,8 @@ def load_encoder(
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
-        name: a checkpoint of a training run (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
-            gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
+        name: a file of word vectors (`.txt` or `.vec`, gzipped or not), or any name that
+            SentenceEncoder.from_pretrained takes.
         pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         word_counts: a file of words and their counts; only for word vectors.
@@ -29,12 +29,9 @@ def load_encoder(
     Raises:
         UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
-    is_folder = Path(name).is_dir()
-    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not is_folder:
+    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, word_counts, bool(normalize))
-    is_checkpoint = name.endswith(".ckpt") and not is_folder
-    load = SentenceEncoder.from_checkpoint if is_checkpoint else SentenceEncoder.from_pretrained
-    return load(
+    return SentenceEncoder.from_pretrained(
         name,
         pooling=pooling,
         num_layers=num_layers,

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter, read_adapter_config, write_adapter_config
+from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
 from simcse_pl.models.backbone import is_decoder, load_backbone, longest_input, rebuild_backbone
 from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.pooling import CHOICES, OfLayers, is_dotted
@@ -162,7 +162,8 @@ def checkpoint_entry(
     with tempfile.TemporaryDirectory() as name, quiet_transformers():
         folder = Path(name)
         backbone.config.save_pretrained(folder)
-        write_adapter_config(backbone, folder)
+        if has_adapter(backbone):
+            next(iter(backbone.peft_config.values())).save_pretrained(str(folder))
         save_tokenizer(tokenizer, folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
     return {"settings": asdict(settings), "files": files}
@@ -190,7 +191,11 @@ def read_checkpoint(
         for name, text in entry["files"].items():
             (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
         config, tokenizer = load_config(str(folder)), load_tokenizer(str(folder))
-        adapter = read_adapter_config(folder)
+        adapter = None
+        if (folder / ADAPTER_FILE).exists():
+            from peft import PeftConfig  # slow
+
+            adapter = PeftConfig.from_pretrained(str(folder))
     backbone, head, pooling = (_part_of(weights, part) for part in ("backbone", "projection", "pooling_layer"))
     model = rebuild_backbone(str(path), config, backbone, num_layers, adapter)
     return model, tokenizer, EncoderSpec(settings, head, pooling)
@@ -205,7 +210,9 @@ def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 def load_parts(
     name: str, pooling: str | OfLayers | None, head: str | None, pooler: str | None, **backbone: Any
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
-    """Load the parts of an encoder from a folder or a hub repository; see `SentenceEncoder.from_pretrained`."""
+    """Load the parts of an encoder; see `SentenceEncoder.from_pretrained`."""
+    if name.endswith(".ckpt") and not Path(name).is_dir():
+        return read_checkpoint(name, **backbone)
     spec = read_spec(resolve(name), pooling, pooler)
     for option in ("num_layers", "bidirectional"):
         if backbone.get(option) is None:
@@ -238,12 +245,12 @@ def assemble(
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
     if "pooling" not in options and is_dotted(settings["pooling"]):
         raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
-    check_vocabulary(tokenizer, backbone, name)
     longest = longest_input(backbone)
     if settings["max_length"] and longest and "max_length" not in options:  # a saved length may exceed the limit
         longest = Templates(tokenizer, settings["template"]).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
+        check_vocabulary(tokenizer, backbone, name)
         encoder = make(backbone, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:

@@ -73,7 +73,9 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             )
         default = model.get("default_prompt_name")
         if prompt := default and model["prompts"].get(default):
-            templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])
+            templates = Templates(load_tokenizer(source, modules["Transformer"]), prompt + SENTENCE)
+            if templates.prefix is None or configs["Pooling"].get("include_prompt") is False:
+                _unsupported(source, f"the prompt {prompt!r}, which is no part of the pooling or of the first word")
             template, max_length = templates.texts[0], max_length and max_length - templates.prefix_length
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
@@ -103,7 +105,7 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
         if path.is_absolute() or ".." in path.parts:
-            raise UserError(f"{source}: {MODULES_FILE} names the folder {path} outside of this folder")
+            _unsupported(source, f"the folder {path} outside of it")
         folders.append(str(path) if path.parts else "")
     if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")
@@ -124,16 +126,6 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     """Return a JSON object of a folder; an empty one if the file does not exist."""
     path = find_file(source, str(PurePosixPath(folder, file)))
     return {} if path is None else dict(read_json(path))
-
-
-def _checked_prompt(source: str, prompt: str, folder: str, pooling: Mapping[str, Any]) -> Templates:
-    """Return the template of a prompt; raise UserError if it would give other vectors than the library's."""
-    if pooling.get("include_prompt") is False:
-        _unsupported(source, f"the prompt {prompt!r}, left out of the pooling (include_prompt=False)")
-    templates = Templates(load_tokenizer(source, folder), prompt + SENTENCE)
-    if templates.prefix is None:
-        _unsupported(source, f"the prompt {prompt!r}, whose tokens depend on the sentence")
-    return templates
 
 
 def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:

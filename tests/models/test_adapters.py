@@ -120,7 +120,7 @@ def test_a_checkpoint_has_the_adapter_and_not_its_base(make_model, tmp_path):
     save_checkpoint(encoder, tmp_path / "last.ckpt")
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
     assert {name.removeprefix("encoder.backbone.") for name in state} == adapter_parameters(encoder.backbone)
-    loaded = SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt")
+    loaded = SentenceEncoder.from_pretrained(tmp_path / "last.ckpt")
     close(loaded.encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
@@ -144,7 +144,7 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     with pytest.raises(UserError, match="^the adapter cannot be merged: "):
         merge_adapter(encoder.backbone)
     whole = SentenceEncoder.from_pretrained(tmp_path / "encoder").encode(SENTENCES)
-    close(SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt").encode(SENTENCES), whole, 0)
+    close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), whole, 0)
     assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
 
 

@@ -43,9 +43,9 @@ WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "m
 UNSUPPORTED = {
     **dict.fromkeys(("bart", "t5"), "is an encoder-decoder model"),
     **dict.fromkeys(("dpr", "reformer"), "does not return one vector of hidden_size=32 for every token"),
-    **dict.fromkeys(("canine", "funnel", "fnet"), "cannot encode: "),
+    **dict.fromkeys(("canine", "fnet"), "cannot encode: "),
 }
-OTHERS = ("mbart", "modernvbert", "mvp", "perceiver", "ultravbert")
+OTHERS = ("funnel", "mbart", "modernvbert", "mvp", "perceiver", "ultravbert")
 ALL = sorted({*MODEL_FOR_MASKED_LM_MAPPING_NAMES, *WITHOUT_HEAD} - {*UNSUPPORTED, *OTHERS})
 
 

@@ -151,7 +151,7 @@ def test_the_weights_of_a_module_are_trained_and_saved(form, given, make_model, 
         loaded = SentenceEncoder.from_pretrained(tmp_path, name)
     else:
         save_checkpoint(encoder, tmp_path / "last.ckpt")
-        loaded = SentenceEncoder.from_checkpoint(tmp_path / "last.ckpt", name)
+        loaded = SentenceEncoder.from_pretrained(tmp_path / "last.ckpt", name)
     assert torch.equal(loaded.encode(SENTENCES), expected)
 
 

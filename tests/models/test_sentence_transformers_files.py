@@ -91,13 +91,13 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ([{"path": "", "type": "custom_st.Transformer"}, POOLING], {}, "a module custom_st.Transformer"),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
-        ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "'query: ', left out"),
-        ([], {MODEL: JOINED}, "the prompt 'query', whose tokens depend on the sentence"),
+        ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "the prompt 'query: '"),
+        ([], {MODEL: JOINED}, "the prompt 'query'"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
         ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
         ([], {"modules": "[{"}, "modules.json is not valid JSON"),
         ([], {"modules": "[{}]"}, DAMAGED),
-        ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of"),
+        ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of it"),
     ],
 )
 def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, make_model, tmp_path):

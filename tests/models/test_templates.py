@@ -165,15 +165,12 @@ def test_folders_and_checkpoints_restore_a_template(template, bias, make_model, 
     encoder.save_pretrained(tmp_path)
     save_checkpoint(encoder, tmp_path / "best.ckpt")
     use_fast_dropout(encoder.backbone)
-    for load, path in (
-        (SentenceEncoder.from_pretrained, tmp_path),
-        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
-    ):
-        loaded = load(path)
+    for path in (tmp_path, tmp_path / "best.ckpt"):
+        loaded = SentenceEncoder.from_pretrained(path)
         assert loaded.settings == encoder.settings and loaded.template == template
         assert torch.equal(loaded.encode(TEXTS), encoder.encode(TEXTS))
         if bias == "none":
-            plain = load(path, pooling="mean", template="{sentence}")
+            plain = SentenceEncoder.from_pretrained(path, pooling="mean", template="{sentence}")
             expected = SentenceEncoder.from_pretrained(make_model("bert"), "mean", max_length=20).encode(TEXTS)
             torch.testing.assert_close(plain.encode(TEXTS), expected, atol=1e-6, rtol=0)
     assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
@@ -192,14 +189,11 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
     encoder.save_pretrained(tmp_path)
     save_checkpoint(encoder, tmp_path / "best.ckpt")
     del sys.modules["my_poolings"]
-    for load, path in (
-        (SentenceEncoder.from_pretrained, tmp_path),
-        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
-    ):
+    for path in (tmp_path, tmp_path / "best.ckpt"):
         with pytest.raises(
             UserError, match=rf"names code that is imported only if you ask for it: add pooling={name}$"
         ):
-            load(path)
+            SentenceEncoder.from_pretrained(path)
         assert "my_poolings" not in sys.modules
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path, pooling=name).encode(TEXTS), encoder.encode(TEXTS))
     assert json.loads((tmp_path / SETTINGS_FILE).read_text())["pooling"] == name
