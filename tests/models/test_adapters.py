@@ -71,14 +71,6 @@ def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_m
     close(states[torch.arange(len(states)), inputs["attention_mask"].sum(dim=1) - 1], vectors)
 
 
-def test_saving_an_adapter_over_a_whole_encoder_and_back_leaves_no_file_of_the_other(make_model, tmp_path):
-    whole = SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean")
-    adapted = changed(make_model("llama"))
-    for encoder in (whole, adapted, whole):
-        encoder.save_pretrained(tmp_path)
-        close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
-
-
 def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path):
     encoder = SentenceEncoder.from_pretrained(saved).train()
     trained = {name for name, weight in encoder.backbone.named_parameters() if weight.requires_grad}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from simcse_pl.models.backbone import load_backbone, longest_input, recompute_layers
+from simcse_pl.models.backbone import load_backbone, recompute_layers
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
 from tests.tiny_models import ARCHITECTURES
@@ -68,17 +68,6 @@ def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
     assert not torch.equal(*vectors)
     without = load_backbone(folder, dropout=0.0).train()
     assert torch.equal(*(without(**INPUTS).last_hidden_state for _ in range(2)))
-
-
-@every_architecture
-def test_the_longest_input_runs_and_one_more_token_does_not(architecture, make_model):
-    model = load_backbone(str(make_model(architecture))).eval()
-    longest = longest_input(model)
-    assert longest == 64
-    model(torch.full((1, longest), 7))
-    if architecture != "modernbert":  # rotary positions have no end
-        with pytest.raises((IndexError, RuntimeError)):
-            model(torch.full((1, longest + 1), 7))
 
 
 def test_more_layers_than_the_checkpoint_has_are_an_error(make_model):

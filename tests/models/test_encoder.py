@@ -194,13 +194,6 @@ def test_settings_of_old_versions_lack_normalize_and_template(make_model, tmp_pa
     assert SentenceEncoder.from_pretrained(tmp_path).settings == EncoderSettings("max", "none", 20, False)
 
 
-@pytest.mark.parametrize("head", ["mlp", "batch_norm_train_only"])
-def test_new_heads_are_drawn_as_the_backbone_is(head, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert", initializer_range=0.5), pooling="cls", head=head)
-    assert encoder.projection[0].weight.std().item() == pytest.approx(0.5, rel=0.1)
-    assert head != "mlp" or encoder.projection[0].bias.abs().max() == 0
-
-
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

@@ -68,15 +68,6 @@ def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(arc
     assert (plain - expected).abs().amax(dim=1).min() > 0.1
 
 
-@pytest.mark.parametrize("architecture", ["distilbert", "mpnet"])
-def test_a_backbone_without_position_ids_has_one_bias_per_length(architecture, load):
-    texts = ["!", "?", "! ?"]
-    plain, biased = (load(architecture, template_bias=kind).encode(texts) for kind in ("none", "always"))
-    first, second, longer = plain - biased
-    torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
-    assert (first - longer).abs().max() > 0.01 and (plain[0] - plain[1]).abs().max() > 0.01
-
-
 def rows_of(encoder, views=2):
     return ViewCollator(encoder.tokenizer, 24, encoder.templates)([(text,) * views for text in TEXTS])
 
@@ -101,16 +92,6 @@ def test_views_and_gradients_are_those_of_single_passes(architecture, kind, load
         torch.testing.assert_close(own[name].grad, gradient, atol=1e-9, rtol=1e-7)
     encoder.eval()
     torch.testing.assert_close(encoder.encode(TEXTS), load(architecture, template_bias="none").encode(TEXTS))
-
-
-def test_one_further_pass_has_a_row_for_each_template_and_length(load):
-    encoder = load(template_bias="train_only").train()
-    passes = []
-    encoder.backbone.register_forward_pre_hook(lambda _, __, inputs: passes.append(inputs), with_kwargs=True)
-    vectors = encoder.pool({name: x.flatten(0, 1) for name, x in rows_of(encoder).items()})
-    lengths = {len(encoder.tokenizer.tokenize(text)) for text in TEXTS}
-    assert [len(given["attention_mask"]) for given in passes] == [2 * len(TEXTS), 2 * len(lengths)]
-    assert len(lengths) < len(TEXTS) and vectors.shape == (2 * len(TEXTS), 32)
 
 
 @pytest.mark.parametrize("options", [{"chunk_size": 5}, {"shared_dropout_mask": True}])

@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.data.datamodule import EvaluationSentences
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
@@ -153,27 +152,6 @@ def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training
     torch.testing.assert_close(sentences.encode(vectors)(texts), encoder.encode(texts), atol=1e-5, rtol=0)
     batches = (ViewCollator(own.tokenizer, 20, own.templates)([("dogs run",)]) for own in (plain, encoder))
     assert next(batches)["input_ids"].equal(next(batches)["input_ids"])
-
-
-@pytest.mark.parametrize(
-    ("template", "bias"),
-    [(PROMPT, "none"), *(([PROMPT, OTHER], bias) for bias in ("none", "train_only", "always", "padded_train_only"))],
-)
-def test_folders_and_checkpoints_restore_a_template(template, bias, make_model, tmp_path):
-    options = {"template": template, "template_bias": bias, "final_period": bias != "none"}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", max_length=20, **options)
-    encoder.save_pretrained(tmp_path)
-    save_checkpoint(encoder, tmp_path / "best.ckpt")
-    use_fast_dropout(encoder.backbone)
-    for path in (tmp_path, tmp_path / "best.ckpt"):
-        loaded = SentenceEncoder.from_pretrained(path)
-        assert loaded.settings == encoder.settings and loaded.template == template
-        assert torch.equal(loaded.encode(TEXTS), encoder.encode(TEXTS))
-        if bias == "none":
-            plain = SentenceEncoder.from_pretrained(path, pooling="mean", template="{sentence}")
-            expected = SentenceEncoder.from_pretrained(make_model("bert"), "mean", max_length=20).encode(TEXTS)
-            torch.testing.assert_close(plain.encode(TEXTS), expected, atol=1e-6, rtol=0)
-    assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
 
 
 def test_a_saved_length_is_shortened_for_a_new_template(make_model, tmp_path):
