@@ -198,7 +198,7 @@ def read_checkpoint(
             adapter = PeftConfig.from_pretrained(str(folder))
     backbone, head, pooling = (_part_of(weights, part) for part in ("backbone", "projection", "pooling_layer"))
     model = rebuild_backbone(str(path), config, backbone, num_layers, adapter)
-    return model, tokenizer, EncoderSpec(settings, head, pooling)
+    return model, tokenizer, EncoderSpec(settings, None if settings.head == "none" else head, pooling)
 
 
 def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -212,7 +212,10 @@ def load_parts(
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Load the parts of an encoder; see `SentenceEncoder.from_pretrained`."""
     if name.endswith(".ckpt") and not Path(name).is_dir():
-        return read_checkpoint(name, **backbone)
+        defaults = {"num_layers", "pretrained", "new_layers"}
+        if given := [option for option in backbone if backbone[option] is not None and option not in defaults]:
+            raise UserError(f"{given[0]}: {name} takes no such option: give the folder `encoder` of its run")
+        return read_checkpoint(name, backbone.get("num_layers"))
     spec = read_spec(resolve(name), pooling, pooler)
     for option in ("num_layers", "bidirectional"):
         if backbone.get(option) is None:
