@@ -36,7 +36,11 @@ class Encoder(Protocol):
 
 
 def checked_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return sentences as a list; raise UserError unless they are strings. One string would be a list of characters."""
-    if isinstance(sentences, str) or not all(isinstance(sentence, str) for sentence in sentences):
+    """Return sentences as a list; raise UserError unless they are strings.
+
+    One string would be a list of characters, and a data frame a list of its columns.
+    """
+    is_flat = not isinstance(sentences, str) and getattr(sentences, "ndim", 1) == 1
+    if not is_flat or not all(isinstance(sentence, str) for sentence in sentences):
         raise UserError("encode takes a list of strings")
     return list(sentences)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import pandas
 import pytest
 import torch
 import torch.nn.functional as F
@@ -84,7 +85,7 @@ def test_encode_truncates_and_restores_the_mode(make_model):
     assert not torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b x d e f"]))
 
 
-@pytest.mark.parametrize("sentences", ["one string", ["fine", 3]])
+@pytest.mark.parametrize("sentences", ["one string", ["fine", 3], pandas.DataFrame({"text": ["fine"]})])
 def test_encode_takes_a_list_of_strings(sentences, make_model):
     with pytest.raises(UserError, match="a list of strings"):
         SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(sentences)
