@@ -120,7 +120,7 @@ def test_mistakes_end_with_one_line_and_leave_no_file(saved, command, tmp_path):
     new = tmp_path / "new"
     for arguments, message in (
         ([saved, full], f"{full} exists: give a new directory, or remove it first"),
-        ([saved, new, "--postprocess", flow], "flow is not linear"),
+        ([saved, new, "--postprocess", flow], "postprocess=flow: sentence-transformers has no such module"),
         ([saved, new, "--postprocess", wide], "fitted on 64 dimensions"),
         ([saved, new, "--postprocess", saved], "postprocess.json"),
         ([saved, new, "--results", tmp_path / "run"], "is a training run"),
