@@ -17,7 +17,7 @@ from simcse_pl.reports.sweeps.sweep_results import Job
 from simcse_pl.results.neighbourhood import Neighbour, Neighbourhood, QueryNeighbours
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import read_yaml
+from simcse_pl.utils.yaml_files import read_yaml
 
 _MAX_QUERIES = 6
 _TOP_K = 5

@@ -19,7 +19,8 @@ from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, validated
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
-from simcse_pl.utils.files import read_json, read_yaml
+from simcse_pl.utils.files import read_json
+from simcse_pl.utils.yaml_files import read_yaml
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")

@@ -1,4 +1,4 @@
-"""Read text, JSON and YAML files, and write files atomically."""
+"""Read text and JSON files, and write files atomically."""
 
 import errno
 import gzip
@@ -33,18 +33,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON: {first_line(error)}") from error
-
-
-def read_yaml(file: Path) -> Any:
-    """Return a file as an unresolved config, empty if there is no file; raise UserError if it is not valid."""
-    from omegaconf import OmegaConf  # slow
-
-    if not file.is_file():
-        return OmegaConf.create()
-    try:
-        return OmegaConf.load(file)
-    except Exception as error:  # PyYAML's and OmegaConf's have no base class in common
-        raise UserError(f"{file} is damaged: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def write_json(path: Path, report: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.training.resume import find_checkpoint
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_yaml
+from simcse_pl.utils.yaml_files import read_yaml
 
 TOUCH = "open('touched', 'w').close()\n"
 YAML = "!!python/object/apply:builtins.open ['touched', 'w']\n"

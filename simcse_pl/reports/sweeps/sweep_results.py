@@ -17,7 +17,8 @@ from simcse_pl.results.evaluation_results import Number, Shape, validated
 from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_json, read_yaml
+from simcse_pl.utils.files import read_json
+from simcse_pl.utils.yaml_files import read_yaml
 
 
 class Place(Shape):
