@@ -34,12 +34,8 @@ Nothing has been measured on a GPU. Each table is below the command that produce
   seconds.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` measures before training which [speed
-  options](devices.md#what-determines-the-speed-on-a-cpu) are fastest. The line `measured:` below a
-  table names the choice. Some ways set one option instead: `padded` sets
-  `speed.tokens_per_pass=.inf`. `a pass costs 256` sets `speed.tokens_per_pass=256`, which assumes
-  that a further pass takes as long as 256 tokens. The two ways named after dropout set
-  `speed.fast_dropout`.
+- `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
+  `padded` sets `speed.tokens_per_pass=inf`, and `torch's dropout` sets `speed.fast_dropout=false`.
 - Compare times within a table only: the tables were measured one after the other, and the load of the
   machine varied.
 - `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.

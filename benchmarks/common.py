@@ -17,8 +17,8 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
 from benchmarks.comparison import timed
+from simcse_pl.cpu import Speed
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
-from simcse_pl.cpu.speed import Speed
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.training_set import ViewCollator

@@ -22,8 +22,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.common import PACKAGED, matrix_rates, parser, wikipedia_sentences
 from benchmarks.comparison import save
-from simcse_pl.cpu import layers
-from simcse_pl.cpu.speed import Speed
+from simcse_pl.cpu import Speed, layers
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
@@ -60,8 +59,8 @@ def make_step(bf16: bool, fast: bool, sentences: list[str]) -> Callable[[], None
     with known:
         encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=32)
     module = SimCSEModule(encoder, ContrastiveLoss(), partial(torch.optim.AdamW, lr=5e-5)).train()
-    speed = Speed(tokens_per_pass=None, fast_dropout=None) if fast else Speed(float("inf"), fast_dropout=False)
-    speed.measured(encoder.backbone, bf16).apply(encoder.backbone, encoder.groups)
+    speed = Speed() if fast else Speed(float("inf"), fast_dropout=False)
+    speed.apply(encoder.backbone, encoder.groups)
     optimizer = build_optimizer(module.optimizer, list(module.parameters()))
     batch = ViewCollator(encoder.tokenizer, 32)([(sentence,) for sentence in sentences])
 
@@ -118,7 +117,7 @@ def main() -> None:
     rows = shares.assign(**{"s per step": seconds}).rename_axis("way").reset_index()
     rows = rows[["way", "s per step", *shares.columns]]
     config = SentenceEncoder.from_pretrained(PACKAGED).backbone.config
-    about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: the measured choice"
+    about = "plain: one padded batch, torch's dropout and torch's linear layers; the others: the default"
     decimals = dict.fromkeys(shares.columns, 0) | {"s per step": 2}
     kinds = "products: matrix products; casts: also copies; norms: layer norm, softmax and GELU"
     notes = [about, kinds, matrix_rates(config)]

@@ -11,14 +11,14 @@ pass` pads all views to the longest sentence of the batch.
 import logging
 import math
 import random
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from benchmarks.common import PACKAGED, matrix_rates, operations_of, parser, wikipedia_sentences
 from benchmarks.comparison import comparison, in_turn, save
 from benchmarks.train_baselines import plain_loop, sentence_transformers_trainer
-from benchmarks.train_simcse_pl import MEASURED, simcse_pl
+from benchmarks.train_simcse_pl import simcse_pl
+from simcse_pl.cpu import Speed
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
@@ -53,10 +53,8 @@ def main() -> None:
         "plain loop, views apart": partial(plain, apart=True),
         "plain loop, one pass": partial(plain, apart=False),
         "simcse_pl, float32": partial(ours, precision="32-true"),
-        "simcse_pl, padded": partial(ours, speed=replace(MEASURED, tokens_per_pass=math.inf)),
-        "simcse_pl, a pass costs 256": partial(ours, speed=replace(MEASURED, tokens_per_pass=256)),
-        "simcse_pl, torch's dropout": partial(ours, speed=replace(MEASURED, fast_dropout=False)),
-        "simcse_pl, fast dropout": partial(ours, speed=replace(MEASURED, fast_dropout=True)),
+        "simcse_pl, padded": partial(ours, speed=Speed(tokens_per_pass=math.inf)),
+        "simcse_pl, torch's dropout": partial(ours, speed=Speed(fast_dropout=False)),
         "simcse_pl": ours,
     }
     seconds = in_turn(ways, arguments.rounds, warm_up=False)
@@ -68,7 +66,6 @@ def main() -> None:
     notes = [
         f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens; "
         f"simcse_pl: {'bf16' if has_bf16('cpu') else 'float32'} unless the row names another precision",
-        f"measured: {MEASURED.measured(encoder.backbone, has_bf16('cpu'))}",
         matrix_rates(config),
     ]
     amount = steps * arguments.batch_size

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks.train_baselines import LR
-from simcse_pl.cpu.speed import Speed
+from simcse_pl.cpu import Speed
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -24,15 +24,13 @@ from simcse_pl.training.callbacks import CpuSpeed, SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 
-MEASURED = Speed(tokens_per_pass=None, fast_dropout=None)
-
 
 def simcse_pl(
     rows: Sequence[Row],
     arguments: argparse.Namespace,
     encoder: SentenceEncoder,
     precision: str = "auto",
-    speed: Speed = MEASURED,
+    speed: Speed | None = None,
 ) -> float:
     """Train with the objects that train.py builds, without validation, logs and checkpoints.
 
@@ -56,7 +54,7 @@ def simcse_pl(
         devices=1,
         max_epochs=1,
         gradient_clip_val=1.0,
-        callbacks=[SeedEveryStep(42), CpuSpeed(speed), Clock()],
+        callbacks=[SeedEveryStep(42), CpuSpeed(speed or Speed()), Clock()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

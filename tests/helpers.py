@@ -3,10 +3,13 @@
 import json
 
 import pandas
+import pytorch_lightning as pl
 import torch
 from omegaconf import open_dict
 
-from tests.conftest import compose_config
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.training.module import SimCSEModule
+from tests.conftest import adamw, compose_config
 
 
 def composed(*overrides, config="train"):
@@ -33,3 +36,11 @@ def assert_same_run(folder, whole):
     pandas.testing.assert_frame_equal(curves, whole[0], check_exact=True)
     torch.testing.assert_close(state, whole[2], atol=0, rtol=0)
     assert results == whole[1] and encoder == whole[3]
+
+
+def save_checkpoint(encoder, path):
+    """Save a checkpoint as Lightning's trainer writes it, and return the encoder in evaluation mode."""
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.strategy.connect(SimCSEModule(encoder, ContrastiveLoss(), adamw()))
+    trainer.save_checkpoint(path)
+    return encoder.eval()

@@ -222,7 +222,7 @@ def gradients_on_two_ranks(configs, folder, dtype=torch.float32):
 
 
 def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path):
-    """DDP waits for all of them. tests/utils/test_distributed.py has their values."""
+    """DDP waits for all of them. tests/losses/test_all_losses.py has their values."""
     configs = {name: config_of(name, tiny_bert, files) for name in METHODS}
     for found in gradients_on_two_ranks(configs, tmp_path):
         for method, own in found.items():

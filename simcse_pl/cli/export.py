@@ -17,7 +17,7 @@ from simcse_pl.export.onnx import write_onnx
 from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.sentence_transformers_format import check_modules
+from simcse_pl.models.sentence_transformers_format import unsupported_option
 from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.results.evaluation_results import Result, read
@@ -57,7 +57,6 @@ def run(arguments: argparse.Namespace) -> None:
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
-    check_modules(encoder.settings, encoder.templates, encoder.backbone.config.num_hidden_layers)
     own = fingerprint(encoder) if results else None
     for path, result in results:
         if not isinstance(result, Result) or result.fingerprint != own:
@@ -67,6 +66,8 @@ def run(arguments: argparse.Namespace) -> None:
             )
     if has_adapter(encoder.backbone):
         merge_adapter(encoder.backbone)
+    if option := unsupported_option(encoder.settings, encoder.templates, encoder.backbone, encoder.postprocess):
+        raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
     with atomic_write(folder, last=SETTINGS_FILE) as new:
         encoder.save_pretrained(new)
         if arguments.onnx or arguments.int8:

@@ -1,12 +1,15 @@
-"""What makes a CPU fast: groups of similar length, dropout, linear layers, and the measurement that chooses among them.
+"""What makes a CPU fast: groups of similar length, dropout, and linear layers.
 
-The encoder calls `accelerate` once and `LengthGroups.apply` in each pass. Training applies a `Speed`.
+The encoder calls `accelerate` once and `LengthGroups.split` in each pass. Training applies a `Speed`.
 """
+
+import math
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
-from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
+from simcse_pl.cpu.layers import use_fast_dropout, use_masks_without_synchronization, use_onednn_linear
+from simcse_pl.cpu.length_groups import TOKENS_PER_PASS, LengthGroups, ignores_padding
 from simcse_pl.utils.types import Backbone
 
 
@@ -23,3 +26,33 @@ def accelerate(backbone: Backbone, examples: dict[str, Tensor]) -> LengthGroups:
     use_masks_without_synchronization()
     use_onednn_linear(backbone)
     return LengthGroups(ignores_padding(backbone, examples))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How training on a CPU computes the same loss. Nothing of it applies to other devices.
+
+    The defaults were the fastest on 2 cores, in float32 and bfloat16 (`python -m benchmarks.train`). Nothing is
+    measured at run time, so that the weights of a run follow from its options.
+
+    Args:
+        tokens_per_pass: the cost of one more pass through the backbone, in tokens. A batch is split into groups of
+            similar length where this saves more padding (see `longest_of_groups`). Infinity pads the whole batch to
+            its longest sequence.
+        fast_dropout: whether to use the faster dropout of layers.py.
+    """
+
+    tokens_per_pass: float = TOKENS_PER_PASS
+    fast_dropout: bool = True
+
+    def __str__(self) -> str:
+        """Describe the choice in a line."""
+        cost = self.tokens_per_pass
+        groups = "one padded batch" if cost == math.inf else f"groups of similar length, a pass costs {cost} tokens"
+        return f"{groups}; {'fast' if self.fast_dropout else 'torch'} dropout"
+
+    def apply(self, backbone: Backbone, groups: LengthGroups) -> None:
+        """Train a backbone, whose batches are passed in `groups`, this way."""
+        groups.tokens_per_pass = self.tokens_per_pass
+        if self.fast_dropout:
+            use_fast_dropout(backbone)

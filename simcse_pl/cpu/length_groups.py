@@ -4,7 +4,7 @@ import inspect
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch
 
 # The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
-# gradients of all weights. Training measures it (see speed.py).
+# gradients of all weights.
 TOKENS_PER_PASS = 256
 # The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
 # kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
@@ -34,30 +34,12 @@ class LengthGroups:
 
     Args:
         ignores_padding: whether padding leaves the states of a sentence unchanged (see `ignores_padding`).
-        tokens_per_pass: the cost of one more pass in training (see `longest_of_groups`). Evaluation assumes 256, so
-            that its vectors do not depend on a measurement.
+        tokens_per_pass: the cost of one more pass in training (see `longest_of_groups`). Evaluation assumes 256.
     """
 
     def __init__(self, ignores_padding: bool, tokens_per_pass: float = TOKENS_PER_PASS) -> None:
         self.ignores_padding = ignores_padding
         self.tokens_per_pass = tokens_per_pass
-
-    def apply(self, function: Callable[[Batch, Batch], Tensor], backbone: Backbone, inputs: Batch) -> Tensor:
-        """Apply a function to the groups of a batch, and return its rows in the order of the batch.
-
-        Args:
-            function: maps the backbone's inputs of a group, and the same with `input_ids`, to [rows, ...].
-            backbone, inputs: see `split`.
-        """
-        groups = list(self.split(backbone, inputs))
-        outputs = []
-        for rows, group in groups:
-            length = group["attention_mask"].shape[1]
-            ids = {} if "input_ids" in group else {"input_ids": inputs["input_ids"][rows, :length]}
-            outputs.append(function(group, group | ids))
-        if len(outputs) == 1:  # already in order
-            return outputs[0]
-        return torch.cat(outputs)[torch.cat([rows for rows, _ in groups]).argsort()]
 
     def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield parts of a batch, each with sequences of similar length and padded to its longest.

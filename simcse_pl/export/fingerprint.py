@@ -21,7 +21,7 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize:
     if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
         return None
     normalize = encoder.normalize if normalize is None else normalize
-    tensors = encoder.backbone.state_dict()
+    tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
     if encoder.projection is not None and encoder.head in ("mlp", "transform"):
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):

@@ -67,7 +67,9 @@ class MomentumQueue(nn.Module):
 
         `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all.
         """
-        for averaged, new in zip(self.encoder.backbone.parameters(), encoder.backbone.parameters(), strict=True):
+        trained = dict(encoder.named_parameters())
+        for name, averaged in self.encoder.named_parameters():
+            new = trained[name]
             if new.requires_grad:  # frozen weights are equal in both
                 averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}

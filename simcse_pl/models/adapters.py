@@ -7,24 +7,17 @@ with an adapter has these few weights only, and names the base model that they b
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.models.sources import ADAPTER_FILE
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-MERGE_FIRST = "has an adapter: merge it with `simcse export` first, and give the new folder"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
 def add_adapter(backbone: Backbone, config: Any) -> None:
     """Add a new adapter, and freeze all other weights. The new weights are float32, also beside a base in bfloat16.
 
-    Args:
-        backbone: the base model.
-        config: a PEFT config of an adapter inside layers, such as peft.LoraConfig.
-
-    Raises:
-        UserError: the config is not of PEFT, is for another kind of adapter, or does not fit the backbone.
+    `config` is of PEFT, for an adapter inside layers, such as peft.LoraConfig. UserError has PEFT's message.
     """
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
@@ -33,8 +26,6 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
         if (folder := Path(str(backbone.name_or_path))).is_dir():
             config.base_model_name_or_path = str(folder.absolute())  # the adapter may be saved anywhere
         cast_adapter_dtype(backbone, _NAME)
-    if not adapter_parameters(backbone):
-        raise UserError(f"adapter: {type(config).__name__} adds no weights to {backbone.config.model_type}")
 
 
 def load_adapter(backbone: Backbone, source: str) -> None:
@@ -74,33 +65,15 @@ def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None
             del state[name]
 
 
-def write_adapter_config(backbone: Backbone, folder: Path) -> None:
-    """Write the config of a backbone's adapter into a folder, if it has one."""
-    if has_adapter(backbone):
-        backbone.peft_config[_NAME].save_pretrained(str(folder))
-
-
-def read_adapter_config(folder: Path) -> Any:
-    """Return what `write_adapter_config` wrote; None if there is none."""
-    if not (folder / ADAPTER_FILE).exists():
-        return None
-    from peft import PeftConfig
-
-    return PeftConfig.from_pretrained(str(folder))
-
-
 def merge_adapter(backbone: Backbone) -> None:
     """Add an adapter's weights to those of the base model, and remove it. A base in bfloat16 becomes float32.
 
-    Raises:
-        UserError: the base model is quantized, or the kind of adapter cannot be merged.
+    Raise UserError if the base model is quantized, or the kind of adapter cannot be merged.
     """
-    if getattr(backbone, "is_quantized", False):
-        raise UserError("a quantized base model cannot be merged with its adapter: load the adapter's folder instead")
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    backbone.float()
     with reraise_as("the adapter cannot be merged"):
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        backbone.float()  # a quantized model cannot become float32
         for name, module in list(backbone.named_modules()):
             if isinstance(module, BaseTunerLayer):
                 module.merge(safe_merge=True)

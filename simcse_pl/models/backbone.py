@@ -1,6 +1,5 @@
 """Load Hugging Face encoders and decoders, for any architecture."""
 
-import inspect
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from simcse_pl.models.adapters import MERGE_FIRST, adapter_parameters, add_adapter, load_adapter
+from simcse_pl.models.adapters import adapter_parameters, add_adapter, load_adapter
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, quiet_transformers, resolve
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone
@@ -75,33 +74,25 @@ def load_backbone(
             `flash_attention_2`; None takes its default for the architecture.
 
     Raises:
-        UserError: the checkpoint does not exist or lacks weights, its architecture is not a text encoder or decoder, or
-            an option does not fit the architecture.
+        UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model; or an option has
+            no effect on the architecture.
     """
     source = resolve(name)
-    if (base := base_of(source)) is not None and (adapter or not pretrained):
-        option = "adapter" if adapter else "pretrained=false"
-        raise UserError(f"{option}: {name} {MERGE_FIRST}")
-    if (adapter or quantization) and not pretrained:
-        raise UserError("pretrained=false: an adapter and a quantization need pretrained weights: set them to null")
-    if new_layers and (adapter or quantization or base is not None or not pretrained):
-        raise UserError(f"new_layers={new_layers}: it needs pretrained weights without adapter or quantization; set 0")
+    base = base_of(source)
     in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
-    with in_adapter, loading(name if base is None else base) as source_of_weights:
+    with in_adapter, loading(base or name) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
-        keep_layers(config, num_layers, name)
+        keep_layers(config, num_layers)
         set_dropout(config, dropout, attention_dropout, name)
-        set_attention(config, bidirectional, name)
+        if bidirectional is not None:  # as LLM2Vec (BehnamGhader et al. 2024); saved configs keep it
+            config.is_causal = not bidirectional
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
         if attn_implementation is not None:
             config._attn_implementation = attn_implementation
         model = _load_model(name, source_of_weights, config, subfolder, pretrained, dtype, quantization)
-    for needed in ("input_ids", "attention_mask"):
-        if needed not in inspect.signature(model.forward).parameters:
-            raise UserError(f"{name}: {config.model_type} is not a text encoder that masks padding: no {needed}")
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
@@ -114,13 +105,10 @@ def load_backbone(
     return model
 
 
-def keep_layers(config: PreTrainedConfig, num_layers: int | None, name: str) -> None:
-    """Reduce a config to the first layers, or raise UserError if it has fewer. None keeps all."""
+def keep_layers(config: PreTrainedConfig, num_layers: int | None) -> None:
+    """Reduce a config to the first layers. None keeps all."""
     if num_layers is None:
         return
-    available = config.num_hidden_layers
-    if not 1 <= num_layers <= available:
-        raise UserError(f"num_layers={num_layers}: {name} has {available} layers; choose 1 to {available}")
     config.num_hidden_layers = num_layers
     if getattr(config, "layer_types", None):  # ModernBERT, Gemma
         config.layer_types = config.layer_types[:num_layers]
@@ -143,9 +131,7 @@ def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float
         if value is None:
             continue
         if not known[option]:
-            others = [other for other in known if known[other]]
-            hint = f"; it has {others[0]}" if others else ""
-            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout{hint}")
+            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout")
         for rate in known[option]:
             setattr(config, rate, float(value))
 
@@ -156,51 +142,33 @@ def is_decoder(config: PreTrainedConfig) -> bool:
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 
-def set_attention(config: PreTrainedConfig, bidirectional: bool | None, name: str) -> None:
-    """Switch the causal mask of a decoder off or on, as LLM2Vec (BehnamGhader et al. 2024) does; None keeps it.
-
-    Saved configs keep the setting, and transformers reads it. Raise UserError for an encoder, which has no such mask.
-    """
-    if bidirectional is None:
-        return
-    if not is_decoder(config):
-        raise UserError(f"bidirectional={bidirectional}: {name} ({config.model_type}) is an encoder: set it to null")
-    config.is_causal = not bidirectional
-
-
 def _load_model(
     name: str,
     source: str,
     config: PreTrainedConfig,
-    subfolder: str,
-    pretrained: bool,
-    dtype: str | None,
-    quantization: Any,
+    subfolder: str = "",
+    pretrained: bool = True,
+    dtype: str | None = None,
+    quantization: Any = None,
 ) -> Backbone:
     if not pretrained:
         random: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
         return random
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"subfolder": subfolder, "dtype": getattr(torch, dtype or "float32")}
     if quantization is not None:
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", 0))}
-    model, missing = _load_weights(AutoModel, source, config, subfolder, getattr(torch, dtype or "float32"), **options)
+    model, missing = _load_weights(AutoModel, source, config, **options)
     _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
     return model
 
 
 def _draw_last_layers(model: Backbone, number: int) -> None:
-    available = model.config.num_hidden_layers
-    if number > available:
-        raise UserError(f"new_layers={number}: the model has {available} layers; choose 0 to {available}")
     random = AutoModel.from_config(model.config, dtype=model.dtype, trust_remote_code=False)
     loaded, drawn = (
-        next((part for part in network.modules() if isinstance(part, nn.ModuleList) and len(part) == available), None)
-        for network in (model, random)
+        next(part for part in network.modules() if isinstance(part, nn.ModuleList)) for network in (model, random)
     )
-    if loaded is None or drawn is None:
-        raise UserError(f"new_layers={number}: {model.config.model_type} has no list of layers")
     loaded[-number:].load_state_dict(drawn[-number:].state_dict())
 
 
@@ -216,35 +184,35 @@ def _sees_next_tokens(model: Backbone) -> bool:
 
 
 def rebuild_backbone(
-    name: str, config: PreTrainedConfig, weights: Mapping[str, Tensor], num_layers: int | None = None
+    name: str,
+    config: PreTrainedConfig,
+    weights: Mapping[str, Tensor],
+    num_layers: int | None = None,
+    adapter: Any = None,
 ) -> Backbone:
     """Return a backbone with the weights of a state dict, and with its first layers only if `num_layers` is given.
 
-    Raises:
-        UserError: weights are missing or do not fit (the message begins with `name`), or `num_layers` is out of range.
-    """
-    keep_layers(config, num_layers, name)
-    fits = reraise_as(f"{name}: its weights do not fit its config")
-    with fits, torch.random.fork_rng(devices=[]), quiet_transformers():
-        model = without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
-        missing = model.load_state_dict(weights, strict=False).missing_keys
-    _check_complete(missing, name, config)
-    return model
-
-
-def rebuild_with_adapter(name: str, config: PreTrainedConfig, adapter: Any, weights: Mapping[str, Tensor]) -> Backbone:
-    """Return the base model that an adapter's config names, as `config` changes it, with the adapter of a state dict.
+    With the config of an adapter, the state dict has its weights alone, and the config names the base model.
 
     Raises:
         UserError: the base model does not exist, or weights are missing or do not fit. Messages begin with `name`.
     """
-    with loading(str(adapter.base_model_name_or_path)) as source:
-        config.quantization_config = None
-        model = without_pooler(_load_model(name, source, config, "", True, None, None))
-    add_adapter(model, adapter)
-    with reraise_as(f"{name}: its weights do not fit its config"):
+    keep_layers(config, num_layers)
+    with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
+        if adapter is None:
+            with torch.random.fork_rng(devices=[]):
+                model: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        else:
+            config.quantization_config = None
+            with loading(str(adapter.base_model_name_or_path)) as source:
+                model = _load_model(name, source, config)
+        without_pooler(model)
+        if adapter is not None:
+            add_adapter(model, adapter)
         missing = model.load_state_dict(weights, strict=False).missing_keys
-    _check_complete(sorted(adapter_parameters(model).intersection(missing)), name, config)
+    if adapter is not None:
+        missing = sorted(adapter_parameters(model).intersection(missing))
+    _check_complete(missing, name, config)
     return model
 
 
@@ -288,16 +256,11 @@ def recompute_layers(backbone: Backbone) -> None:
 
 
 def _load_weights(
-    auto: type[AutoModel | AutoModelForMaskedLM],
-    source: str,
-    config: PreTrainedConfig,
-    subfolder: str = "",
-    dtype: torch.dtype = torch.float32,
-    **options: Any,
+    auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, **options: Any
 ) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    options |= {"dtype": dtype, "output_loading_info": True, **loading_options(source)}
-    model, info = auto.from_pretrained(source, config=config, subfolder=subfolder, **options)
+    options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)
+    model, info = auto.from_pretrained(source, config=config, **options)
     return model, sorted(info["missing_keys"])
 
 

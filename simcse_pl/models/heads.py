@@ -1,6 +1,7 @@
 """The projection heads of SentenceEncoder."""
 
 import logging
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 
-HEADS = ("none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform")
+Head = Literal["none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform"]
+HEADS = get_args(Head)
 
 
 class BatchNormHead(nn.Sequential):
@@ -45,12 +47,10 @@ class BatchNormHead(nn.Sequential):
                 nn.init.normal_(layer.weight, std=std)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Return the projection of this device's vectors [..., dim]; raise UserError if all devices have one only."""
+        """Return the projection of this device's vectors [..., dim]."""
         rows = vectors.reshape(-1, vectors.shape[-1])
         split = split_batch(len(rows), rows.device)
         gathered = all_gather_with_grad(rows.to(next(self.parameters()).dtype), split)
-        if len(gathered) < 2:
-            raise UserError("head=batch_norm_train_only: a batch has one vector only: choose another batch size")
         with torch.autocast(rows.device.type, enabled=False):
             projected: Tensor = super().forward(gathered)
         return projected[split.label_offset :][: len(rows)].view_as(vectors)
@@ -81,15 +81,14 @@ def pretrained_transform(name: str) -> dict[str, Tensor]:
     try:
         model = load_masked_language_model(name)
         parts = [part for key, part in model.named_modules() if not key.startswith(model.base_model_prefix)]
-        linear = [part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features]
-        norm = [part for part in parts if isinstance(part, nn.LayerNorm)]
-        if not linear or not norm:
-            raise UserError(f"the head of {type(model).__name__} has another form")
-    except UserError as error:
-        log.warning("head=transform: %s; its weights are drawn at random", error)
+        linear = next(part for part in parts if isinstance(part, nn.Linear) and part.in_features == part.out_features)
+        norm = next(part for part in parts if isinstance(part, nn.LayerNorm))
+    except (UserError, StopIteration) as error:
+        reason = str(error) or f"the head of {type(model).__name__} has another form"
+        log.warning("head=transform: %s; its weights are drawn at random", reason)
         return {}
     weights: dict[str, Tensor] = {}
-    for i, part in ((0, linear[0]), (2, norm[0])):
+    for i, part in ((0, linear), (2, norm)):
         bias = torch.zeros(len(part.weight)) if part.bias is None else part.bias  # ModernBERT has none
         weights |= {f"{i}.weight": part.weight.detach(), f"{i}.bias": bias.detach()}
     return weights

@@ -15,12 +15,12 @@ from simcse_pl.utils.types import Backbone
 
 
 def new_layers(backbone: Backbone, number: int) -> Backbone:
-    """Return the first layers of a backbone with random weights, for `run_layers`; raise UserError if it has fewer.
+    """Return the first layers of a backbone with random weights, for `run_layers`.
 
     It is a backbone whose vocabulary has two words only, to save memory.
     """
     config = copy.deepcopy(backbone.config)
-    keep_layers(config, number, str(config.name_or_path))
+    keep_layers(config, number)
     config.vocab_size, config.pad_token_id = 2, 0  # MPNet always pads with 1
     with quiet_transformers():  # special tokens are not in the vocabulary
         return without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))

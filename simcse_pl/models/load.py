@@ -1,12 +1,10 @@
 """Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors."""
 
 from pathlib import Path
-from typing import Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.protocols import Encoder
 from simcse_pl.models.word_vectors import WordVectors
-from simcse_pl.utils.errors import UserError
 
 
 def load_encoder(
@@ -22,26 +20,23 @@ def load_encoder(
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
-        name: a checkpoint of a training run (`.ckpt`), a file of word vectors (`.txt` or `.vec`,
-            gzipped or not), or any name that SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template, truncate_dim: replace the transformer's own settings.
+        name: a file of word vectors (`.txt` or `.vec`, gzipped or not), or any name that
+            SentenceEncoder.from_pretrained takes.
+        pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         word_counts: a file of words and their counts; only for word vectors.
 
     Raises:
         UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
-    is_folder = Path(name).is_dir()
-    of_transformers: dict[str, Any] = {"pooling": pooling, "num_layers": num_layers, "max_length": max_length}
-    of_transformers |= {"template": template, "truncate_dim": truncate_dim}
-    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not is_folder:
-        for option, value in of_transformers.items():
-            if value is not None:
-                raise UserError(f"{option}={value}: {name} is a file of word vectors, which takes no {option}")
+    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, word_counts, bool(normalize))
-    if word_counts is not None:
-        raise UserError(f"word_counts={word_counts}: only for word vectors, but {name} is a transformer")
-    load = (
-        SentenceEncoder.from_checkpoint if name.endswith(".ckpt") and not is_folder else SentenceEncoder.from_pretrained
+    return SentenceEncoder.from_pretrained(
+        name,
+        pooling=pooling,
+        num_layers=num_layers,
+        max_length=max_length,
+        normalize=normalize,
+        template=template,
+        truncate_dim=truncate_dim,
     )
-    return load(name, normalize=normalize, **of_transformers)

@@ -14,19 +14,18 @@ for the tokens to read and 0 for others:
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
-OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's pooling; see `CustomPooling`
+OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -65,11 +64,6 @@ def max_over_tokens(states: Tensor, mask: Tensor) -> Tensor:
     return largest.masked_fill(padding.all(dim=1), 0)
 
 
-def all_tokens(inputs: Inputs) -> Tensor:
-    """Return the mask of all tokens but padding."""
-    return inputs["attention_mask"]
-
-
 def sentence_tokens(inputs: Inputs) -> Tensor:
     """Return the mask of the tokens of the sentence, without special tokens and template."""
     return inputs[SENTENCE_MASK]
@@ -86,29 +80,30 @@ def nth_mask_token(inputs: Inputs, mask_token_id: int, number: int) -> Tensor:
     return (masks & (masks.cumsum(dim=1) == number)).long()
 
 
-@dataclass(frozen=True)
-class Pooling:
+class Pooling(nn.Module):
     """A reduction of tokens to one vector, averaged over layers.
 
     Args:
         over_tokens: a function of the states [batch, tokens, dim] of a layer and a mask [batch, tokens] that returns
             [batch, dim].
         layers: 0 is the output of the embedding layer, n that of the n-th transformer layer, -1 the last.
-        mask_of: a function of the tokenizer's tensors [batch, tokens] that returns the mask.
+        mask_of: a function of the tokenizer's tensors [batch, tokens] that returns the mask. None reads all tokens but
+            padding; any other one gets a `sentence_mask`, too (see templates.py).
         masks: the number of mask tokens that a template must have.
     """
 
-    over_tokens: Callable[[Tensor, Tensor], Tensor]
-    layers: tuple[int, ...] = (-1,)
-    mask_of: Callable[[Inputs], Tensor] = all_tokens
-    masks: int = 0
+    def __init__(
+        self,
+        over_tokens: Callable[[Tensor, Tensor], Tensor],
+        layers: tuple[int, ...] = (-1,),
+        mask_of: Callable[[Inputs], Tensor] | None = None,
+        masks: int = 0,
+    ) -> None:
+        super().__init__()
+        self.over_tokens, self.layers, self.mask_of, self.masks = over_tokens, layers, mask_of, masks
+        self.reads_sentence_mask = mask_of is not None
 
-    @property
-    def reads_sentence_mask(self) -> bool:
-        """Return whether the inputs also need a `sentence_mask` (see templates.py)."""
-        return self.mask_of is not all_tokens
-
-    def __call__(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch.
 
         Args:
@@ -119,38 +114,31 @@ class Pooling:
         Returns:
             [batch, dim].
         """
-        mask = self.mask_of(inputs)
+        mask = self.mask_of(inputs) if self.mask_of else inputs["attention_mask"]
         if len(self.layers) == 1:
             return self.over_tokens(hidden_states[self.layers[0]], mask)
         vectors = torch.stack([self.over_tokens(hidden_states[n], mask) for n in self.layers])
         return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
 
 
-@dataclass(frozen=True)
-class CustomPooling:
-    """A user's function, such as the concatenation of [CLS] and the mean. Its vectors may have any width.
+class CustomPooling(nn.Module):
+    """A user's function or module, such as attention over tokens. Its vectors may have any width.
+
+    The weights of a module are trained and saved with the encoder.
 
     Args:
-        name: its dotted name.
-        function: see `Pooling.__call__`. It gets the outputs of all layers, and the inputs with a `sentence_mask`.
+        function: see `Pooling.forward`. It gets the outputs of all layers, and the inputs with a `sentence_mask`.
     """
 
-    name: str
-    function: OfLayers
+    layers, masks, reads_sentence_mask = None, 0, True
 
-    layers: ClassVar[None] = None
-    masks: ClassVar[int] = 0
-    reads_sentence_mask: ClassVar[bool] = True
+    def __init__(self, function: OfLayers) -> None:
+        super().__init__()
+        self.function = function
 
-    def __call__(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch; raise UserError unless they are [batch, width]."""
-        with reraise_as(f"pooling={self.name}"):
-            vectors = self.function(hidden_states, inputs)
-        batch = len(inputs["attention_mask"])
-        if not isinstance(vectors, Tensor) or vectors.dim() != 2 or len(vectors) != batch:
-            shape = list(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
-            raise UserError(f"pooling={self.name}: it must return a tensor [{batch}, width], not {shape}")
-        return vectors
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+        """Return the vectors of a batch, [batch, width]."""
+        return self.function(hidden_states, inputs)
 
 
 POOLINGS = {
@@ -163,58 +151,55 @@ POOLINGS = {
     "weighted_mean": Pooling(weighted_mean_over_tokens),
     "span": Pooling(mean_over_tokens, mask_of=sentence_tokens),
 }
-CHOICES = f"{', '.join(POOLINGS)}, mask, mask_2, layers like layers_1_2, or the dotted name of a function"
+CHOICES = f"{', '.join(POOLINGS)}, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
 
 
-def find_pooling(name: str | OfLayers, num_layers: int, mask_token_id: int | None = None) -> Pooling | CustomPooling:
+def find_pooling(
+    name: str | OfLayers, config: PreTrainedConfig, mask_token_id: int | None = None
+) -> Pooling | CustomPooling:
     """Return a pooling by its name.
 
     Args:
         name: one of `POOLINGS`; `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of
-            layers, as in `layers_1_12`; or a function (see `CustomPooling`) or its dotted name, which is imported.
-        num_layers: the number of transformer layers.
+            layers, as in `layers_1_12`; a function or a module (see `CustomPooling`); or the dotted name of a function
+            or of a class of modules, which is imported. A class gets the backbone's config.
+        config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 
     Raises:
         UserError: an unknown name, or a layer or a function that does not exist.
     """
     if not isinstance(name, str):
-        return CustomPooling(name_of(name), name)
-    if name == "top2" and num_layers < 2:
-        raise UserError("pooling=top2: the model has one layer only")
-    if name in POOLINGS:
-        return POOLINGS[name]
+        return CustomPooling(name)
     if is_dotted(name):
-        return CustomPooling(name, _import(name))
-    if match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
+        module, _, attribute = name.rpartition(".")
+        with reraise_as(f"pooling={name}"):
+            function = getattr(importlib.import_module(module), attribute)
+            return CustomPooling(function(config) if isinstance(function, type) else function)
+    if name in POOLINGS:
+        pooling = POOLINGS[name]
+    elif match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
         number = int(match[1] or 1)
         mask_of = partial(nth_mask_token, mask_token_id=-1 if mask_token_id is None else mask_token_id, number=number)
-        return Pooling(last_token, mask_of=mask_of, masks=number)
-    if not re.fullmatch(r"layers(_(0|[1-9][0-9]{0,3}))+", name):
+        pooling = Pooling(last_token, mask_of=mask_of, masks=number)
+    elif re.fullmatch(r"layers(_(0|[1-9][0-9]{0,3}))+", name):
+        pooling = Pooling(mean_over_tokens, tuple(int(number) for number in name.split("_")[1:]))
+    else:
         raise UserError(f"pooling={name}: choose one of {CHOICES}")
-    layers = tuple(int(number) for number in name.split("_")[1:])
-    if max(layers) > num_layers:
-        raise UserError(f"pooling={name}: the model has layers 1 to {num_layers}, and 0, its embeddings")
-    return Pooling(mean_over_tokens, layers)
+    layers = config.num_hidden_layers
+    if max(*pooling.layers, -min(pooling.layers)) > layers:
+        raise UserError(f"pooling={name}: the model has layers 1 to {layers}, and 0, its embeddings")
+    return pooling
 
 
 def name_of(pooling: str | OfLayers) -> str:
-    """Return the name of a pooling that is saved: the dotted name of a function."""
+    """Return the name of a pooling that is saved: the dotted name of a function or of a module's class."""
     if isinstance(pooling, str):
         return pooling
-    name = f"{pooling.__module__}.{getattr(pooling, '__qualname__', '')}"
-    if not is_dotted(name):  # a lambda, a function in a function, or an object such as a partial
-        raise UserError("pooling: give a function that is defined in a module, or its dotted name")
-    return name
+    named = pooling if hasattr(pooling, "__qualname__") else type(pooling)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def is_dotted(name: str) -> bool:
-    """Return whether a pooling's name is the dotted name of a function."""
+    """Return whether a pooling's name is the dotted name of a function or a class."""
     return "." in name and all(part.isidentifier() for part in name.split("."))
-
-
-def _import(name: str) -> OfLayers:
-    module, _, attribute = name.rpartition(".")
-    with reraise_as(f"pooling={name}: cannot import it"):
-        function: OfLayers = getattr(importlib.import_module(module), attribute)
-    return function

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from simcse_pl.utils.errors import UserError
+
 Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
 
 
@@ -31,3 +33,14 @@ class Encoder(Protocol):
         normalize: bool | None = ...,
     ) -> Tensor:
         """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""
+
+
+def checked_sentences(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as a list; raise UserError unless they are strings.
+
+    One string would be a list of characters, and a data frame a list of its columns.
+    """
+    is_flat = not isinstance(sentences, str) and getattr(sentences, "ndim", 1) == 1
+    if not is_flat or not all(isinstance(sentence, str) for sentence in sentences):
+        raise UserError("encode takes a list of strings")
+    return list(sentences)

@@ -9,8 +9,8 @@ import json
 import logging
 import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.adapters import (
-    ADAPTER_WEIGHTS,
-    MERGE_FIRST,
-    has_adapter,
-    read_adapter_config,
-    write_adapter_config,
-)
-from simcse_pl.models.backbone import is_decoder, rebuild_backbone, rebuild_with_adapter
-from simcse_pl.models.pooling import OfLayers
+from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
+from simcse_pl.models.backbone import is_decoder, load_backbone, longest_input, rebuild_backbone
+from simcse_pl.models.heads import pretrained_transform
+from simcse_pl.models.pooling import CHOICES, OfLayers, is_dotted
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
-    check_modules,
     read_sentence_transformers,
+    unsupported_option,
     write_modules,
 )
 from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec, parse_settings
@@ -41,9 +36,10 @@ from simcse_pl.models.sources import (
     load_config,
     load_tokenizer,
     quiet_transformers,
+    resolve,
 )
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import save_tokenizer
+from simcse_pl.models.tokenization import check_vocabulary, save_tokenizer
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
@@ -55,7 +51,7 @@ from simcse_pl.utils.types import Backbone
 log = logging.getLogger(__name__)
 
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
-HEAD_FILE = "head.safetensors"
+HEAD_FILE, POOLING_FILE = "head.safetensors", "pooling.safetensors"
 _EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
@@ -65,21 +61,19 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
     with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
         backbone.save_pretrained(new)  # of an adapter, only its weights
         save_tokenizer(templates.tokenizer, new)
-        if spec.head_weights:
-            save_file(dict(spec.head_weights), new / HEAD_FILE)
+        for file, weights in ((HEAD_FILE, spec.head_weights), (POOLING_FILE, spec.pooling_weights)):
+            if weights:
+                save_file(dict(weights), new / file)
         if spec.postprocess is not None:
             spec.postprocess.save(new)
-        try:
-            check_modules(spec.settings, templates, backbone.config.num_hidden_layers)
-            _check_base(backbone)
-        except UserError as error:  # must not cost the results of training
-            log.warning("%s", error)
+        if option := unsupported_option(spec.settings, templates, backbone, spec.postprocess):
+            log.warning("%s: sentence-transformers has no such module, only simcse_pl loads it", option)
         else:
             write_modules(spec, templates, backbone.config, new)
         saved = asdict(spec.settings) | ({"base": _base_settings(backbone)} if has_adapter(backbone) else {})
         (new / SETTINGS_FILE).write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
-    for file in (HEAD_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
+    for file in (HEAD_FILE, POOLING_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
         if file not in written:  # it belongs to an encoder that was saved here before
             (Path(folder) / file).unlink(missing_ok=True)
 
@@ -137,23 +131,17 @@ def _read_saved(source: str) -> EncoderSpec | None:
     path = find_file(source, SETTINGS_FILE)
     if path is None:
         return None
-    settings = parse_settings(read_json(path), str(path))
-    weights, postprocess = {}, None
-    if settings.head != "none":
-        head = find_file(source, HEAD_FILE)
-        if head is None:
-            raise UserError(f"{path} names a projection head, but {HEAD_FILE} is missing")
-        weights = read_weights(head)
+    content = read_json(path)
+    settings = parse_settings(content, str(path))
+    head, pooling = (
+        read_weights(file) if (file := find_file(source, name)) else {} for name in (HEAD_FILE, POOLING_FILE)
+    )
+    postprocess = None
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
         postprocess = load_postprocess(fitted.parent)
-    match read_json(path).get("base", {}):
-        case {"num_layers": int(layers), "bidirectional": None | bool() as bidirectional}:
-            return EncoderSpec(settings, weights, postprocess, num_layers=layers, bidirectional=bidirectional)
-        case {}:
-            return EncoderSpec(settings, weights, postprocess)
-        case _:
-            raise UserError(f"{path} is damaged: base must have num_layers and bidirectional")
+    head_weights = None if settings.head == "none" else head
+    return EncoderSpec(settings, head_weights, pooling, postprocess, **content.get("base", {}))
 
 
 def _base_settings(backbone: Backbone) -> dict[str, Any]:
@@ -161,20 +149,6 @@ def _base_settings(backbone: Backbone) -> dict[str, Any]:
     config = backbone.config
     causal = getattr(config, "is_causal", None) if is_decoder(config) else None
     return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
-
-
-def _check_base(backbone: Backbone) -> None:
-    """Raise UserError if transformers, and so sentence-transformers, would load an adapter or its base otherwise."""
-    if not has_adapter(backbone):
-        return
-    config = load_config(str(backbone.name_or_path))
-    changed = {
-        "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
-        "bidirectional": getattr(config, "is_causal", True) != getattr(backbone.config, "is_causal", True),
-        "adapter.use_dora": any(getattr(config, "use_dora", False) for config in backbone.peft_config.values()),
-    }
-    for option in (option for option, on in changed.items() if on):
-        raise UserError(f"{option}: sentence-transformers loads no such adapter, only simcse_pl loads it")
 
 
 def checkpoint_entry(
@@ -188,7 +162,8 @@ def checkpoint_entry(
     with tempfile.TemporaryDirectory() as name, quiet_transformers():
         folder = Path(name)
         backbone.config.save_pretrained(folder)
-        write_adapter_config(backbone, folder)
+        if has_adapter(backbone):
+            next(iter(backbone.peft_config.values())).save_pretrained(str(folder))
         save_tokenizer(tokenizer, folder)
         files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
     return {"settings": asdict(settings), "files": files}
@@ -202,7 +177,7 @@ def read_checkpoint(
     `num_layers` keeps only the first layers of the backbone; None keeps all.
 
     Raises:
-        UserError: the file does not exist, is damaged or does not contain an encoder, or `num_layers` is out of range.
+        UserError: the file does not exist, is damaged or does not contain an encoder.
     """
     content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
@@ -213,21 +188,76 @@ def read_checkpoint(
         folder = Path(temporary)
         entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
         settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
-        backbone_weights, head_weights = (_part_of(weights, part) for part in ("backbone", "projection"))
         for name, text in entry["files"].items():
             (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
         config, tokenizer = load_config(str(folder)), load_tokenizer(str(folder))
-        adapter = read_adapter_config(folder)
-    if adapter is None:
-        backbone = rebuild_backbone(str(path), config, backbone_weights, num_layers)
-    elif num_layers is not None:
-        raise UserError(f"num_layers={num_layers}: {path} {MERGE_FIRST}")
-    else:
-        backbone = rebuild_with_adapter(str(path), config, adapter, backbone_weights)
-    return backbone, tokenizer, EncoderSpec(settings, head_weights)
+        adapter = None
+        if (folder / ADAPTER_FILE).exists():
+            from peft import PeftConfig  # slow
+
+            adapter = PeftConfig.from_pretrained(str(folder))
+    backbone, head, pooling = (_part_of(weights, part) for part in ("backbone", "projection", "pooling_layer"))
+    model = rebuild_backbone(str(path), config, backbone, num_layers, adapter)
+    return model, tokenizer, EncoderSpec(settings, None if settings.head == "none" else head, pooling)
 
 
 def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     """Return the state dict of one part of the encoder."""
     prefix = f"encoder.{part}."  # SimCSEModule.encoder
     return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
+
+
+def load_parts(
+    name: str, pooling: str | OfLayers | None, head: str | None, pooler: str | None, **backbone: Any
+) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
+    """Load the parts of an encoder; see `SentenceEncoder.from_pretrained`."""
+    if name.endswith(".ckpt") and not Path(name).is_dir():
+        defaults = {"num_layers", "pretrained", "new_layers"}
+        if given := [option for option in backbone if backbone[option] is not None and option not in defaults]:
+            raise UserError(f"{given[0]}: {name} takes no such option: give the folder `encoder` of its run")
+        return read_checkpoint(name, backbone.get("num_layers"))
+    spec = read_spec(resolve(name), pooling, pooler)
+    for option in ("num_layers", "bidirectional"):
+        if backbone.get(option) is None:
+            backbone[option] = getattr(spec, option)
+    model = load_backbone(name, subfolder=spec.subfolder, **backbone)
+    if not backbone.get("pretrained", True):
+        spec = EncoderSpec(spec.settings, subfolder=spec.subfolder)
+    elif head == "transform" and spec.settings.head == "none":
+        spec = replace(spec, head_weights=pretrained_transform(name) or None)
+    return model, load_tokenizer(name, spec.subfolder), spec
+
+
+def assemble(
+    make: Callable[..., Any],
+    name: str,
+    backbone: Backbone,
+    tokenizer: PreTrainedTokenizerBase,
+    spec: EncoderSpec,
+    **options: Any,
+) -> Any:
+    """Build an encoder by `make`, its class, with options that are not None in place of the saved settings.
+
+    Raises:
+        UserError: no pooling is known, or it is saved code; the tokenizer belongs to another model; an option or saved
+            weights do not fit.
+    """
+    options = {option: value for option, value in options.items() if value is not None}
+    settings = vars(spec.settings) | options
+    if not settings["pooling"]:
+        raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
+    if "pooling" not in options and is_dotted(settings["pooling"]):
+        raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
+    longest = longest_input(backbone)
+    if settings["max_length"] and longest and "max_length" not in options:  # a saved length may exceed the limit
+        longest = Templates(tokenizer, settings["template"]).longest_sentence(longest)
+        settings["max_length"] = min(settings["max_length"], longest)
+    with reraise_as(f"{name} cannot encode"):
+        check_vocabulary(tokenizer, backbone, name)
+        encoder = make(backbone, tokenizer, **settings, postprocess=spec.postprocess)
+    with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
+        if encoder.projection is not None and spec.head_weights is not None:
+            encoder.projection.load_state_dict(spec.head_weights)
+        if encoder.pooling == spec.settings.pooling and spec.pooling_weights is not None:
+            encoder.pooling_layer.load_state_dict(spec.pooling_weights)
+    return encoder.eval()

@@ -12,17 +12,19 @@ from typing import Any, NoReturn
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import PretrainedConfig
+from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.pooling import POOLINGS, Pooling, all_tokens, find_pooling, mean_over_tokens
+from simcse_pl.models.adapters import has_adapter
+from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import find_file, find_weights, load_tokenizer
+from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.post_process import AffinePostProcess
+from simcse_pl.postprocessing.post_process import AffinePostProcess, PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.tensors import read_weights
+from simcse_pl.utils.types import Backbone
 
 MODULES_FILE = "modules.json"
 _CLASSES = "sentence_transformers."
@@ -71,7 +73,9 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             )
         default = model.get("default_prompt_name")
         if prompt := default and model["prompts"].get(default):
-            templates = _checked_prompt(source, prompt, modules["Transformer"], configs["Pooling"])
+            templates = Templates(load_tokenizer(source, modules["Transformer"]), prompt + SENTENCE)
+            if templates.prefix is None or configs["Pooling"].get("include_prompt") is False:
+                _unsupported(source, f"the prompt {prompt!r}, which is no part of the pooling or of the first word")
             template, max_length = templates.texts[0], max_length and max_length - templates.prefix_length
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
@@ -81,7 +85,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             template=template,
             truncate_dim=model.get("truncate_dim"),
         )
-        head_weights = {}
+        head_weights = None
         if "Dense" in modules:
             weights = read_weights(find_weights(source, modules["Dense"]))
             head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
@@ -101,7 +105,7 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
         if path.is_absolute() or ".." in path.parts:
-            raise UserError(f"{source}: {MODULES_FILE} names the folder {path} outside of this folder")
+            _unsupported(source, f"the folder {path} outside of it")
         folders.append(str(path) if path.parts else "")
     if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")
@@ -124,16 +128,6 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     return {} if path is None else dict(read_json(path))
 
 
-def _checked_prompt(source: str, prompt: str, folder: str, pooling: Mapping[str, Any]) -> Templates:
-    """Return the template of a prompt; raise UserError if it would give other vectors than the library's."""
-    if pooling.get("include_prompt") is False:
-        _unsupported(source, f"the prompt {prompt!r}, left out of the pooling (include_prompt=False)")
-    templates = Templates(load_tokenizer(source, folder), prompt + SENTENCE)
-    if templates.prefix is None:
-        _unsupported(source, f"the prompt {prompt!r}, whose tokens depend on the sentence")
-    return templates
-
-
 def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:
     """Return the length in the transformer's settings; since version 5.4, it is the tokenizer's and may be huge."""
     length = config.get("max_seq_length")
@@ -152,44 +146,48 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
             _unsupported(source, f"the pooling {others}")
 
 
-def check_modules(settings: EncoderSettings, templates: Templates, num_layers: int) -> None:
-    """Raise UserError if the modules of sentence-transformers cannot compute an encoder's vectors.
+def unsupported_option(
+    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: PostProcess | None = None
+) -> str | None:
+    """Return the first option of an encoder that the modules of sentence-transformers cannot compute, or None.
 
     That library averages hidden states over layers first, which changes the maximum over tokens. Its prompts are text
     before the sentence. So of the poolings of several layers only the mean can be exported, and of the templates only
-    prefixes.
+    prefixes. An adapter is loaded into its base model as it comes, and without the magnitudes of DoRA.
     """
     assert settings.pooling is not None
-    pooling = find_pooling(settings.pooling, num_layers, templates.tokenizer.mask_token_id)
-    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is all_tokens
-    if not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES):
-        raise UserError(
-            f"pooling={settings.pooling}: sentence-transformers has no such module, only simcse_pl loads it"
-        )
-    if templates.texts and templates.prefix is None:
-        raise UserError(
-            f"template={templates.texts[0]!r}: sentence-transformers has no such prompt, only simcse_pl loads it"
-        )
+    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
+    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is None
+    template = templates.texts[0] if templates.texts else None
     beyond = {
+        f"pooling={settings.pooling}": not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES),
+        f"template={template!r}": template is not None and templates.prefix is None,
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
+        f"postprocess={postprocess and postprocess.name}": not isinstance(postprocess, AffinePostProcess | None),
     }
-    for option in (option for option, on in beyond.items() if on):
-        raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
+    if has_adapter(backbone):
+        config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)
+        beyond |= {
+            "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
+            "bidirectional": getattr(config, "is_causal", True) != causal,
+            "adapter.use_dora": any(getattr(adapter, "use_dora", False) for adapter in backbone.peft_config.values()),
+        }
+    return next((option for option, on in beyond.items() if on), None)
 
 
-def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedConfig, folder: Path) -> None:
+def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
     A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
     vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
-    Call `check_modules` first. Raise UserError if the post-processing is not linear.
+    `unsupported_option` must be None.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None
-    pooling = find_pooling(settings.pooling, num_layers)
+    pooling = find_pooling(settings.pooling, config)
     assert isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if pooling.layers != (-1,):
@@ -201,10 +199,10 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PretrainedCon
     switches = {switch: POOLINGS[name].over_tokens is pooling.over_tokens for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
     if settings.head == "mlp":
+        assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
     if spec.postprocess is not None:
-        if not isinstance(spec.postprocess, AffinePostProcess):
-            raise UserError(f"{spec.postprocess.name} is not linear, and sentence-transformers has no module for it")
+        assert isinstance(spec.postprocess, AffinePostProcess)
         mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
         modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
     model: dict[str, Any] = {"similarity_fn_name": "cosine"}

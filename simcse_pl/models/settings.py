@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
 from torch import Tensor
 
+from simcse_pl.models.heads import Head
+from simcse_pl.models.templates import TemplateBias
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import reraise_as
 
 SETTINGS_FILE = "simcse.json"
 
@@ -17,11 +20,11 @@ class EncoderSettings:
     """The arguments of SentenceEncoder that are saved with it. A plain checkpoint has none of them."""
 
     pooling: str | None = None
-    head: str = "none"
+    head: Head = "none"
     max_length: int | None = None
     normalize: bool = False
     template: str | list[str] | None = None
-    template_bias: str = "none"
+    template_bias: TemplateBias = "none"
     final_period: bool = False
     truncate_dim: int | None = None
 
@@ -32,14 +35,16 @@ class EncoderSpec:
 
     Args:
         settings: the encoder's settings.
-        head_weights: the state dict of its projection head; empty without a head.
+        head_weights, pooling_weights: the state dicts of its projection head and its pooling; None to draw them at
+            random.
         postprocess: its post-processing.
         subfolder: the folder within the source that contains the backbone and the tokenizer.
         num_layers, bidirectional: how the base model of an adapter was changed; None without an adapter.
     """
 
     settings: EncoderSettings = field(default_factory=EncoderSettings)
-    head_weights: Mapping[str, Tensor] = field(default_factory=dict)
+    head_weights: Mapping[str, Tensor] | None = None
+    pooling_weights: Mapping[str, Tensor] | None = None
     postprocess: PostProcess | None = None
     subfolder: str = ""
     num_layers: int | None = None
@@ -47,22 +52,6 @@ class EncoderSpec:
 
 
 def parse_settings(value: Any, where: str) -> EncoderSettings:
-    """Return EncoderSettings from a dict of their values. Files of older versions lack those after max_length.
-
-    Raises:
-        UserError: pooling, head or max_length is missing, or a value has another type.
-    """
-    newer = {"normalize": False, "template": None, "template_bias": "none", "final_period": False, "truncate_dim": None}
-    match newer | value if isinstance(value, dict) else None:
-        case {
-            "pooling": str(pooling),
-            "head": str(head),
-            "max_length": int(length),
-            "normalize": bool(normalize),
-            "template": None | str() | [*_] as template,
-            "template_bias": str(bias),
-            "final_period": bool(period),
-            "truncate_dim": None | int() as dim,
-        }:
-            return EncoderSettings(pooling, head, length, normalize, template, bias, period, dim)
-    raise UserError(f"{where} is damaged: it must have pooling, head and max_length, and values of the right types")
+    """Return EncoderSettings from a dict of their values, or raise UserError. Old files lack some of them."""
+    with reraise_as(f"{where} is damaged"):
+        return TypeAdapter(EncoderSettings).validate_python(value)

@@ -54,39 +54,20 @@ def find_weights(source: str, folder: str = "") -> Path:
     raise UserError(f"{source}: the weights {PurePosixPath(folder, 'model.safetensors')} are missing")
 
 
-def check_config(path: Path) -> None:
-    """Raise UserError if a model's config.json is not a JSON object, or names attention code in a hub repository."""
-    config = read_json(path)
-    if not isinstance(config, dict):
-        raise UserError(f"{path} is damaged: it must be a JSON object")
-    if kernel := _HUB_KERNEL.search(json.dumps(config)):
-        raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
-
-
 def base_of(source: str) -> str | None:
-    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter.
-
-    Raises:
-        UserError: the adapter's config is damaged, names no base model, or names code to import.
-    """
+    """Return the name of the base model of an adapter's folder or repository; None if it has no adapter."""
     path = find_file(source, ADAPTER_FILE)
     if path is None or any(find_file(source, name) for name in _WHOLE):
         return None
     config = read_json(path)
-    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    if not isinstance(base, str) or not base:
-        raise UserError(f"{path} does not name its base model: set base_model_name_or_path in it")
     if config.get("megatron_config"):
         raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
+    base: str | None = config.get("base_model_name_or_path")
     return base
 
 
 def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
-    """Load a checkpoint's tokenizer, with padding on the right; `name` is one for `resolve`.
-
-    Raises:
-        UserError: the tokenizer does not exist, is damaged or has no token for padding.
-    """
+    """Load a checkpoint's tokenizer, with padding on the right; `name` is one for `resolve`."""
     if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
         name = base
     with loading(name) as source:
@@ -96,15 +77,14 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     tokenizer.padding_side = "right"  # [CLS] must be at position 0
     if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
-    if tokenizer.pad_token is None:
-        raise UserError(f"{name}: its tokenizer has no pad, end, separator or unknown token; set pad_token in it")
     return tokenizer
 
 
 def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
     """Load the config of a model. Code in its folder or repository is never run."""
-    if (path := find_file(source, str(PurePosixPath(subfolder, "config.json")))) is not None:
-        check_config(path)
+    path = find_file(source, str(PurePosixPath(subfolder, "config.json")))
+    if path and (kernel := _HUB_KERNEL.search(json.dumps(read_json(path)))):
+        raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
     config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **loading_options(source))
     return config
 
@@ -136,12 +116,9 @@ def loading(name: str) -> Iterator[str]:
             message = f"{name} is the folder of a run, not a model: give {Path(name) / 'encoder'}"
         elif Path(source).exists():
             message = f"cannot load the model in {name}: {first_line(error)}"
-        elif why := hub.unavailable(source):
-            hint = "give the folder of a checkpoint"
-            message = f"model {name}: no such folder, no copy in the local cache, and {why}; {hint}"
         else:
-            reason = hub.reason(error)
-            message = f"cannot load model {name}: not a local folder, and from the Hugging Face Hub: {reason}"
+            why = hub.unavailable(source) or hub.reason(error)
+            message = f"cannot load model {name}: not a local folder, and {why}"
         raise UserError(message) from error
 
 

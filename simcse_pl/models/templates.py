@@ -7,6 +7,7 @@ import itertools
 import re
 import string
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from simcse_pl.utils.types import Backbone, Batch
 SENTENCE = "{sentence}"
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 
-TEMPLATE_BIASES = ("none", "train_only", "always", "padded_train_only")
+TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
@@ -44,8 +45,7 @@ class Templates:
         multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
     Raises:
-        UserError: a template has no placeholder, the list is empty, or a template has [MASK] or <mask> and the
-            tokenizer has no mask token.
+        UserError: a template has no placeholder, or it has [MASK] or <mask> and the tokenizer has no mask token.
     """
 
     def __init__(
@@ -59,8 +59,6 @@ class Templates:
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
-        if template is not None and not self.texts:
-            raise UserError("template=[]: give one template per view, or null")
         self._prompts = [self._prompt(text) for text in self.texts]
         self._parts = [
             [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
@@ -72,7 +70,7 @@ class Templates:
 
     def _prompt(self, text: str) -> list[str]:
         """Return the texts before, between and after the placeholders."""
-        if not isinstance(text, str) or SENTENCE not in text:
+        if SENTENCE not in text:
             raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
         mask = self.tokenizer.mask_token
         if mask is None and (match := _MASK.search(text)):
@@ -126,10 +124,8 @@ class Templates:
         """
         limit = longest_input(backbone) or self.tokenizer.model_max_length
         longest, shortest = self.longest_sentence(limit), self._leading + self._trailing + 1
-        if longest < shortest:
-            raise UserError(f"template: it leaves no place for a sentence in {limit} tokens: give a shorter one")
         if max_length is None:
-            return min(longest, self.tokenizer.model_max_length, 512)
+            max_length = min(longest, self.tokenizer.model_max_length, 512)
         if not shortest <= max_length <= longest:
             within = " in the template" if self.texts else ""
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{within}")
@@ -195,12 +191,8 @@ def sorted_batches(
 
 
 def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
-    """Raise UserError unless `bias` is one of `TEMPLATE_BIASES`, and an encoder with these parts can compute it."""
-    if bias not in TEMPLATE_BIASES:
-        raise UserError(f"template_bias={bias}: choose one of {', '.join(TEMPLATE_BIASES)}")
-    if bias != "none" and not templates.texts:
-        raise UserError(f"template_bias={bias}: it needs a template, but template=null")
-    if bias != "none" and templates.repeats > 1:
+    """Raise UserError unless an encoder with these parts can compute a template bias."""
+    if bias != "none" and (not templates.texts or templates.repeats > 1):
         raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
     if bias != "none" and not ignores_padding:
         model = type(backbone).__name__

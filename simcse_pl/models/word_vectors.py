@@ -8,22 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow
-import pyarrow.csv
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
-from simcse_pl.utils.errors import UserError
+from simcse_pl.models.protocols import checked_sentences
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import Unreadable, check_is_file, read_lines
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import progress_bar, tracked
-from simcse_pl.utils.validation import check_sentences
 
 _LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017
-_WIDEST = 10_000  # values per word; each of them is a column in memory
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.
@@ -120,12 +116,10 @@ class WordVectors:
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Raise UserError if `sentences` is not a list of strings, `batch_size` is below 1, or bf16 is on.
+        Word vectors are averaged in float32, also with `bf16`.
         """
-        if bf16:
-            raise UserError("bf16=true: word vectors are averaged in float32")
         batch_size = 1024 if batch_size is None else batch_size
-        check_sentences(sentences, batch_size)
+        sentences = checked_sentences(sentences)
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
             batch = sentences[start : start + batch_size]
@@ -146,77 +140,42 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
             yield lower
 
 
-def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: Path) -> Iterator[str]:
     check_is_file(path)
-    for number, line in enumerate(read_lines(path), 1):
+    for line in read_lines(path):
         if isinstance(line, Unreadable):
-            raise UserError(f"{path}, line {number}: {line.problem}")
-        yield number, line.rstrip(" ")
+            raise UserError(f"{path}: {line.problem}")
+        yield line.rstrip(" ")
 
 
 def _read_counts(path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for number, line in _numbered_lines(path):
-        word, *count = line.rsplit(maxsplit=1) or ["", "0"]
-        if not count or not count[0].isdecimal():
-            raise UserError(f"{path}, line {number}: it must be a word and its count, not {line[:40]!r}")
-        counts[word] += int(count[0])
-    if not counts.total():
-        raise UserError(f"{path} counts no words")
+    with reraise_as(f"{path}: each line must be a word and its count"):
+        for word, count in (line.rsplit(maxsplit=1) for line in _lines(path) if line):
+            counts[word] += int(count)
     return counts
 
 
 def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
-    lines = _numbered_lines(path)
-    number, line = next(lines, (1, ""))
-    announced = re.fullmatch(r"([0-9]{1,18})[ \t]+([0-9]{1,18})", line)  # word2vec's first line
+    lines = _lines(path)
+    line = next(lines, "")
+    announced = re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line)  # word2vec's first line
     if announced:
-        number, line = next(lines, (2, ""))
+        line = next(lines, "")
     dim = line.count(" ")  # the first word contains no space
-    if not 1 <= dim <= _WIDEST or (announced and dim != int(announced[2])):
-        raise UserError(f"{path}, line {number}: it must be `word v1 v2 ...`, with 1 to {_WIDEST} values")
-    lines = itertools.chain([(number, line)], lines)
+    lines = itertools.chain([line], lines)
     rows: dict[str, int] = {}
     vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
     size = 0
     total = None if path.suffix.lower() == ".gz" else path.stat().st_size
-    with progress_bar() as bar:
+    with progress_bar() as bar, reraise_as(f"{path}: each line must be a word and {dim} numbers"):
         task = bar.add_task(f"reading {path.name}", total=total)
         while block := list(itertools.islice(lines, _LINES_AT_A_TIME)):
-            words, values = zip(*(_split(line, dim) for _, line in block), strict=True)
-            if (floats := _parse(values, dim)) is None:
-                number = next(block[i][0] for i, value in enumerate(values) if _parse([value], dim) is None)
-                raise UserError(f"{path}, line {number}: it must be a word and {dim} finite numbers")
-            vectors.frombytes(floats.tobytes())
-            for row, word in enumerate(words, size):
-                rows.setdefault(word, row)
-            size += len(block)
-            bar.advance(task, sum(len(line) + 1 for _, line in block))
-    if announced and size != int(announced[1]):
-        raise UserError(f"{path}: {size} words, and its first line says {announced[1]}: is it cut short?")
+            for word, *values in (line.rsplit(" ", dim) for line in block):  # a word may contain spaces
+                rows.setdefault(word, size)
+                vectors.extend(map(float, values))
+                size += 1
+            bar.advance(task, sum(len(line) + 1 for line in block))
+    if not dim or len(vectors) != size * dim or (announced and size != int(announced[1])):
+        raise UserError(f"{path} is damaged or cut short: it must have a word and {dim} numbers per line")
     return rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim)
-
-
-def _split(line: str, dim: int) -> tuple[str, str]:
-    """Return a line's word, which may contain spaces, and its values."""
-    word, _, values = line.partition(" ")
-    if values.count(" ") != dim - 1:
-        word, *numbers = line.rsplit(" ", dim)
-        values = " ".join(numbers)
-    return word, values
-
-
-def _parse(lines: Sequence[str], dim: int) -> NDArray[np.float32] | None:
-    """Return lines of numbers as [lines, dim], or None if one is not `dim` finite numbers."""
-    types = {str(i): pyarrow.float32() for i in range(dim)}  # Arrow is several times faster than numpy
-    try:
-        table = pyarrow.csv.read_csv(
-            pyarrow.py_buffer("\n".join(lines).encode()),
-            read_options=pyarrow.csv.ReadOptions(column_names=list(types), use_threads=False),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=types, null_values=[]),
-        )
-    except pyarrow.ArrowInvalid:
-        return None
-    vectors = np.stack([column.to_numpy() for column in table.columns], axis=1)
-    return vectors if len(vectors) == len(lines) and np.isfinite(vectors).all() else None

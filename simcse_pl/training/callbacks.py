@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
 
-from simcse_pl.cpu.speed import Speed as CpuSettings
+from simcse_pl.cpu import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.curves import is_logged
@@ -99,22 +99,20 @@ class WarnOnCollapse(Callback):
 
 
 class CpuSpeed(Callback):
-    """Choose what is fastest on a CPU, before the first validation; see `Speed`."""
+    """Train in the way that is fastest on a CPU; see `Speed`."""
 
     def __init__(self, speed: CpuSettings) -> None:
         self.speed = speed
         self._chosen = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Train and measure each encoder as `speed` says, measured if it does not."""
+        """Train each encoder as `speed` says."""
         if self._chosen or trainer.strategy.root_device.type != "cpu":
             return
         self._chosen = True
         assert isinstance(pl_module, SimCSEModule)
         if pl_module.compiled:
             self.speed = CpuSettings(tokens_per_pass=math.inf, fast_dropout=False)
-        bf16 = str(trainer.precision).startswith("bf16")
-        self.speed = self.speed.measured(pl_module.encoder.backbone, bf16)
         if trainer.is_global_zero:
             log.info("%-13s %s", "speed", self.speed)
         for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:

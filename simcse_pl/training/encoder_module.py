@@ -22,7 +22,7 @@ class EncoderModule(LightningModule):
     """Measures an encoder during training; a subclass adds `training_step` and `configure_optimizers`.
 
     Validation and test embed the sentences of the datamodule's evaluators, and log their metrics as val/NAME and
-    test/NAME. Checkpoints get what `SentenceEncoder.from_checkpoint` needs.
+    test/NAME. Checkpoints get what `SentenceEncoder.from_pretrained` needs.
 
     Args:
         encoder: the encoder to train.
@@ -84,7 +84,7 @@ class EncoderModule(LightningModule):
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `SentenceEncoder.from_checkpoint` needs beside the weights; leave out the base of an adapter."""
+        """Add what `SentenceEncoder.from_pretrained` needs beside the weights; leave out the base of an adapter."""
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)
         for name, part in self.named_modules():

@@ -131,10 +131,6 @@ class Unreadable:
 
 def check_is_file(path: Path) -> None:
     """Raise UserError unless the path is a file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give a file")
-    if path.parts and path.parts[0] in ("http:", "https:"):
-        raise UserError(f"{path} is an address: download it, and give the file")
     if not path.is_file():
         raise UserError(f"no file {path}")
 

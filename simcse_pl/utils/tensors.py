@@ -37,7 +37,7 @@ def unit_vectors(x: Tensor) -> Tensor:
 
     A vector of zeros stays zeros, with gradient 0, so that its cosines are 0.
     """
-    x = at_least_float32(x)
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / lengths.masked_fill(lengths == 0, torch.inf)
 
@@ -62,13 +62,12 @@ def read_torch_file(path: Path, mmap: bool = False) -> Any:
     Raises:
         UserError: the file does not exist, is damaged, or contains more than tensors and plain values.
     """
-    if not path.is_file():
-        raise UserError(f"no file {path}")
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch's own message explains how to run the code in a file
         content = "more than tensors and plain values, which is not loaded"
-        raise UserError(f"{path} is not a checkpoint, is damaged, or contains {content}") from error
+        damaged = f"{path} is not a checkpoint, is damaged, or contains {content}"
+        raise UserError(damaged if path.is_file() else f"no file {path}") from error
 
 
 def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:

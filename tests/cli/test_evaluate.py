@@ -16,7 +16,7 @@ from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.post_process import load
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
-from tests.models.test_lightning_checkpoint import save
+from tests.helpers import save_checkpoint
 from tests.senteval_bundle import WORDS, write_bundle
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
@@ -51,7 +51,9 @@ def word_vectors(tmp_path):
 def checkpoint(tmp_path, make_model):
     """A checkpoint of train.py."""
     path = tmp_path / "best.ckpt"
-    save(SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only", max_length=24), path)
+    save_checkpoint(
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only", max_length=24), path
+    )
     return path
 
 

@@ -107,7 +107,10 @@ def test_mistakes_end_with_one_line_and_leave_no_file(saved, command, tmp_path):
     RemoveComponents(1).fit(torch.cat([some, some], dim=1)).save(tmp_path / "wide")
     for arguments, message in (
         ([saved, full], f"{full} exists: give a new directory"),
-        ([saved, new, "--postprocess", tmp_path / "flow"], "flow is not linear"),
+        (
+            [saved, new, "--postprocess", tmp_path / "flow"],
+            "postprocess=flow: sentence-transformers has no such module",
+        ),
         ([saved, new, "--postprocess", tmp_path / "wide"], "fitted on 64 dimensions"),
     ):
         assert message in command("export", *arguments, status=2).err

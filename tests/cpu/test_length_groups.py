@@ -60,12 +60,3 @@ def test_groups_of_long_sequences_are_split(make_model):
         rows, parts = zip(*groups, strict=True)
         assert list(map(len, rows)) == sizes == [len(part["attention_mask"]) for part in parts]
         assert torch.cat(rows).tolist() == list(range(7))
-
-
-def test_other_devices_have_one_group_and_the_batch_is_not_modified(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls")
-    inputs = {name: torch.ones(5, 7, dtype=torch.int64, device="meta") for name in ("input_ids", "attention_mask")}
-    [(rows, group)] = encoder.groups.split(encoder.backbone, inputs)
-    assert rows.tolist() == [0, 1, 2, 3, 4] and group == inputs
-    group.clear()
-    assert len(inputs) == 2

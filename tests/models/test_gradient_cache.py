@@ -1,4 +1,4 @@
-"""Chunks have the values and gradients of one pass, dropout included, and store no activations."""
+"""Chunks have the gradients of one pass and store no activations; views can share their dropout masks."""
 
 import itertools
 
@@ -11,6 +11,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from tests.conftest import SENTENCES
+from tests.tiny_models import ARCHITECTURES
 
 
 def gradients(encoder, embed, seed=5):
@@ -57,3 +58,38 @@ def test_backward_recomputes_one_chunk_at_a_time():
         events.clear()
         apply_in_chunks(function, {"x": torch.randn(5, 4)}, size).sum().backward()
         assert events == ["compute 5", "backward"]
+
+
+RATE = 0.3
+
+
+@pytest.fixture
+def batch():
+    """Three views of different text and length."""
+    lengths = torch.randint(1, 8, (5, 3, 1))
+    return {"input_ids": torch.randint(5, 90, (5, 3, 7)), "attention_mask": (torch.arange(7) < lengths).long()}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_views_of_the_same_text_are_equal_to_the_bit(architecture, make_model, batch):
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", dropout=RATE).train()
+    same = {name: x[:, :1].repeat(1, 2, 1) for name, x in batch.items()}
+    first, second = pool_with_shared_dropout(encoder, same).unbind(dim=1)
+    assert torch.equal(first, second)
+    ordinary = encoder({name: x[:, 0] for name, x in same.items()})
+    assert ((first - ordinary).abs().amax(dim=-1) > 0.01).all()
+
+
+def test_views_of_different_text_share_their_masks(batch):
+    """With word embeddings of ones, a vector is its mask."""
+    ones = nn.Embedding.from_pretrained(torch.ones(90, 16))
+
+    def encoder(inputs):
+        return nn.functional.dropout(ones(inputs["input_ids"]), RATE).flatten(1)
+
+    vectors = pool_with_shared_dropout(encoder, batch)
+    masks = vectors == 0
+    assert torch.equal(masks[:, 0], masks[:, 1]) and torch.equal(masks[:, 0], masks[:, 2])
+    assert 0.2 < masks.float().mean() < 0.4
+    assert len({tuple(row.tolist()) for row in masks[:, 0]}) == len(masks), "rows have different masks"
+    assert not torch.equal(pool_with_shared_dropout(encoder, batch) == 0, masks), "steps have different masks"

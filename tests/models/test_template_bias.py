@@ -68,15 +68,6 @@ def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(arc
     assert (plain - expected).abs().amax(dim=1).min() > 0.1
 
 
-@pytest.mark.parametrize("architecture", ["distilbert", "mpnet"])
-def test_a_backbone_without_position_ids_has_one_bias_per_length(architecture, load):
-    texts = ["!", "?", "! ?"]
-    plain, biased = (load(architecture, template_bias=kind).encode(texts) for kind in ("none", "always"))
-    first, second, longer = plain - biased
-    torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
-    assert (first - longer).abs().max() > 0.01 and (plain[0] - plain[1]).abs().max() > 0.01
-
-
 def rows_of(encoder, views=2):
     return ViewCollator(encoder.tokenizer, 24, encoder.templates)([(text,) * views for text in TEXTS])
 
@@ -103,28 +94,6 @@ def test_views_and_gradients_are_those_of_single_passes(architecture, kind, load
     torch.testing.assert_close(encoder.encode(TEXTS), load(architecture, template_bias="none").encode(TEXTS))
 
 
-def test_one_further_pass_has_a_row_for_each_template_and_length(load):
-    encoder = load(template_bias="train_only").train()
-    passes = []
-    encoder.backbone.register_forward_pre_hook(lambda _, __, inputs: passes.append(inputs), with_kwargs=True)
-    vectors = encoder.pool({name: x.flatten(0, 1) for name, x in rows_of(encoder).items()})
-    lengths = {len(encoder.tokenizer.tokenize(text)) for text in TEXTS}
-    assert [len(given["attention_mask"]) for given in passes] == [2 * len(TEXTS), 2 * len(lengths)]
-    assert len(lengths) < len(TEXTS) and vectors.shape == (2 * len(TEXTS), 32)
-
-
-def test_the_bias_has_dropout_in_training(load):
-    def pooled(seed, **options):
-        encoder = load(**options).train()
-        torch.manual_seed(seed)
-        return encoder.pool(encoder.templates.batch([encoder.tokenizer("dogs run")["input_ids"]]))
-
-    noisy, quiet = ({"dropout": rate, "template_bias": "train_only"} for rate in (0.3, 0.0))
-    biases = [pooled(seed, **noisy | {"template_bias": "none"}) - pooled(seed, **noisy) for seed in (3, 4)]
-    expected = pooled(3, **quiet | {"template_bias": "none"}) - pooled(3, **quiet)
-    assert min((biases[0] - biases[1]).norm(), *((bias - expected).norm() for bias in biases)) > 0.1
-
-
 @pytest.mark.parametrize("options", [{"chunk_size": 5}, {"shared_dropout_mask": True}])
 def test_other_paths_of_training_have_the_same_gradients(options, load):
     def gradients(**given):
@@ -140,29 +109,6 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
     torch.testing.assert_close(again, loss, atol=1e-12, rtol=0)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
-
-
-def test_equal_views_with_a_shared_dropout_mask_are_equal(load):
-    encoder = load(template=FIRST, template_bias="train_only", dropout=0.3)
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), shared_dropout_mask=True)
-    first, second = module.batch_of(rows_of(encoder)).pooled.unbind(dim=1)
-    assert first.equal(second)
-
-
-def test_each_of_two_encoders_has_its_own_bias(load):
-    encoder, other = (load(template_bias="train_only", dropout=0.0) for _ in range(2))
-    torch.nn.init.normal_(other.backbone.get_input_embeddings().weight)
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), positive_encoder=other)
-    pooled = module.batch_of(rows_of(encoder)).pooled
-    for view, own in enumerate((encoder, other)):
-        torch.testing.assert_close(pooled[:, view], own.pool_views(rows_of(own))[:, view], atol=1e-5, rtol=0)
-
-
-def test_the_bias_is_half_precision_in_autocast(load):
-    encoder = load(template_bias="train_only", dropout=0.0).train()
-    with torch.autocast("cpu", torch.bfloat16):
-        half = encoder.pool_views(rows_of(encoder))
-    torch.testing.assert_close(half.float(), encoder.pool_views(rows_of(encoder)), atol=0.2, rtol=0)
 
 
 @pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])

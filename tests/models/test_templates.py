@@ -8,10 +8,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.data.datamodule import EvaluationSentences
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
@@ -21,7 +19,7 @@ from simcse_pl.models.templates import SENTENCE_MASK, Templates
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.models.test_lightning_checkpoint import save
+from tests.helpers import save_checkpoint
 
 PROMPT = 'The hall : "{sentence}" means [MASK] .'
 OTHER = "A year {sentence}, anyone [MASK] or <mask>!"
@@ -37,8 +35,6 @@ def own_package(tmp_path_factory):
         "    places = inputs['sentence_mask'].argmax(dim=1)\n"
         "    rows = places.view(-1, 1, 1).expand(-1, 1, hidden_states[-1].shape[2])\n"
         "    return (hidden_states[1] + hidden_states[-1]).gather(1, rows).squeeze(1)\n"
-        "def too_wide(hidden_states, inputs):\n"
-        "    return hidden_states[-1].flatten(1)\n"
     )
     sys.path.insert(0, str(folder))
     yield
@@ -140,13 +136,6 @@ def test_view_i_has_template_i_and_further_views_the_last(make_model):
     assert collate([("a",)])["input_ids"].shape[1] == 2
 
 
-def test_equal_sentences_in_different_templates_are_duplicates(make_model):
-    tokenizer = load_tokenizer(str(make_model("bert")))
-    batch = ViewCollator(tokenizer, 10, Templates(tokenizer, [PROMPT, OTHER]))([("a man", "a man"), ("man a", "dogs")])
-    hashes = hash_token_ids(batch)
-    assert hashes[0, 0] == hashes[0, 1] and len(hashes.unique()) == 3
-
-
 def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training(make_model):
     """PromptBERT's evaluation appends it unless the sentence ends in one of four characters."""
     texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. "]
@@ -165,38 +154,6 @@ def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training
     assert next(batches)["input_ids"].equal(next(batches)["input_ids"])
 
 
-@pytest.mark.parametrize(
-    ("template", "bias"),
-    [(PROMPT, "none"), *(([PROMPT, OTHER], bias) for bias in ("none", "train_only", "always", "padded_train_only"))],
-)
-def test_folders_and_checkpoints_restore_a_template(template, bias, make_model, tmp_path):
-    options = {"template": template, "template_bias": bias, "final_period": bias != "none"}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", max_length=20, **options)
-    encoder.save_pretrained(tmp_path)
-    save(encoder, tmp_path / "best.ckpt")
-    use_fast_dropout(encoder.backbone)
-    for load, path in (
-        (SentenceEncoder.from_pretrained, tmp_path),
-        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
-    ):
-        loaded = load(path)
-        assert loaded.settings == encoder.settings and loaded.template == template
-        assert torch.equal(loaded.encode(TEXTS), encoder.encode(TEXTS))
-        if bias == "none":
-            plain = load(path, pooling="mean", template="{sentence}")
-            expected = SentenceEncoder.from_pretrained(make_model("bert"), "mean", max_length=20).encode(TEXTS)
-            torch.testing.assert_close(plain.encode(TEXTS), expected, atol=1e-6, rtol=0)
-    assert SentenceEncoder.from_pretrained(tmp_path, template_bias="none").template_bias == "none"
-
-
-@pytest.mark.parametrize("template", [PROMPT, "Say: {sentence} Again: {sentence}"])
-def test_a_template_shortens_the_length_that_is_left(template, make_model):
-    """The model has 64 positions."""
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", template=template)
-    [ids] = encoder.templates.tokens_of(["a " * 100], encoder.max_length)
-    assert 65 - template.count("{") <= encoder.templates.batch([ids])["input_ids"].shape[1] <= 64
-
-
 def test_a_saved_length_is_shortened_for_a_new_template(make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), "mean").save_pretrained(tmp_path)
     encoder = SentenceEncoder.from_pretrained(tmp_path, template=PROMPT)
@@ -208,16 +165,13 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
     name = "my_poolings.first_of_span"
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=name)
     encoder.save_pretrained(tmp_path)
-    save(encoder, tmp_path / "best.ckpt")
+    save_checkpoint(encoder, tmp_path / "best.ckpt")
     del sys.modules["my_poolings"]
-    for load, path in (
-        (SentenceEncoder.from_pretrained, tmp_path),
-        (SentenceEncoder.from_checkpoint, tmp_path / "best.ckpt"),
-    ):
+    for path in (tmp_path, tmp_path / "best.ckpt"):
         with pytest.raises(
             UserError, match=rf"names code that is imported only if you ask for it: add pooling={name}$"
         ):
-            load(path)
+            SentenceEncoder.from_pretrained(path)
         assert "my_poolings" not in sys.modules
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path, pooling=name).encode(TEXTS), encoder.encode(TEXTS))
     assert json.loads((tmp_path / SETTINGS_FILE).read_text())["pooling"] == name
@@ -228,11 +182,12 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
     ("options", "message"),
     [
         ({"pooling": "mask_2", "template": [OTHER, PROMPT]}, r"^pooling=mask_2: .* but template=\[\'A y"),
-        ({"template": "{sentence} " + "word " * 70}, "^template: it leaves no place for a sentence in 64 tokens"),
-        ({"pooling": "my_poolings.too_wide"}, "^pooling=my_poolings.too_wide: .* one width, not [0-9]* and [0-9]*$"),
+        ({"template": "{sentence} " + "word " * 70}, "^max_length=-"),
+        ({"template": "no placeholder"}, "a template is a text that has {sentence}"),
+        ({"template_bias": "always"}, "^template_bias=always: it needs a template that has the sentence once"),
     ],
 )
-def test_invalid_templates_and_poolings_are_one_line(options, message, make_model, own_package):
+def test_invalid_templates_are_one_line(options, message, make_model):
     with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
 

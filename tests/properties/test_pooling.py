@@ -1,6 +1,7 @@
 """Poolings of any shape equal a loop over tokens, without effect of padding, other rows or overflow."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ SEEDS = st.integers(0, 2**31)
 NAMES = st.sampled_from([*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"])
 DTYPES = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 LAYERS = 3
+CONFIG = SimpleNamespace(num_hidden_layers=LAYERS)
 REDUCE = {
     "cls": lambda values: values[0],
     "last_token": lambda values: values[-1],
@@ -44,7 +46,7 @@ def inputs_of(lengths, tokens):
 def test_equals_a_loop_over_tokens(given, name, dtype, exponent):
     states, lengths = given
     states = (states * 10.0**exponent).to(dtype)
-    pooling = find_pooling(name, LAYERS)
+    pooling = find_pooling(name, CONFIG)
     pooled = pooling(states, inputs_of(lengths, states.shape[2]))
     assert pooled.dtype == dtype
     reduce = REDUCE.get(name, lambda values: math.fsum(values) / len(values))
@@ -65,7 +67,7 @@ def test_padding_and_other_rows_have_no_effect(given, name, junk, dtype):
     states, lengths = given
     states, inputs = states.to(dtype), inputs_of(lengths, states.shape[2])
     mask = inputs["attention_mask"]
-    pooling = find_pooling(name, LAYERS)
+    pooling = find_pooling(name, CONFIG)
     pooled = pooling(states, inputs)
     dirty = states.masked_fill(mask[:, :, None] == 0, junk).requires_grad_()
     assert torch.equal(pooling(dirty, inputs), pooled)
@@ -80,7 +82,7 @@ def test_padding_and_other_rows_have_no_effect(given, name, junk, dtype):
 def test_the_largest_numbers_do_not_overflow(tokens, dtype, name, sign):
     largest = sign * min(torch.finfo(dtype).max, 1e30)
     states = torch.full((LAYERS + 1, 1, tokens, 1), largest, dtype=torch.float64).to(dtype)
-    pooled = find_pooling(name, LAYERS)(states, inputs_of([tokens], tokens))
+    pooled = find_pooling(name, CONFIG)(states, inputs_of([tokens], tokens))
     torch.testing.assert_close(pooled.double().item(), largest, rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
@@ -88,5 +90,5 @@ def test_the_largest_numbers_do_not_overflow(tokens, dtype, name, sign):
 @given(given=inputs(), dtype=DTYPES)
 def test_a_sentence_without_tokens_is_zero(name, given, dtype):
     states, _ = given
-    pooled = find_pooling(name, LAYERS)(states.to(dtype), inputs_of([0] * states.shape[1], states.shape[2]))
+    pooled = find_pooling(name, CONFIG)(states.to(dtype), inputs_of([0] * states.shape[1], states.shape[2]))
     assert (pooled == 0).all()

@@ -5,12 +5,8 @@ import pytest
 from simcse_pl.utils.errors import UserError, reraise_as
 
 
-@pytest.mark.parametrize(
-    ("quoted", "shown"),
-    [("a\nb", "a\\nb"), ("\x1b[2J", "\\x1b[2J"), ("\u2028\ud800", "\\u2028\\ud800"), ("é字", "é字")],
-)
-def test_unprintable_characters_are_escaped(quoted, shown):
-    assert str(UserError(f"no file {quoted}")) == f"no file {shown}"
+def test_unprintable_characters_are_escaped():
+    assert str(UserError("no file a\nb \x1b[2J \u2028\ud800 é字")) == "no file a\\nb \\x1b[2J \\u2028\\ud800 é字"
 
 
 @pytest.mark.parametrize(
@@ -25,8 +21,3 @@ def test_unprintable_characters_are_escaped(quoted, shown):
 def test_reraise_as_puts_what_failed_first(error, options, message):
     with pytest.raises(UserError, match=message), reraise_as("x", **options):
         raise error
-
-
-def test_reraise_as_passes_ctrl_c_on():
-    with pytest.raises(KeyboardInterrupt), reraise_as("x"):
-        raise KeyboardInterrupt

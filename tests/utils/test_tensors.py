@@ -12,12 +12,7 @@ from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.tensors import unit_vectors
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_unit_vectors_are_at_least_float32(dtype):
-    assert unit_vectors(torch.randn(3, 4).to(dtype)).dtype == torch.promote_types(dtype, torch.float32)
-
-
-@pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (0, 5)])
 @pytest.mark.parametrize("scale", [1e-15, 1.0, 1e15])
 def test_unit_vectors_are_divided_by_their_norm(shape, scale):
     x = torch.randn(shape) * scale
