@@ -77,7 +77,7 @@ def read_suite(config: DictConfig) -> Suite:
     if config.split not in ("dev", "test"):
         raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
-    suite = load_suite(tasks, config.senteval_dir, config.split, config.regressor, **how)
+    suite = load_suite(tasks, config.senteval_dir, config.split, **how)
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
     suite.evaluators = evaluators
     print_failed(suite.failed)

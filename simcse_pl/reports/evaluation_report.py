@@ -34,8 +34,6 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     tables = (
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
-        sts_table(results, regressor=True),
-        sts_table(results, metric="pearson", regressor=True),
         subset_table(results),
         transfer_table(results),
         geometry_table(results),
@@ -46,7 +44,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     shown = [table for table in tables if table is not None]
     known = {note for table in shown for note in table.notes}
     failures = failure_notes({result.label: result.failed for result in results})
-    missing = [note for note in failures if note not in known]  # failures without a table, such as a regressor's
+    missing = [note for note in failures if note not in known]  # failures without a table, such as that of a retrieval
     return [replace(table, notes=[*table.notes, *missing]) for table in shown[:1]] + shown[1:]
 
 

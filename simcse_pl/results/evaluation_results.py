@@ -45,7 +45,6 @@ class StsScores(Shape):
         mean: mean over the subsets.
         wmean: mean over the subsets, weighted by their number of pairs.
         subsets: each subset by name.
-        regressor: correlations of a regressor's scores instead of cosines; None if not measured.
     """
 
     task: str
@@ -55,7 +54,6 @@ class StsScores(Shape):
     mean: Correlation = Correlation()
     wmean: Correlation = Correlation()
     subsets: Mapping[str, Correlation] = {}
-    regressor: Correlation | None = None
 
 
 class TransferScores(Shape):

@@ -16,8 +16,8 @@ from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.post_process import load
 from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
-from tests.evaluation.test_suite import WORDS, write_bundle
 from tests.models.test_lightning_checkpoint import save
+from tests.senteval_bundle import WORDS, write_bundle
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
 
@@ -134,21 +134,19 @@ def test_the_sample_replaces_a_missing_bundle(evaluate, tmp_path, make_model):
 def test_every_protocol_on_a_bundle(evaluate, bundle, make_model, tmp_path, sentences):
     arguments = [f"encoder={make_model('roberta')}", "pooling=cls", "num_layers=1", f"senteval_dir={bundle}"]
     done, folder = evaluate(
-        *[*arguments, "tasks=[sts,transfer,geometry]", "regressor=true", "aggregation=wmean"],
+        *[*arguments, "tasks=[sts,transfer,geometry]", "aggregation=wmean"],
         *[f"retrieval.corpus={sentences}", "retrieval.column=left", f"retrieval.queries=[{','.join(QUERIES)}]"],
         r"paper={table: table_b3_sts_wmean, row: BERT-base-flow \(NLI\)}",
     )
     encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
     results = results_of(folder)
-    assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle, regressor=True)))
+    assert_same(results, measured(encoder.encode, load_suite(["sts", "transfer", "geometry"], bundle)))
     assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     assert results["label"] == f"{make_model('roberta')}, cls, first 1 layers"
     assert results["settings"].items() >= {"pooling": "cls", "num_layers": 1, "postprocess": None, "dim": 32}.items()
     tasks = {score["task"]: score for score in results["sts"]}
     assert list(tasks) == ["STS12", "STS13", "STS-B", "SICK-R"]
     assert_table(folder, done.stdout, "sts", {task: 100 * own["wmean"]["spearman"] for task, own in tasks.items()})
-    regressor = {task: 100 * tasks[task]["regressor"]["spearman"] for task in ("STS-B", "SICK-R")}
-    assert_table(folder, done.stdout, "sts_regressor", regressor)
     accuracies = {score["task"]: 100 * score["accuracy"] for score in results["transfer"]}
     assert list(accuracies) == ["MR", "SST", "MRPC"]
     assert_table(folder, done.stdout, "transfer", accuracies | {"MRPC F1": 100 * results["transfer"][2]["f1"]})
@@ -165,7 +163,7 @@ def test_damaged_tasks_are_reported_and_the_others_measured(evaluate, bundle, wo
     done, folder = evaluate(
         *[f"encoder={word_vectors}", f"word_counts={tmp_path}/counts.txt", f"senteval_dir={damaged}"],
         *["postprocess=remove_components", "postprocess.count=1", "postprocess.center=false"],
-        *["tasks=[sts,STS14,MR,SST,geometry]", "regressor=false"],
+        "tasks=[sts,STS14,MR,SST,geometry]",
         status=2,
     )
     results = results_of(folder)

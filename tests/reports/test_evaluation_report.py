@@ -9,8 +9,6 @@ from simcse_pl.utils.errors import UserError
 TABLES = [
     "sts",
     "sts_pearson",
-    "sts_regressor",
-    "sts_pearson_regressor",
     "sts_subsets",
     "transfer",
     "geometry",
@@ -34,13 +32,12 @@ def test_missing_results_have_no_tables_and_figures(make_result):
 
 
 def test_every_failure_is_a_note_once(make_result):
-    why = {"STS14": "no files", "STS-B regressor": "no train", "geometry": "no STS-B", "retrieval": "not finite"}
+    why = {"STS14": "no files", "geometry": "no STS-B", "retrieval": "not finite"}
     one = make_result("one", sts=("STS13",), geometry=None, retrieval=None, failed=why)
     tables = encoder_tables([one, make_result("two", geometry=None, retrieval=None, failed={"MR": "no folder"})])
     notes = {table.name: [note for note in table.notes if note.startswith("failed: ")] for table in tables}
     assert notes["sts"] == [
         "failed: STS14: no files (one)",
-        "failed: STS-B regressor: no train (one)",
         "failed: geometry: no STS-B (one)",
         "failed: retrieval: not finite (one)",
     ]

@@ -1,6 +1,5 @@
 """Tables of encoders' scores x 100, with the paper's rows where they are known."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -23,15 +22,14 @@ _PAPERS_CLASSIFIER = "pytorch"
 
 
 def sts_scores(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
 ) -> pd.DataFrame:
     """Return STS scores x 100, one row per label and one column per task, named with its split unless it is `test`."""
-    which = "regressor" if regressor else aggregation
-    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, which), metric, math.nan) for s in r.sts})
+    return _by_label(results, lambda r: {_column(s): getattr(getattr(s, aggregation), metric) for s in r.sts})
 
 
 def sts_table(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman", regressor: bool = False
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
 ) -> Table | None:
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
 
@@ -41,7 +39,6 @@ def sts_table(
         aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
             weighted by size).
         metric: `spearman` or `pearson`.
-        regressor: use the scores of a regressor trained on top, which STS-B and SICK-R have.
 
     Returns:
         The table; None without scores.
@@ -49,16 +46,15 @@ def sts_table(
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    scores = sts_scores(results, aggregation, metric, regressor)
-    comparable = metric == "spearman" and not regressor
-    paper = {r.label: find_row(r, "sts", aggregation) for r in results if comparable}
-    failures = {} if regressor else _failures(results, STS_TASKS)
+    scores = sts_scores(results, aggregation, metric)
+    paper = {r.label: find_row(r, "sts", aggregation) for r in results if metric == "spearman"}
+    failures = _failures(results, STS_TASKS)
     frame = _frame(scores, paper, failures, STS_TASKS)
     if frame is None:
         return None
-    name = "_".join(["sts", *["pearson"] * (metric == "pearson"), *["regressor"] * regressor])
+    name = "sts_pearson" if metric == "pearson" else "sts"
     splits = " and ".join(sorted({s.split for r in results for s in r.sts}))
-    setting = "a regressor trained on top" if regressor else f"{_AGGREGATIONS[aggregation]}, no regressor"
+    setting = f"{_AGGREGATIONS[aggregation]}, no regressor"
     pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
     notes = [*_sizes("pairs", pairs, frame), *failure_notes(failures)]
     return Table(name, f"STS, {splits or 'test'}: {_METRICS[metric]} x 100, {setting}", frame, notes=notes)
