@@ -41,7 +41,7 @@ from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.resume import RunMetadata
 from tests.conftest import SENTENCES, adamw
-from tests.evaluation.test_suite import write_bundle
+from tests.senteval_bundle import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 
 
