@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +14,7 @@ import rich.progress
 import sentencex
 from gensim.corpora import wikicorpus
 
-from simcse_pl.utils.errors import FailureError, UserError, reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
 from simcse_pl.utils.terminal import progress_bar
 
@@ -51,14 +50,10 @@ def sentences_of(markup: str, language: str) -> list[str]:
         line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
         for sentence in sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
-            if _is_usable(sentence):
+            whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
+            if _SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence):
                 sentences.append(sentence)
     return sentences
-
-
-def _is_usable(sentence: str) -> bool:
-    whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
-    return bool(_SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence))
 
 
 def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
@@ -74,12 +69,11 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
         The number of articles with sentences, and of sentences.
 
     Raises:
-        UserError: the dump does not exist, is truncated or not a dump, or its name does not begin with a language.
-        FailureError: one of the processes was killed.
+        UserError: the dump does not exist, or is truncated or not a dump.
     """
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
-    language = language or _language(dump)
+    language = language or dump.name.partition("wiki")[0]
     articles = sentences = 0
     with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
         for document in _documents(dump, language, processes):
@@ -103,25 +97,15 @@ def gensim_sample() -> str:
     return str(path)
 
 
-def _language(dump: Path) -> str:
-    name, wiki, _ = dump.name.partition("wiki")
-    if not wiki or not name:
-        raise UserError(f"{dump}: its name does not begin with a language, such as enwiki-…: give --language")
-    return name
-
-
 def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
     """Yield the sentences of each article, in order."""
     tasks = ((markup, language) for markup in _articles(dump))
     if processes == 1:
         yield from itertools.starmap(sentences_of, tasks)
         return
-    try:
-        with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
-            while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
-                yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
-    except BrokenProcessPool as error:
-        raise FailureError("a worker process was killed (out of memory, perhaps)") from error
+    with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
+        while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
+            yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
 
 
 def _articles(dump: Path) -> Iterator[str]:

@@ -52,7 +52,7 @@ def test_questions_that_are_duplicates_are_pairs(tmp_path):
         writer.writerows([i, 2 * i + 1, 2 * i + 2, *question] for i, question in enumerate(QUESTIONS))
     stats, rows = converted(tmp_path, "qqp", source)
     assert rows == DUPLICATES
-    assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 4}
+    assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 4, INVALID: 0}
     frame = pd.read_csv(source, sep="\t").drop_duplicates(["question1", "question2"])
     assert stats[paraphrases.NOT_DUPLICATE] == (frame.is_duplicate == 0).sum()
 
@@ -61,7 +61,7 @@ def test_questions_without_quoting_are_read_unchanged(tmp_path):
     lines = ['0\t1\t2\tWhat does "moot" mean?\t"Moot" means what?\t1', '1\t3\t4\tIs 6" long?\tHow long is 6"?\t1']
     stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "train.tsv", lines, "\t".join(HEADER) + "\n"))
     assert rows == [('What does "moot" mean?', '"Moot" means what?'), ('Is 6" long?', 'How long is 6"?')]
-    assert stats == {USED: 2}
+    assert stats[USED] == 2
 
 
 @pytest.mark.parametrize("separators", [("#", "\t"), ("| ", "| ")])
@@ -112,47 +112,40 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
 
 
 @pytest.mark.parametrize(
-    ("corpus", "name", "good", "bad", "message"),
+    ("corpus", "good", "bad", "count"),
     [
-        ("qqp", "q.tsv", QUORA, "1\t3\t4\tIs it?\t1\n", "line 3: not the columns id, qid1"),
-        ("qqp", "q.tsv", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', "line 3: not the columns"),
-        ("qqp", "q.tsv", QUORA, "1\t3\t4\t\xff?\tIs it so?\t1\n", "line 3: not UTF-8"),
-        ("flickr30k", "results.token", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", "line 3: neither image.jpg#0"),
-        ("paranmt", "para.txt", "a\tb\n", "a\tb\t0.5\tc\n", "line 2: not a sentence, a tab and a paraphrase"),
+        ("qqp", QUORA, "1\t3\t4\tIs it?\t1\n", 1),
+        ("qqp", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', 2),
+        ("qqp", QUORA, "1\t3\t4\t\xff?\tIs it so?\t1\n", 1),
+        ("flickr30k", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", 1),
+        ("paranmt", "a\tb\n", "a\tb\t0.5\tc\n", 1),
     ],
 )
-def test_invalid_rows_are_errors_or_dropped(tmp_path, corpus, name, good, bad, message):
-    source = tmp_path / name
-    source.write_bytes((good + bad).encode("latin-1"))
-    with pytest.raises(UserError, match=rf"{message}.* \(--on-invalid-row drop skips such rows\)$"):
-        convert(corpus, source, tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    stats, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
-    assert (stats[INVALID], len(rows)) == (1, 1)
+def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, count):
+    (tmp_path / "corpus").write_bytes((good + bad).encode("latin-1"))
+    stats, rows = converted(tmp_path, corpus, tmp_path / "corpus")
+    assert (stats[INVALID], len(rows)) == (count, 1)
 
 
 def test_an_unclosed_quotation_mark_does_not_affect_later_rows(tmp_path):
     lines = ['1\t3\t4\t"Is it?\tIs it so?\t1x', "goes on", "", "2\t5\t6\tWhy?\tWhat for?\t1", '3\t7\t8\t"And']
-    source = captions(tmp_path / "q.tsv", lines, QUORA)
-    stats, rows = converted(tmp_path, "qqp", source, on_invalid_row="drop")
+    stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "q.tsv", lines, QUORA))
     assert rows == [("Is it?", "Is it so?"), ("Why?", "What for?")]
-    assert stats == {INVALID: 2, USED: 2}
+    assert stats == {INVALID: 3, USED: 2}
 
 
 @pytest.mark.parametrize(
-    ("corpus", "name", "content", "message"),
+    ("corpus", "content", "message"),
     [
-        ("qqp", "q.tsv", "", "is not a file of QQP: its first line should name the columns id, qid1"),
-        ("qqp", "q.tsv", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 not duplicates"),
-        ("flickr30k", "results.token", "", r"nothing to write to .* \(no rows read\)"),
-        ("flickr30k", "results.token", "1.jpg#0\tA dog .\n", "1 the only caption of an image"),
+        ("qqp", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 not duplicates"),
+        ("flickr30k", "1.jpg#0\tA dog .\n", "1 the only caption of an image"),
     ],
 )
-def test_other_files_are_errors(tmp_path, corpus, name, content, message):
-    (tmp_path / name).write_text(content)
+def test_a_file_without_pairs_is_an_error_without_output(tmp_path, corpus, content, message):
+    (tmp_path / "corpus").write_text(content)
     with pytest.raises(UserError, match=message):
-        convert(corpus, tmp_path / name, tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+        convert(corpus, tmp_path / "corpus", tmp_path / "out.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
 def test_the_command(tmp_path, run_command):
