@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable, check_is_file, read_lines
+from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import progress_bar, tracked
 from simcse_pl.utils.validation import check_sentences
@@ -147,10 +147,7 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    check_is_file(path)
     for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Unreadable):
-            raise UserError(f"{path}, line {number}: {line.problem}")
         yield number, line.rstrip(" ")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable, atomic_write, check_is_file, read_lines
+from simcse_pl.utils.files import atomic_write, check_is_file, read_lines
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
@@ -51,11 +51,9 @@ def usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionSta
         stats: counts the rows that are not yielded.
     """
     for line in tracked(read_lines(path), f"reading {path.name}"):
-        if isinstance(line, Unreadable):
-            stats[INVALID] += 1
-        elif line.strip() and (row := parse(line)) is not None:
-            if cells := checked_row(row, stats):
-                yield cells
+        row = parse(line) if line.strip() else None
+        if row is not None and (cells := checked_row(row, stats)):
+            yield cells
 
 
 def checked_row(row: Sequence[str] | str, stats: ConversionStats) -> list[str] | None:

@@ -16,7 +16,7 @@ from simcse_pl.data.prepare.conversion import (
     usable_rows,
     write_csv,
 )
-from simcse_pl.utils.files import Unreadable, read_lines
+from simcse_pl.utils.files import read_lines
 
 Pairs = Iterator[Sequence[str]]
 
@@ -48,8 +48,7 @@ def question_pairs(path: Path, stats: ConversionStats) -> Pairs:
             Table 4. They may be quoted or not.
         stats: counts the rows by outcome.
     """
-    lines = list(read_lines(path))[1:]
-    text = "\n".join("?" if isinstance(line, Unreadable) else line for line in lines)
+    text = "\n".join(itertools.islice(read_lines(path), 1, None))  # without the header
     stats[INVALID] += sum(1 for line in _QUORA_ROW.sub("", text).split("\n") if line.strip())
     seen: set[tuple[str, ...]] = set()
     for row in _QUORA_ROW.finditer(text):

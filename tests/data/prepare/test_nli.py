@@ -129,7 +129,6 @@ GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailme
     "line",
     [
         b'{"sentence1": "A m',
-        b"\xff",
         b"[1]",
         json.dumps(GOOD | {"sentence2": None}).encode(),
         json.dumps(GOOD | {"sentence2": "\ud83d"}).encode(),

@@ -116,13 +116,12 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
     [
         ("qqp", QUORA, "1\t3\t4\tIs it?\t1\n", 1),
         ("qqp", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', 2),
-        ("qqp", QUORA, "1\t3\t4\t\xff?\tIs it so?\t1\n", 1),
         ("flickr30k", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", 1),
         ("paranmt", "a\tb\n", "a\tb\t0.5\tc\n", 1),
     ],
 )
 def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, count):
-    (tmp_path / "corpus").write_bytes((good + bad).encode("latin-1"))
+    (tmp_path / "corpus").write_text(good + bad)
     stats, rows = converted(tmp_path, corpus, tmp_path / "corpus")
     assert (stats[INVALID], len(rows)) == (count, 1)
 
