@@ -62,9 +62,7 @@ class Flow(PostProcess):
         lr: PositiveFloat = 3e-4,
         seed: NonNegativeInt = 0,
     ) -> None:
-        super().__init__(
-            transforms=transforms, hidden=hidden, epochs=epochs, batch_size=batch_size, lr=lr, seed=seed
-        )
+        super().__init__(transforms=transforms, hidden=hidden, epochs=epochs, batch_size=batch_size, lr=lr, seed=seed)
         self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size
         self.lr, self.seed = lr, seed
 

@@ -50,11 +50,3 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_mo
     encode = sentences.encode(torch.cat(vectors))
     wanted = [SENTENCES[5], SENTENCES[0], SENTENCES[5]]
     assert encode(wanted).flatten().tolist() == [sum(tokenizer(sentence)["input_ids"]) for sentence in wanted]
-
-
-def test_more_devices_than_sentences_are_an_error(make_model, monkeypatch):
-    tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
-    sentences = EvaluationSentences(["a", "b", "a"], Templates(tokenizer))
-    monkeypatch.setattr(datamodule, "world_size", lambda: 3)
-    with pytest.raises(UserError, match=r"^trainer.devices: .* of 2 distinct sentences is too small for 3 devices"):
-        sentences.loader()

@@ -3,12 +3,11 @@
 import multiprocessing
 import pickle
 
-import numpy as np
 import pytest
 
 from simcse_pl.data import token_cache
 from simcse_pl.data.readers.row_reader import iterate_rows
-from simcse_pl.data.token_cache import MappedColumn, open_token_cache
+from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.errors import UserError, WriteError
@@ -45,8 +44,7 @@ def never(warn):
 
 
 def contents(cache):
-    rows = range(len(cache.tokens))
-    return list(cache.sentences), [[tokens.tolist() for tokens in row] for row in cache.tokens_of(rows)]
+    return list(cache), [[tokens.tolist() for tokens in cache.tokens(row)] for row in range(len(cache))]
 
 
 def test_a_second_start_reads_nothing(source, tokenizer):
@@ -62,9 +60,7 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
     for _ in range(2):
         for key, own, length in cases:
             cache = open_token_cache(reader(source, calls), key, own, length)
-            assert (
-                cache.tokens_of([3])[0][0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
-            )
+            assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(folder.iterdir())) == 4
 
 
@@ -120,7 +116,7 @@ def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_st
 def test_a_cache_that_cannot_be_written_is_an_error_of_one_line(source, tokenizer, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    message = "cannot write tokens to .*file.*: Not a directory; set XDG_CACHE_HOME to another folder$"
+    message = "cannot write .*file.*: Not a directory$"
     with pytest.raises(WriteError, match=message):
         open_token_cache(reader(source), ["x"], tokenizer, 9)
 
@@ -148,12 +144,10 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
 
 
-def test_a_column_is_pickled_as_its_path(source, tokenizer):
+def test_a_cache_is_pickled_as_its_path(source, tokenizer):
     cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    pickled = pickle.dumps(cache.sentences)
-    copy = pickle.loads(pickled)
-    assert isinstance(copy, MappedColumn) and len(pickled) < 1000
-    assert list(copy) == [copy[row] for row in range(len(copy))] == list(cache.sentences)
+    pickled = pickle.dumps(cache)
+    assert len(pickled) < 1000 and contents(pickle.loads(pickled)) == contents(cache)
 
 
 def test_ids_above_65535_are_kept(source, tokenizer):
@@ -161,4 +155,4 @@ def test_ids_above_65535_are_kept(source, tokenizer):
     source.write_text("w65000\tw65535\n")
     cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
     assert contents(cache)[1] == [[tokenizer(word)["input_ids"] for word in ("w65000", "w65535")]]
-    assert np.max(cache.tokens_of([0])[0][1]) >= 2**16
+    assert cache.tokens(0)[1].max() >= 2**16

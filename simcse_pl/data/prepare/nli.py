@@ -60,9 +60,7 @@ KINDS = {
 }
 
 
-def convert(
-    kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42
-) -> tuple[ConversionStats, int]:
+def convert(kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42) -> tuple[ConversionStats, int]:
     """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
     Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared

@@ -15,9 +15,7 @@ Columns = Sequence[int | str] | None
 _NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 
 
-def read_scored(
-    file: str, header: bool | None, split: str, columns: Columns = None
-) -> list[tuple[str, str, float]]:
+def read_scored(file: str, header: bool | None, split: str, columns: Columns = None) -> list[tuple[str, str, float]]:
     """Return two sentences and the number of each row of a file; the arguments are those of read_cells.
 
     Raises:

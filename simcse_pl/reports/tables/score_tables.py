@@ -28,9 +28,7 @@ def sts_scores(
     return _by_label(results, lambda r: {_column(s): getattr(getattr(s, aggregation), metric) for s in r.sts})
 
 
-def sts_table(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
-) -> Table | None:
+def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman") -> Table | None:
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
 
     Scores depend strongly on these choices (appendix B), so the title names them.
