@@ -210,7 +210,7 @@ class SentenceDataModule(LightningDataModule):
 def _training_set(name: str, options: Mapping[str, Any]) -> TrainingSet:
     with naming(name):
         try:
-            return TrainingSet(**options | {"name": name or None})
+            return TrainingSet(**{**options, "name": name or None})
         except ValidationError as error:
             problem = error.errors()[0]
             given = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""

@@ -228,11 +228,9 @@ class TrainingSet:
         if len(views) == 1 and isinstance(views[0], Dropout) and views[0].role == Role.POSITIVE:
             views = () if width == 1 or Role.POSITIVE in columns else views  # the collator repeats a single sentence
         roles = (*columns, *(Role(view.role) for view in views))
-        if len(columns) != width or roles.index(Role.ANCHOR) != 0 or roles.count(Role.ANCHOR) > 1:
+        if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
-            raise UserError(
-                f"{given}: each of the {width} sentences of a row needs a role, and the first is the anchor"
-            )
+            raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         return views, default_roles(2) if len(roles) == 1 else roles
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:

@@ -50,10 +50,11 @@ class FileEvaluator(Evaluator, Generic[Data]):
         self.header, self.columns = header, columns
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
-        for self.split, files in self.files.items():
+        for split, files in self.files.items():
+            self.split = split
             named = files if isinstance(files, Mapping) else {"": str(files)} if files else {}
-            with prefixed(f"data.{self.split}"):
-                self.sets[self.split] = {str(name): self.read(file) for name, file in named.items()}
+            with prefixed(f"data.{split}"):
+                self.sets[split] = {str(name): self.read(file) for name, file in named.items()}
 
     @abstractmethod
     def read(self, file: str) -> Data:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, Evaluator, measure, source_of
 from simcse_pl.data.senteval.sts_sets import (
@@ -180,4 +181,8 @@ def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[
         The results by the number of dimensions, as text.
     """
     small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    return {str(dim): evaluate_suite(lambda texts, dim=dim: encode(texts)[:, :dim], small) for dim in dims}
+
+    def truncated(dim: int, sentences: list[str]) -> Tensor:
+        return encode(sentences)[:, :dim]
+
+    return {str(dim): evaluate_suite(partial(truncated, dim), small) for dim in dims}

@@ -155,9 +155,7 @@ def _valid_rows(
                 first_dropped = first_dropped or f"{place}: {row}"
                 dropped += 1
             else:
-                advice = (
-                    "data.on_invalid_row=drop skips such rows in training, and --on-invalid-row drop in simcse mine"
-                )
+                advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
                 raise UserError(f"{source}, {place}: {row} ({advice})")
         if not rows:
             raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
