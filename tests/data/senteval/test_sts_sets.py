@@ -64,11 +64,6 @@ def test_stsb_from_the_hub(monkeypatch):
     assert calls == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
 
 
-def test_no_source_of_stsb_is_an_error():
-    with pytest.raises(UserError, match="data.validation is empty: name some of senteval, hub, sample"):
-        load_stsb([], None)
-
-
 def test_a_given_senteval_dir_must_have_stsb(tmp_path):
     with pytest.raises(UserError, match="no file .*sts-dev.csv"):
         load_stsb(["senteval", "sample"], tmp_path)
