@@ -1,6 +1,5 @@
 """Training, evaluation and reports on one's own validation and test files."""
 
-import itertools
 import json
 
 import pandas
@@ -47,11 +46,6 @@ def evaluate(run_command, tmp_path):
     return run
 
 
-def pairs(first_score):
-    """Return scored pairs of sentences."""
-    return [(a, b, first_score + k % 3) for k, (a, b) in enumerate(itertools.pairwise(SENTENCES))]
-
-
 def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
     dev, test = write(*QUERIES), write(*QUERIES[2:], name="test.tsv")
     own = ["evaluators=retrieval", "evaluators.retrieval.top_k=[1,3]", f"data.test={test}"]
@@ -80,33 +74,6 @@ def test_a_run_on_queries(train, evaluate, command, given, write, tmp_path):
     assert "mrr x 100; dev: dev.tsv, which selects the checkpoint" in page and '"monitor": "val/mrr"' in page
     command("export", folder / "encoder", tmp_path / "exported")
     assert "mrr ↑" in (tmp_path / "exported" / "README.md").read_text()
-
-
-def test_a_sweep_on_files_with_names_and_without_a_test_set(train, evaluate, command, given, write, tmp_path):
-    de, en = write(*pairs(1), name="de.tsv"), write(*pairs(2)[::-1], ("a", "b", 0), name="en.tsv")
-    files = f"{{de: {de}, en: {en}}}"
-    done, sweep = train("-m", "seed=1,2", *given, "logger=csv", f"data.validation={files}", "monitor=val/de/spearman")
-    scores = []
-    for job in ("0", "1"):
-        results = json.loads((sweep / job / "results.json").read_text())
-        curves = pandas.read_csv(sweep / job / "metrics.csv")
-        scores.append(100 * results["best"]["de/spearman"])
-        assert results["monitor"] == "de/spearman" and results["test"] == results["test_before"] == {}
-        assert results["best"]["de/spearman"] == curves.loc[curves["step"] > 0, "val/de/spearman"].max()
-    assert "de, en (Spearman x 100)" in done.stdout and ": de/Spearman x 100" in done.stdout
-    assert f"dev from {min(scores):.2f} (seed" in done.stdout
-    out = command("report", sweep, sweep / "0", "--output", tmp_path / "report").out
-    assert "training_paths.png" in out and "sweep.png" in out
-    assert "dev (de/Spearman x 100)" in (tmp_path / "report" / "sweep.svg").read_text()
-    command("report", sweep, "--html", tmp_path / "page.html")
-    assert "de/Spearman x 100; dev: de, en" in (tmp_path / "page.html").read_text()
-
-    best = json.loads((sweep / "0" / "results.json").read_text())["best"]
-    _, measured = evaluate(f"encoder={sweep}/0/encoder", f"data.test={files}")
-    assert measured["own"]["metrics"] == pytest.approx(
-        {name: best[name] for name in measured["own"]["metrics"]}, abs=1e-4
-    )
-    assert len(measured["own"]["metrics"]) == 9 and [task["task"] for task in measured["sts"]] == ["sample"]
 
 
 def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
@@ -144,17 +111,3 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
         "nothing": None,
     }
     assert "Own data on Distance" in printed and f"{measured['own']['metrics']['distance']:.3f}" in printed
-
-
-@pytest.mark.parametrize(
-    ("metric", "message"),
-    [
-        ("spearman", "no evaluator measures it; choose one of val/recall@1, "),
-        ("de/uniformity", "lower is better; set "),
-    ],
-)
-def test_mistakes_about_metrics_are_found_before_training(metric, message, train, given, write):
-    data = ["evaluators=retrieval", f"data.validation={write(*QUERIES)}", "logger=csv"]
-    done, folder = train(*given, *data, f"monitor=val/{metric}", status=2)
-    assert done.stderr.startswith(f"error: monitor=val/{metric}: {message}") and done.stderr.count("\n") == 1
-    assert not (folder / "checkpoints").exists()

@@ -84,24 +84,6 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
         assert batches == [{name: x.tolist() for name, x in batch.items()} | {"roles": roles} for batch in expected]
 
 
-@pytest.mark.parametrize(
-    ("view", "columns", "expected"),
-    [(Dropout(), 1, []), (Dropout(), 2, []), (Shuffled(), 1, [4]), (Shuffled(), 2, [4])],
-)
-def test_only_positives_of_a_view_are_tokenized_in_training(make_data, monkeypatch, view, columns, expected):
-    data = make_data(rows=4, columns=columns, batch_size=4, views=view)
-    counts = []
-    tokenizer = type(data.tokenizer)
-    tokenize = tokenizer.__call__
-    monkeypatch.setattr(
-        tokenizer, "__call__", lambda self, text, **how: counts.append(len(text)) or tokenize(self, text, **how)
-    )
-    (batch,) = data.train_dataloader()
-    list(data.val_dataloader())
-    assert batch["input_ids"].shape[:2] == (4, max(2, columns + len(expected)))
-    assert counts == expected
-
-
 @pytest.mark.parametrize("view", [Shuffled(), OneOfNextSentences(3)])
 def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
     alone, *others = (streams(make_read("d.txt", TEXT, views=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))

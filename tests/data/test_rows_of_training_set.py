@@ -88,25 +88,6 @@ def test_several_views_draw_independently_and_follow_the_columns(given_rows):
     assert len({int(row[3][2]) for row in rows}) > 10
 
 
-def test_labels_have_the_same_numbers_with_any_limit(given_rows):
-    """tests/data/test_datamodule.py has the numbers."""
-    named = {"names": ["neutral", "entailment", "contradiction", "entailment"], "label_column": 1}
-    whole, few = (given_rows(ROWS[:4], TOKENS[:4], limit=limit, **named) for limit in (None, 1))
-    assert few.classes == whole.classes
-    assert few.batch([(0, 0)])["labels"] == whole.batch([(0, few.chosen[0])])["labels"]
-
-
-@pytest.mark.parametrize("limit", [2, 4, 10])
-def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(given_rows, limit):
-    def drawn(seed):
-        rows = given_rows(ROWS, ROWS, limit=limit, seed=seed)
-        return rows.with_views([(0, i) for i in range(len(rows.chosen))])
-
-    assert len(drawn(1)) == limit
-    assert drawn(1) == [row for row in ROWS if row in drawn(1)] == drawn(1)
-    assert len({tuple(drawn(seed)) for seed in range(20)}) > 1 or limit == len(ROWS)
-
-
 def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog):
     with caplog.at_level(logging.INFO):
         rows = given_rows(ROWS, ROWS, [Following()], DOCUMENTS)

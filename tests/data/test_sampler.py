@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections import Counter
 from typing import get_args
 
 import pytest
@@ -73,13 +72,6 @@ def test_each_sampling_against_a_loop(sampling):
             assert {number for number, _ in keys} == {epoch}
 
 
-def test_proportional_sampling_draws_every_order_with_equal_probability():
-    sets = {"a": ContrastiveBatches(2, 1), "b": ContrastiveBatches(1, 1)}
-    batches = MixedBatchSampler(sets, "proportional")
-    places = [[name for name, _ in drawn(batches, epoch)].index("b") for epoch in range(600)]
-    assert Counter(places) == {place: pytest.approx(200, abs=60) for place in range(3)}
-
-
 @pytest.mark.parametrize("sampling", SAMPLING)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
@@ -92,14 +84,6 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
         for (name, keys), *parts in zip(alone, *shares, strict=True):
             assert {own for own, _ in parts} == {name}
             assert [key for _, part in parts for key in part] == keys
-
-
-def test_keys_have_the_epoch_in_which_the_iterator_started():
-    batches = mixed("proportional")
-    begun = iter(batches)
-    next(begun)
-    batches.set_epoch(1)
-    assert {epoch for _, batch in begun for epoch, _ in batch} == {0}
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)

@@ -39,30 +39,6 @@ def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
         assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
 
 
-def test_sets_of_equal_length_have_orders_of_their_own(make_sets):
-    data = make_sets("concatenated", sets=lambda own: dict.fromkeys(("a", "b", "c"), own["plain"]))
-    orders = [[row for batch in range(3 * n, 3 * n + 3) for row in data.rows_of_batch(0, batch)[1]] for n in range(3)]
-    assert len({tuple(order) for order in orders}) == 3
-    assert all(sorted(order) == list(range(12)) for order in orders)
-
-
-@pytest.mark.parametrize("views", [None, {"shuffled": None}])
-def test_null_drops_the_views_of_a_set(make_sets, views):
-    data = make_sets(views={"shuffled": Shuffled()}, sets=lambda own: {"a": own["plain"] | {"views": views}})
-    assert data.sets["a"].views == {}
-
-
-def test_ranks_share_the_batches_of_several_sets(make_sets, monkeypatch):
-    alone = [(batch["dataset"], len(batch["input_ids"])) for batch in make_sets().train_dataloader()]
-    monkeypatch.setattr(datamodule, "world_size", lambda: 2)
-    shares = []
-    for number in range(2):
-        monkeypatch.setattr(datamodule, "rank", lambda number=number: number)
-        shares.append([(batch["dataset"], len(batch["input_ids"])) for batch in make_sets().train_dataloader()])
-    for (name, size), (first, own), (second, other) in zip(alone, *shares, strict=True):
-        assert name == first == second and size == own + other and own and other
-
-
 @pytest.mark.parametrize(
     ("option", "message"),
     [

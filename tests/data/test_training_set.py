@@ -7,7 +7,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.processors import TemplateProcessing
 
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.words import Crop
 from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
@@ -107,14 +107,6 @@ def test_scores_are_the_float32_of_the_text(read):
     assert labels.numpy().tobytes() == np.array([np.float32(text) for text in texts]).tobytes()
 
 
-def test_scores_of_jsonl_are_numbers(tokenizer, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"a": "One.", "b": "Two.", "score": 0.25}\n{"a": "Three.", "b": "Four.", "score": 1}\n')
-    own = TrainingSet(path, score_column="score")
-    own.read(tokenizer, 16)
-    assert own.batch([(0, 1), (0, 0)])["labels"].tolist() == [1.0, 0.25]
-
-
 @pytest.mark.parametrize("cell", ["good", "nan", "1e39", "0,5"])
 def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
     scores = [["0.5"], ["0.5"], [cell], ["1"], ["1"], ["1"]]
@@ -134,11 +126,6 @@ def test_roles_that_do_not_fit_are_an_error(read, columns, options):
         read(columns, **options)
 
 
-def test_a_batch_of_one_row_may_have_a_negative_made_by_a_view(read):
-    own, _ = read(1, views={"same": Dropout(), "a": Crop(role="negative")}, batch_size=1)
-    assert own.view_roles == (ANCHOR, POSITIVE, NEGATIVE)
-
-
 def test_held_out_rows_are_not_trained_on(read):
     whole, _ = read(2, hold_out=0.34)
     assert len(whole.held_out) == 2 and sorted([*whole.chosen, *whole.held_out]) == list(range(6))
@@ -149,14 +136,6 @@ def test_held_out_rows_are_not_trained_on(read):
     batch = whole.batch([(0, 0), (0, 1)], held_out=True)
     expected = TrainingSet.batch(read(2)[0], [(0, place) for place in whole.held_out])
     assert all(batch[name].equal(tensor) for name, tensor in expected.items() if name != "roles")
-
-
-def test_a_number_of_rows_can_be_held_out_but_not_all(read):
-    assert len(read(hold_out=2)[0].held_out) == 2
-    with pytest.raises(UserError, match="^data.hold_out=0.95: 6 of 6 rows"):
-        read(hold_out=0.95)
-    with pytest.raises(ValueError, match="a view uses the next sentences"):
-        read(hold_out=2, views={"next": OneOfNextSentences()})
 
 
 def test_a_copy_in_another_format_is_read_in_its_own_way(tokenizer, tmp_path):

@@ -39,12 +39,3 @@ def test_separable_classes_with_weak_regularization(classes):
     features = torch.eye(classes)[labels] * 100 + torch.randn(60, classes, generator=torch.Generator().manual_seed(0))
     predicted = fit_predict(features, labels, torch.tensor([1e9, 32.0]), torch.ones(2, 60, dtype=torch.bool))
     assert (predicted == labels).all()
-
-
-def test_more_dimensions_than_rows_and_constant_dimensions():
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(30) % 2
-    features = torch.cat([torch.randn(30, 80, generator=generator), torch.ones(30, 3)], dim=1)
-    predicted = fit_predict(features, labels, torch.ones(1), torch.ones(1, 30, dtype=torch.bool))[0]
-    reference = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(features.double().numpy(), labels.numpy())
-    assert np.array_equal(predicted.numpy(), reference.predict(features.double().numpy()))

@@ -2,19 +2,15 @@
 
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE, load, principal_directions
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
 
 MAKE = {
     "whitening": lambda: Whitening(dim=4),
@@ -96,12 +92,6 @@ def test_settings_and_tensors_that_do_not_fit_are_errors(make, tmp_path):
         settings.write_text(json.dumps(good | change))
         with pytest.raises(UserError, match=f"{file} is missing"):
             load(tmp_path)
-
-
-def test_the_config_saved_loads_a_folder(tmp_path):
-    Whitening(3).fit(torch.randn(80, 6)).save(tmp_path)
-    config = OmegaConf.load(Path(ROOT) / "conf" / "postprocess" / "saved.yaml")
-    assert instantiate(config, folder=str(tmp_path)).options == {"dim": 3}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -17,7 +17,7 @@ from simcse_pl.data.readers.row_reader import (
     read_sentences,
 )
 from simcse_pl.utils.errors import UserError
-from tests.properties.strategies import halves, sentences, texts
+from tests.properties.strategies import sentences, texts
 
 ENDS = st.sampled_from(["\n", "\r\n"])
 PACKED = st.sampled_from(["", ".gz"])
@@ -98,25 +98,6 @@ def test_tables_are_read_back(file, kind, write, rows, packed):
 @given(rows=tables(sentences(without="\n\t")), packed=PACKED)
 def test_only_tabs_and_newlines_separate_cells_of_tsv(file, rows, packed):
     assert read_rows(file(f"d.tsv{packed}", as_tsv(rows))) == rows
-
-
-@given(rows=tables(sentences() | halves() | st.none() | st.integers() | st.just("\u2028 ")))
-def test_rows_without_text_are_dropped_or_reported_with_their_line(file, rows):
-    path = file("d.jsonl", as_jsonl(rows))
-
-    def valid(cell):
-        return isinstance(cell, str) and bool(cell.strip()) and not any("\ud800" <= c <= "\udfff" for c in cell)
-
-    good = [row for row in rows if all(map(valid, row))]
-    if good == rows:
-        assert read_rows(path) == rows
-        return
-    first = next(i for i, row in enumerate(rows, 1) if row not in good)
-    with pytest.raises(UserError, match=f"d.jsonl, line {first}: ") as error:
-        read_rows(path)
-    assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 400
-    if good and rows[0] == good[0]:  # the first row names the columns
-        assert read_rows(path, on_invalid_row="drop") == good
 
 
 @given(

@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 from simcse_pl.data.prepare import nli
-from simcse_pl.data.prepare.conversion import INVALID, REPEATED, USED
+from simcse_pl.data.prepare.conversion import INVALID, USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.utils.errors import UserError
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
 PAIRS = [
@@ -70,22 +69,6 @@ def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, kind, expected):
         assert stats.total() == len(PAIRS)
 
 
-def test_two_hard_negatives_are_a_contradiction_and_a_neutral(tmp_path):
-    source = snli(tmp_path / "train.jsonl", [*PAIRS, (BOAT, "They sleep.", "contradiction"), (HORSE, "Hi.", "neutral")])
-    _, rows = converted(tmp_path, "two_hard_negatives", [source])
-    assert [row[1] for row in rows] == ["A man rides.", "They are on the water.", "An animal carries a man."]
-    assert rows[1] == (BOAT, "They are on the water.", "They sleep.", "They are sisters.")
-    assert {row[3] for row in rows} <= {"He is late.", "Hi.", "They are sisters."}
-
-
-def test_only_the_first_of_equal_pairs_is_used(tmp_path):
-    again = [(HORSE, "A man  rides.", "entailment"), (HORSE, "A man rides.", "contradiction")]
-    stats, rows = converted(tmp_path, "labelled", [snli(tmp_path / "train.jsonl", PAIRS + again)])
-    assert rows == PAIRS[:7]
-    assert stats[REPEATED] == stats[nli.RELABELED] == 1
-    assert stats.total() == len(PAIRS) + 2
-
-
 def test_a_draw_depends_on_the_seed_and_not_on_other_premises_or_other_hard_negatives(tmp_path):
     pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
     source = snli(tmp_path / "train.jsonl", pairs)
@@ -140,13 +123,6 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path, line):
     source.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
     stats, rows = converted(tmp_path, "entailment", [source])
     assert len(rows) == 1 and stats == {USED: 1, INVALID: 1}
-
-
-def test_another_file_is_an_error_without_output(tmp_path):
-    (tmp_path / "train.jsonl").write_text('{"premise": "a", "hypothesis": "b", "label": 0}\n')
-    with pytest.raises(UserError, match="nothing to write to .*1 rows read: 1 cannot be read"):
-        convert("triplets", [tmp_path / "train.jsonl"], tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
 
 
 def test_the_command(tmp_path, run_command):

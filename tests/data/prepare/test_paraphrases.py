@@ -57,13 +57,6 @@ def test_questions_that_are_duplicates_are_pairs(tmp_path):
     assert stats[paraphrases.NOT_DUPLICATE] == (frame.is_duplicate == 0).sum()
 
 
-def test_questions_without_quoting_are_read_unchanged(tmp_path):
-    lines = ['0\t1\t2\tWhat does "moot" mean?\t"Moot" means what?\t1', '1\t3\t4\tIs 6" long?\tHow long is 6"?\t1']
-    stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "train.tsv", lines, "\t".join(HEADER) + "\n"))
-    assert rows == [('What does "moot" mean?', '"Moot" means what?'), ('Is 6" long?', 'How long is 6"?')]
-    assert stats[USED] == 2
-
-
 @pytest.mark.parametrize("separators", [("#", "\t"), ("| ", "| ")])
 def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
     said = {f"{i}.jpg": [f"Caption {i} , {n} | of 5 #1 ." for n in range(5)] for i in (10, 2, 7)}
@@ -80,19 +73,6 @@ def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
     assert [len(pairs) for pairs in expected.values()] == [math.comb(5, 2), math.comb(4, 2), math.comb(5, 2), 0]
     assert rows == [pair for pairs in expected.values() for pair in pairs]
     assert stats == {paraphrases.REPEATED_CAPTION: 1, paraphrases.ONLY_CAPTION: 1, USED: 14}
-
-
-def test_captions_of_an_image_may_be_apart(tmp_path):
-    lines = ["1.jpg#0\tA dog .", "2.jpg#0\tA cat .", "1.jpg#1\tA puppy .", "2.jpg#1\t .", "2.jpg#2\tA kitten ."]
-    stats, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.token", lines))
-    assert rows == [("A dog .", "A puppy ."), ("A cat .", "A kitten .")]
-    assert stats == {NO_WORDS: 1, USED: 4}
-
-
-def test_the_published_line_without_its_second_bar_is_valid(tmp_path):
-    lines = ["2199200615.jpg| 3| A dog plays .", "2199200615.jpg| 4   A dog runs across the grass ."]
-    _, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.csv", lines))
-    assert rows == [("A dog plays .", "A dog runs across the grass .")]
 
 
 @pytest.mark.parametrize("score", ["", "\t0.83"])
@@ -145,12 +125,3 @@ def test_a_file_without_pairs_is_an_error_without_output(tmp_path, corpus, conte
     with pytest.raises(UserError, match=message):
         convert(corpus, tmp_path / "corpus", tmp_path / "out.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-
-
-def test_the_command(tmp_path, run_command):
-    source, out = captions(tmp_path / "results.token", ["1.jpg#0\tA dog .", "1.jpg#1\tA puppy ."]), tmp_path / "out.csv"
-    done = run_command("-m", "simcse_pl", "prepare", "paraphrases", "flickr30k", source, out)
-    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "2"]
-    assert done.stdout.endswith(f"\n1 pairs in {out}\n")
-    assert done.stderr == ""
-    assert read_rows(out) == [("A dog .", "A puppy .")]

@@ -45,13 +45,6 @@ def test_markup_is_removed():
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "==Only a heading==", "* item", "x" * 600 + ".", ", which was cut off at its start."]
-)
-def test_articles_without_prose_have_no_sentences(text):
-    assert sentences_of(text, "en") == []
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("name", ["frwiki-latest.xml", "frwiki-latest.xml.bz2"])
 def test_documents_are_separate_and_in_order(tmp_path, name, processes):

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from simcse_pl.data.readers import row_reader
 from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, read_rows, read_sentences
 from simcse_pl.utils.errors import UserError
 
@@ -17,13 +16,6 @@ def file(tmp_path):
         return path
 
     return write
-
-
-def test_the_papers_files_load_as_they_are(file):
-    nli = file("nli_for_simcse.csv", 'sent0,sent1,hard_neg\n"One, two.",A b.,C d.\nE f.,G h.,I j.\n')
-    assert read_rows(nli) == [("One, two.", "A b.", "C d."), ("E f.", "G h.", "I j.")]
-    wiki = file("wiki1m_for_simcse.txt", ' YMCA in South Australia\nSouth Australia (SA)  "has a" unique place.\n')
-    assert read_rows(wiki) == [("YMCA in South Australia",), ('South Australia (SA)  "has a" unique place.',)]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +73,6 @@ def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(name, text, 
         read_rows(file("d.csv", "x,y,z\na,\n"), on_invalid_row="blank")
     with pytest.raises(UserError, match="line 2: column x is empty"):
         read_rows(file("d.csv", "x,y\n,\n"), on_invalid_row="blank")
-
-
-def test_a_column_with_some_numbers_is_one_of_sentences(file):
-    assert read_rows(file("some.csv", "x,y\na,1\nb,two\n")) == [("a", "1"), ("b", "two")]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +137,3 @@ def test_sentences_are_lines_or_a_column(tmp_path):
         assert read_sentences(tmp_path / "c.csv", column) == ["A dog, a cat.", "Rain."]
     with pytest.raises(UserError, match="c.csv has 2 columns: choose the one with the sentences"):
         read_sentences(tmp_path / "c.csv")
-
-
-def test_a_file_of_the_hub_is_downloaded_and_read(monkeypatch, file):
-    path = file("rows.csv", "x,y\na,b\n")
-    calls = []
-    monkeypatch.setattr(row_reader.hub, "download", lambda *a, **k: calls.append((a, k)) or path)
-    assert read_rows("hf://datasets/owner/name/folder/rows.csv") == [("a", "b")]
-    assert calls == [(("owner/name", "folder/rows.csv"), {"repo_type": "dataset"})]

@@ -19,14 +19,6 @@ def test_every_task(bundle):
     assert tasks[6].pairs == [ScoredPair("A b", "C d", 3.3)]
 
 
-def test_other_splits(bundle):
-    (bundle / "SICK" / "SICK_trial.txt").write_text("pair_ID\tA\tB\tscore\tlabel\n1\tx\ty\t2\tNEUTRAL\n")
-    (bundle / "STS" / "STSBenchmark" / "sts-train.csv").write_text("g\tf\ty\t1\t2.5\tA train.\tB.\n")
-    tasks = [load_sts_task(bundle, "STS-B", "dev"), load_sts_task(bundle, "SICK-R", "dev")]
-    assert [(task.split, task.pairs[0].first) for task in tasks] == [("dev", 'A "dev.'), ("dev", "x")]
-    assert load_sts_task(bundle, "STS-B", "train").pairs == [ScoredPair("A train.", "B.", 2.5)]
-
-
 def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
     with caplog.at_level(logging.INFO):
         assert load_stsb(["senteval", "sample"], bundle)["dev"].pairs[0].first == 'A "dev.'
@@ -55,13 +47,6 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
     assert warning == "data.validation: STS-B from the hub is not available: error 429"
     with pytest.raises(UserError, match="STS-B is not available .senteval_dir is not set; error 429.$"):
         load_stsb(["senteval", "hub"], None)
-
-
-def test_stsb_from_the_hub(monkeypatch):
-    calls = []
-    monkeypatch.setattr(sts, "load_hub_dataset", lambda *arguments: calls.append(arguments) or HUB_ROWS)
-    assert load_stsb(["hub"], None)["dev"].pairs == [ScoredPair("A.", "B.", 3.0)]
-    assert calls == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
 
 
 def test_a_given_senteval_dir_must_have_stsb(tmp_path):

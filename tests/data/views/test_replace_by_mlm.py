@@ -76,12 +76,6 @@ def test_words_beyond_the_maximum_length_and_sentences_with_a_mask_token_stay(ma
     assert others == masked
 
 
-def test_short_sentences_stay(make_masked_model):
-    view = MaskedLanguageModel(str(make_masked_model("bert")))
-    assert view([]) == []
-    assert view(inputs(["Alone!", "Two words.", "-"])) == ["Alone!", "Two words.", "-"]
-
-
 def test_whole_words_are_not_pieces_signs_or_special_tokens(make_model):
     tokenizer = AutoTokenizer.from_pretrained(make_model("bert"))
     vocabulary = tokenizer.get_vocab()

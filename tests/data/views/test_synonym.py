@@ -58,11 +58,6 @@ def test_one_word_is_replaced_by_any_of_its_synonyms(lexicon):
     }
 
 
-@pytest.mark.parametrize("sentence", ["Dogs fast in animal cages.", "-", "animal"])
-def test_a_sentence_without_synonyms_stays_as_it_is(sentence, lexicon):
-    assert set(positives(Synonym(lexicon), sentence)) == {sentence}
-
-
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(lexicon):
     (lexicon / "data.adv").unlink()
     with pytest.raises(UserError, match=f"^wordnet={lexicon}: no data.adv there; `apt install wordnet-base`"):
