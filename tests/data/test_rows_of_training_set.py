@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simcse_pl.data.views.sentences import OneOfNextSentences
-from simcse_pl.data.views.view import TokenView, View
+from simcse_pl.data.views.view import View
 from simcse_pl.utils.errors import UserError
 
 ROWS = [(f"sentence {i}",) for i in range(10)]
@@ -29,13 +29,6 @@ class Following(View):
 
     def __call__(self, inputs):
         return ["|".join(own.following) for own in inputs]
-
-
-class Reversed(TokenView):
-    """The tokens in another order, and a random one before the last."""
-
-    def make(self, own):
-        return np.array([*own.tokens[:-1], 1000 + own.random.randrange(1000), own.tokens[-1]])
 
 
 def positives(own, keys):
@@ -72,20 +65,6 @@ def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs(given
     for epoch in drawn:
         assert [once for _, once in epoch] == [again for *_, again in alone]
     assert len({each for epoch in drawn for each, _ in epoch}) == 30
-
-
-def test_several_views_draw_independently_and_follow_the_columns(given_rows):
-    pairs = [(f"sentence {i}", f"other {i}") for i in range(10)]
-    tokens = [(np.array([2, i, 3]), np.array([2, 100 + i, 3])) for i in range(10)]
-    keys = [(epoch, row) for epoch in range(2) for row in range(10)]
-    rows = given_rows(pairs, tokens, [Numbered(), Reversed(), Numbered()], seed=1).with_views(keys)
-    alone = given_rows(pairs, tokens, [Numbered()], seed=1).with_views(keys)
-    for (_, place), (anchor, other, first, second, third), (*_, single) in zip(keys, rows, alone, strict=True):
-        assert (anchor.tolist(), other.tolist()) == ([2, place, 3], [2, 100 + place, 3])
-        assert first == single and first.startswith(f"sentence {place} ") and third.startswith(f"sentence {place} ")
-        assert first != third
-        assert [second[0], second[1], second[3]] == [2, place, 3]
-    assert len({int(row[3][2]) for row in rows}) > 10
 
 
 def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog):

@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 
 from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling
-from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 
@@ -26,12 +25,6 @@ def test_ranks_share_the_batches_of_one_device(rows, ranks):
         assert [key for part in parts for key in part] == batch
         sizes = [len(part) for part in parts]
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
-
-
-@pytest.mark.parametrize(("rows", "batch_size"), [(10, 3), (3, 8)])
-def test_fewer_rows_than_ranks_are_an_error(rows, batch_size):
-    with pytest.raises(UserError, match=f"data.batch_size={batch_size}, {rows} rows: both must be at least 4"):
-        ContrastiveBatches(rows, batch_size, ranks=4)
 
 
 SAMPLING = get_args(Sampling)

@@ -1,7 +1,6 @@
 """The token cache: rows and tokens as they were read, computed once, and again if the file is damaged."""
 
 import multiprocessing
-import pickle
 
 import pytest
 
@@ -124,9 +123,3 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
         process.join()
     assert (tmp_path / "log").read_text() == "read\n"
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
-
-
-def test_a_cache_is_pickled_as_its_path(source, tokenizer):
-    cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    pickled = pickle.dumps(cache)
-    assert len(pickled) < 1000 and contents(pickle.loads(pickled)) == contents(cache)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from tokenizers.normalizers import Lowercase
-from tokenizers.processors import TemplateProcessing
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout
@@ -37,18 +36,14 @@ def read(tokenizer, tmp_path):
     ("columns", "options", "roles"),
     [
         (1, {}, None),
-        (1, {"views": {"crop": Crop()}}, None),
         (1, {"views": {"a": Crop(), "b": WordRepetition()}}, (ANCHOR, POSITIVE, POSITIVE)),
         (1, {"views": {"a": Dropout(), "b": Crop(role="negative")}}, None),
         (1, {"views": {"a": Crop(role="negative"), "b": Dropout()}}, (ANCHOR, NEGATIVE, POSITIVE)),
         (1, {"views": {"a": Dropout(role="other")}}, (ANCHOR, OTHER)),
-        (3, {}, None),
         (3, {"views": {"dropout": Dropout()}}, None),
         (3, {"roles": ["anchor", "positive", "positive"]}, (ANCHOR, POSITIVE, POSITIVE)),
         (3, {"views": {"a": TokenRepetition(role="negative")}}, None),
         (2, {"roles": ["anchor", "other"], "views": {"a": Dropout()}}, (ANCHOR, OTHER, POSITIVE)),
-        (2, {"roles": ["anchor", "other"]}, (ANCHOR, OTHER)),
-        (2, {"roles": ["anchor", "negative"], "views": {"a": Dropout()}}, (ANCHOR, NEGATIVE, POSITIVE)),
     ],
 )
 def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns, options, roles):
@@ -83,19 +78,6 @@ def test_a_view_that_switches_case_warns_of_an_uncased_tokenizer(read, tokenizer
     warnings = [record.message for record in caplog.records if "views." in record.message]
     message = "views.switch_case changes nothing, because the tokenizer ignores case: choose a cased model"
     assert warnings == [message] * (not cased)
-
-
-@pytest.mark.parametrize(("template", "special"), [("$A", (0, 0)), ("$A [SEP]", (0, 1)), ("[CLS] $A [SEP]", (1, 1))])
-def test_repeated_subwords_keep_to_the_tokenizers_special_tokens_and_the_models_limit(
-    read, tokenizer, template, special
-):
-    ids = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=template, special_tokens=ids)
-    tokenizer.model_max_length = 16
-    own, _ = read(1, views={"tokens": TokenRepetition(1.0)}, limit=4)
-    assert own._limits[0] == special
-    lengths = [len(view) for epoch in range(20) for _, view in own.with_views([(epoch, row) for row in range(4)])]
-    assert max(lengths) == 16
 
 
 def test_scores_are_the_float32_of_the_text(read):

@@ -86,10 +86,9 @@ def test_gram_bound(chunk_rows):
     assert positive["gram_sum"] / 11 <= positive["largest_eigenvalue"] <= positive["gram_sum"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("size", [1e-3, 6e4])
-def test_all_precisions_agree_with_float64(dtype, size):
-    x, y = ((random(2, 40, 300) - 1).sign() * size).to(dtype)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_all_precisions_agree_with_float64(dtype):
+    x, y = ((random(2, 40, 300) - 1).sign() * 6e4).to(dtype)
     measured = torch.stack([alignment(x, y), uniformity(x)])
     exact = torch.stack([alignment(x.double(), y.double()), uniformity(x.double())])
     assert measured.dtype == torch.float32

@@ -9,10 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import IO
 
-import gensim
 import rich.progress
-import sentencex
-from gensim.corpora import wikicorpus
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
@@ -42,6 +39,9 @@ def sentences_of(markup: str, language: str) -> list[str]:
         markup: the article in wiki markup.
         language: its ISO 639 code, for the rules of sentence splitting.
     """
+    import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
+    from gensim.corpora import wikicorpus
+
     sentences = []
     for line in wikicorpus.filter_wiki(markup).splitlines():
         line = _EMPHASIS.sub("", line.strip())
@@ -93,6 +93,8 @@ def gensim_sample() -> str:
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     path = cache_folder() / f"wiki_sample-{version}.txt"
     if not path.is_file():
+        import gensim
+
         extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
     return str(path)
 
@@ -109,6 +111,8 @@ def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]
 
 
 def _articles(dump: Path) -> Iterator[str]:
+    from gensim.corpora import wikicorpus
+
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
     with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw

@@ -44,7 +44,8 @@ def read_cells(
     Args:
         file: the file, or a dataset of the hub.
         sentences: the number of columns of sentences.
-        header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
+        header: whether the first row of a csv or tsv file has the columns' names. None guesses, and logs the names:
+            with a score, all cells look like names; otherwise, the first is a name of queries, such as question.
         split: the split of a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for all. With a name, the first row is read as
             the columns' names, unless `header` is False.
@@ -53,7 +54,7 @@ def read_cells(
 
     Raises:
         UserError: the file does not exist, is damaged, or has no rows or too few columns, a sentence is not text, or a
-            column of sentences has only numbers; or it is not clear whether the first row has the columns' names.
+            column of sentences has only numbers.
     """
     by_name = any(isinstance(column, str) for column in columns or ())
     table = open_source(file, by_name if header is None else header, split)
@@ -70,8 +71,10 @@ def read_cells(
             if not (score and i == sentences) and (problem := text_problem(cell)):
                 raise UserError(f"{file}, {place}: column {i} {problem}")
         rows.append((place, [str(cell).strip() for cell in texts]))
-    if header is None and table.header is None and rows and _is_header(file, *rows[0], score):
-        log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
+    if header is None and table.header is None and rows:
+        first = rows[0][1]
+        if all(map(looks_like_a_name, first)) if score else first[0].lower() in _NAMES_OF_QUERIES:
+            log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
     for i in range(max(len(cells) for _, cells in rows)):
@@ -79,13 +82,3 @@ def read_cells(
         if not (score and i == sentences) and column and all(map(is_number, column)):
             raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
     return rows
-
-
-def _is_header(file: str, place: str, cells: list[str], scored: bool) -> bool:
-    """Return whether cells are names. A first query may look like a name, a score does not."""
-    like_names = all(map(looks_like_a_name, cells))
-    known = not scored and cells[0].lower() in _NAMES_OF_QUERIES
-    if like_names and not scored and not known:
-        advice = "set evaluators.NAME.header=true if they are, or false if not"
-        raise UserError(f"{file}, {place}: {', '.join(cells)} may be the columns' names; {advice}")
-    return known or like_names

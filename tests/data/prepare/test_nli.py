@@ -10,7 +10,6 @@ import pytest
 from simcse_pl.data.prepare import nli
 from simcse_pl.data.prepare.conversion import INVALID, USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
-from simcse_pl.data.readers.row_reader import read_rows
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
 PAIRS = [
@@ -126,11 +125,7 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path, line):
 
 
 def test_the_command(tmp_path, run_command):
-    source = snli(tmp_path / "train.jsonl", PAIRS)
-    other = anli(tmp_path / "anli.jsonl", [(BOAT, "They sleep.", "contradiction")])
-    out = tmp_path / "out.csv"
-    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, out, "--seed", "1")
-    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "9"]
-    assert done.stdout.endswith(f"\n3 rows in {out}\n")
-    assert done.stderr == ""
-    assert len(read_rows(out)) == 3
+    source, out = snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv"
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, out, "--seed", "1")
+    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "8"]
+    assert done.stdout.endswith(f"\n2 rows in {out}\n") and done.stderr == ""

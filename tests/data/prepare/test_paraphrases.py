@@ -11,7 +11,6 @@ from simcse_pl.data.prepare import paraphrases
 from simcse_pl.data.prepare.conversion import INVALID, NO_WORDS, REPEATED, USED
 from simcse_pl.data.prepare.paraphrases import convert
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.utils.errors import UserError
 
 HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
 QUESTIONS = [
@@ -111,17 +110,3 @@ def test_an_unclosed_quotation_mark_does_not_affect_later_rows(tmp_path):
     stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "q.tsv", lines, QUORA))
     assert rows == [("Is it?", "Is it so?"), ("Why?", "What for?")]
     assert stats == {INVALID: 3, USED: 2}
-
-
-@pytest.mark.parametrize(
-    ("corpus", "content", "message"),
-    [
-        ("qqp", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 not duplicates"),
-        ("flickr30k", "1.jpg#0\tA dog .\n", "1 the only caption of an image"),
-    ],
-)
-def test_a_file_without_pairs_is_an_error_without_output(tmp_path, corpus, content, message):
-    (tmp_path / "corpus").write_text(content)
-    with pytest.raises(UserError, match=message):
-        convert(corpus, tmp_path / "corpus", tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]

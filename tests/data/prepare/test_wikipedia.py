@@ -45,8 +45,7 @@ def test_markup_is_removed():
     ]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("name", ["frwiki-latest.xml", "frwiki-latest.xml.bz2"])
+@pytest.mark.parametrize(("name", "processes"), [("frwiki-latest.xml", 1), ("frwiki-latest.xml.bz2", 2)])
 def test_documents_are_separate_and_in_order(tmp_path, name, processes):
     pages = dump(("0", FRENCH), ("1", FRENCH), ("0", "#REDIRECTION [[Mousse]]"), ("0", escaped(ARTICLE)), ("0", ""))
     (tmp_path / name).write_bytes(bz2.compress(pages) if name.endswith("bz2") else pages)

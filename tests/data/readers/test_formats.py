@@ -38,11 +38,3 @@ def test_files_that_cannot_be_read(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{name}.*{message}"):
         list(open_table(tmp_path / name).records)
-
-
-def test_parquet_with_text_that_is_not_utf8(tmp_path):
-    path = tmp_path / "a.parquet"
-    pandas.DataFrame({"a": ["ZZZZZZZZ"]}).to_parquet(path, compression=None)
-    path.write_bytes(path.read_bytes().replace(b"ZZZZZZZZ", b"ZZZ\xff\xffZZZ"))
-    with pytest.raises(UserError, match="a.parquet cannot be read: 'utf-8' codec can't decode"):
-        list(open_table(path).records)

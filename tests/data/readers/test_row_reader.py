@@ -123,12 +123,6 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
     assert len(set(documents)) == len(lengths)
 
 
-@pytest.mark.parametrize("source", ["d.csv", "hf://datasets/owner/name"])
-def test_only_text_files_have_documents(source):
-    with pytest.raises(UserError, match=f"{source} does not show which sentences follow.*give a .txt"):
-        iterate_documents(source)
-
-
 def test_sentences_are_lines_or_a_column(tmp_path):
     (tmp_path / "c.txt").write_text("A dog.\n\nA cat.\nA dog.\n")
     (tmp_path / "c.csv").write_text('id,caption\n1,"A dog, a cat."\n2,Rain.\n')

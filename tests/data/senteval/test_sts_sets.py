@@ -47,8 +47,3 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
     assert warning == "data.validation: STS-B from the hub is not available: error 429"
     with pytest.raises(UserError, match="STS-B is not available .senteval_dir is not set; error 429.$"):
         load_stsb(["senteval", "hub"], None)
-
-
-def test_a_given_senteval_dir_must_have_stsb(tmp_path):
-    with pytest.raises(UserError, match="no file .*sts-dev.csv"):
-        load_stsb(["senteval", "sample"], tmp_path)
