@@ -79,15 +79,6 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
             assert [key for _, part in parts for key in part] == keys
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
-def test_only_the_interrupted_epoch_starts_later(sampling):
-    whole = {epoch: drawn(mixed(sampling), epoch) for epoch in range(3)}
-    batches = mixed(sampling, start=(1, 2))
-    for epoch in range(3):
-        assert drawn(batches, epoch) == (whole[1][2:] if epoch == 1 else whole[epoch])
-    assert len(batches) == len(whole[0])
-
-
 def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys

@@ -74,7 +74,6 @@ def flip(path):
         lambda folder: flip(folder / "rows.arrow"),
         lambda folder: (folder / "rows.arrow").unlink(),
         lambda folder: (folder / "manifest.json").write_text("{"),
-        lambda folder: (folder / "manifest.json").write_text("[1]"),
     ],
 )
 def test_a_damaged_cache_is_written_again(damage, source, tokenizer, folder, caplog):

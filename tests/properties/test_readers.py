@@ -56,10 +56,6 @@ def as_csv(rows):
     return written.getvalue().encode()
 
 
-def as_tsv(rows):
-    return "".join("\t".join(row) + "\n" for row in [names_of(rows), *rows]).encode()
-
-
 def as_jsonl(rows):
     lines = (json.dumps(dict(zip(names_of(rows), row, strict=True))) for row in rows)
     return "".join(line + "\n" for line in lines).encode()
@@ -93,11 +89,6 @@ def test_tables_are_read_back(file, kind, write, rows, packed):
     assert read_rows(path) == rows
     assert read_rows(path, list(reversed(names_of(rows)))) == [row[::-1] for row in rows]
     assert list(iterate_sentences(path, 0)) == [row[0] for row in rows]
-
-
-@given(rows=tables(sentences(without="\n\t")), packed=PACKED)
-def test_only_tabs_and_newlines_separate_cells_of_tsv(file, rows, packed):
-    assert read_rows(file(f"d.tsv{packed}", as_tsv(rows))) == rows
 
 
 @given(

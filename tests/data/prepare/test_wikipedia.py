@@ -4,7 +4,6 @@ import bz2
 
 import pytest
 
-from simcse_pl.data.prepare import wikipedia
 from simcse_pl.data.prepare.wikipedia import extract, sentences_of
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.utils.errors import UserError
@@ -71,14 +70,6 @@ def test_a_file_that_is_not_a_dump_leaves_no_output(tmp_path, name, content, mes
     with pytest.raises(UserError, match=message):
         extract(tmp_path / name, tmp_path / "out.txt")
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_the_sample_is_extracted_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    rows = read_rows(wikipedia.gensim_sample())
-    assert 17_000 < len(rows) < 19_000
-    monkeypatch.setattr(wikipedia, "extract", lambda *a: pytest.fail("extracted again"))
-    assert len(read_rows(wikipedia.gensim_sample())) == len(rows)
 
 
 def test_the_command(tmp_path, run_command):
