@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 from pydantic import PositiveInt
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
@@ -183,6 +182,8 @@ class BinaryPairs(ScoredPairs):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
+        from sklearn.metrics import average_precision_score  # slow to import
+
         first, second, labels = _vectors_and_scores(encode, data)
         scores = cosine_similarity(first, second).numpy()
         return {

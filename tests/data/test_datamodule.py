@@ -13,7 +13,7 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.evaluation import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.models.roles import default_roles
 from tests.conftest import quiet_trainer
 from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled
@@ -82,13 +82,6 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
         expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
         roles = default_roles(max(2, columns))
         assert batches == [{name: x.tolist() for name, x in batch.items()} | {"roles": roles} for batch in expected]
-
-
-@pytest.mark.parametrize("view", [Shuffled(), OneOfNextSentences(3)])
-def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
-    alone, *others = (streams(make_read("d.txt", TEXT, views=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))
-    assert others == [alone, alone]
-    assert alone[0] != alone[1]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -45,12 +45,6 @@ def test_scored_pairs_have_the_papers_metrics(write):
     assert metrics["uniformity"] == pytest.approx(math.log(np.mean(potentials)), abs=1e-5)
 
 
-def test_without_a_score_above_0_only_the_alignment_is_nan(write):
-    shifted = ScoredPairs(write(*[(a, b, score - 5) for a, b, score in SCORED]))(encode, VALIDATION)
-    expected = ScoredPairs(write(*SCORED))(encode, VALIDATION)
-    assert shifted == pytest.approx(expected | {"alignment": math.nan}, nan_ok=True)
-
-
 @pytest.mark.parametrize("validation", ["sample", ["sample"]])
 def test_stsb_has_a_test_split_which_a_file_replaces(validation, write, caplog):
     evaluator = ScoredPairs(validation)
@@ -116,16 +110,6 @@ def test_each_split_of_a_dataset_of_the_hub_is_read(monkeypatch):
     evaluator = Retrieval("hf://datasets/owner/name", "hf://datasets/owner/name")
     for split in (VALIDATION, TEST):
         assert evaluator.sets[split][""] == {split: ["y"], "x": ["z"]}
-
-
-@pytest.mark.parametrize("header", [None, True, False])
-def test_a_first_row_of_names_is_a_header(write, header):
-    named = write(("sentence1", "sentence2", "score"), *SCORED)
-    if header is False:
-        with pytest.raises(UserError, match="line 1: it should be two sentences and a number"):
-            ScoredPairs(named, header=header)
-    else:
-        assert len(ScoredPairs(named, header=header).sets[VALIDATION][""]) == len(SCORED)
 
 
 def test_names_of_ones_own_are_not_read_as_a_query(write):
