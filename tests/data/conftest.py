@@ -22,6 +22,17 @@ class Shuffled(View):
         return [" ".join(own.random.sample(w, len(w))) for own, w in zip(inputs, words, strict=True)]
 
 
+def streams(data, epochs=2):
+    """Return the batches of several epochs, as lists, from one loader with persistent workers."""
+    loader = data.train_dataloader()
+    epochs_seen = []
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        batches = [{name: getattr(x, "tolist", lambda x=x: x)() for name, x in batch.items()} for batch in loader]
+        epochs_seen.append(batches)
+    return epochs_seen
+
+
 @pytest.fixture
 def tokenizer(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer

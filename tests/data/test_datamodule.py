@@ -16,7 +16,7 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.models.roles import default_roles
 from tests.conftest import quiet_trainer
-from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled
+from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled, streams
 
 
 @pytest.fixture
@@ -30,26 +30,6 @@ def make_data(tokenizer, tmp_path):
         return data
 
     return make
-
-
-def batches(data, epoch=0):
-    loader = data.train_dataloader()
-    loader.sampler.set_epoch(epoch)
-    return [[sentences(data, row) for row in batch["input_ids"]] for batch in loader]
-
-
-def listed(value):
-    return value.tolist() if isinstance(value, torch.Tensor) else value
-
-
-def streams(data, epochs=2):
-    """Return the tensors of several epochs from one loader with persistent workers."""
-    loader = data.train_dataloader()
-    epochs_seen = []
-    for epoch in range(epochs):
-        loader.sampler.set_epoch(epoch)
-        epochs_seen.append([{name: listed(value) for name, value in batch.items()} for batch in loader])
-    return epochs_seen
 
 
 def sentences(data, views):

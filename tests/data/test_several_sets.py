@@ -4,8 +4,7 @@ import pytest
 
 from simcse_pl.data import datamodule
 from simcse_pl.utils.errors import UserError
-from tests.data.conftest import TEXT, Shuffled
-from tests.data.test_datamodule import streams
+from tests.data.conftest import TEXT, Shuffled, streams
 
 
 @pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
