@@ -1,6 +1,6 @@
 """The rows of a source and their tokens, read and tokenized once, then mapped from a file in the user's cache.
 
-Memory hardly grows with the number of rows. A second start only computes checksums. `datasets.map` takes 2.3 times as
+Memory hardly grows with the number of rows. A second start only computes the checksum of the source. `datasets.map` takes 2.3 times as
 long for a million lines (benchmarks/data.py).
 """
 
@@ -26,7 +26,6 @@ from simcse_pl.utils.files import (
     read_json,
     remove_half_written,
     reraise_write_errors,
-    sha256_of,
 )
 from simcse_pl.utils.terminal import counter
 
@@ -91,7 +90,7 @@ class TokenCache(Sequence[Row]):
 
 
 def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
-    """Open rows from the user's cache; read and tokenize them first if they are not in the cache, or damaged.
+    """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
     If several processes start together, one writes the rows and the others wait.
 
@@ -111,30 +110,15 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):
             remove_half_written(folder)
-            warnings = _warnings_of(folder)
-            if warnings is None:
-                warnings = _write(folder, read, tokenizer, max_length)
-    for warning in warnings:
+            if not (folder / _MANIFEST).exists():
+                _write(folder, read, tokenizer, max_length)
+    for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
     return TokenCache(folder / _ROWS)
 
 
-def _warnings_of(folder: Path) -> list[str] | None:
-    """Return the warnings in the manifest if the rows have its checksum; None if they do not exist or are damaged."""
-    if not (folder / _MANIFEST).exists():
-        return None
-    try:
-        manifest = read_json(folder / _MANIFEST)
-        if sha256_of(folder / _ROWS) == manifest["sha256"]:
-            return list(manifest["warnings"])
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    log.warning("the tokens in %s are damaged and are computed again", folder)
-    return None
-
-
-def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[str]:
-    """Write the rows, then the manifest: their checksum, and the warnings to log at every start."""
+def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """Write the rows, then the manifest with the warnings to log at every start."""
     warnings: list[str] = []
     rows = read(warnings.append)
     sentences = full = 0
@@ -156,9 +140,7 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
         if full:
             rate = f"{full / sentences:.2%} of the sentences"
             warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
-        manifest = {"sha256": sha256_of(new / _ROWS), "warnings": warnings}
-        (new / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    return warnings
+        (new / _MANIFEST).write_text(json.dumps({"warnings": warnings}), encoding="utf-8")
 
 
 def _tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -1,4 +1,4 @@
-"""The token cache: rows and tokens as they were read, computed once, and again if the file is damaged."""
+"""The token cache: rows and tokens as they were read, computed once."""
 
 import multiprocessing
 
@@ -60,31 +60,6 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
             cache = open_token_cache(reader(source, calls), key, own, length)
             assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(folder.iterdir())) == 4
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: flip(folder / "rows.arrow"),
-        lambda folder: (folder / "rows.arrow").unlink(),
-        lambda folder: (folder / "manifest.json").write_text("{"),
-    ],
-)
-def test_a_damaged_cache_is_written_again(damage, source, tokenizer, folder, caplog):
-    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
-    (own,) = folder.iterdir()
-    damage(own)
-    calls = []
-    assert contents(open_token_cache(reader(source, calls), ["x"], tokenizer, 9)) == first
-    assert len(calls) == 1
-    assert f"the tokens in {own} are damaged and are computed again" in caplog.text
-    open_token_cache(never, ["x"], tokenizer, 9)
 
 
 def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_start(tmp_path, tokenizer, caplog):
