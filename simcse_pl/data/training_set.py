@@ -200,8 +200,8 @@ class TrainingSet:
         log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
         if self.classes:
             log.info("labels: %d, %s", len(self.classes), ", ".join([*self.classes][:_LABELS_SHOWN]))
-        elif not self.labels and min(len(self.chosen), self.batch_size) == 1 and Role.NEGATIVE not in self.view_roles:
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
+        elif not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
+            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
     def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
