@@ -17,7 +17,7 @@ from zuko.transforms import MonotonicAffineTransform
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64
-from simcse_pl.utils.terminal import progress_bar
+from simcse_pl.utils.terminal import tracked
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is 1 / 0.3, so that float32 can invert the map
 _ROWS_AT_A_TIME = 4096
@@ -89,14 +89,12 @@ class Flow(PostProcess):
     def _maximize_likelihood(self, flow: ZukoFlow, x: Tensor) -> None:
         order = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(flow.parameters(), lr=self.lr)
-        with torch.enable_grad(), progress_bar() as bar:
-            task = bar.add_task("fitting the flow", total=self.epochs * math.ceil(len(x) / self.batch_size))
-            for _ in range(self.epochs):
+        with torch.enable_grad():
+            for _ in tracked(range(self.epochs), "fitting the flow"):
                 for rows in torch.randperm(len(x), generator=order).split(self.batch_size):
                     optimizer.zero_grad()
                     (-flow().log_prob(x[rows.to(x.device)]).mean()).backward()
                     optimizer.step()
-                    bar.advance(task)
                 if not math.isfinite(mean_log_likelihood(flow, x)):
                     raise UserError(f"postprocess.lr={self.lr}: the likelihood diverged; choose a smaller one")
 
