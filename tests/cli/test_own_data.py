@@ -79,11 +79,10 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(train, eval
     )
     mine = [f"--config-dir={tmp_path}/conf", "evaluators=mine"]
     how = [*mine, f"data.validation={sentences}", "callbacks.best.mode=min", "logger=csv"]
-    done, folder = train(*given, *how, "optimizer.lr=0.01")
+    _, folder = train(*given, *how, "optimizer.lr=0.01")
     best = json.loads((folder / "results.json").read_text())["best"]
     curves = pandas.read_csv(folder / "metrics.csv")
     assert best["distance"] == curves.loc[curves["step"] > 0, "val/distance"].min() and best["nothing"] is None
-    assert "Spearman" not in done.stdout and "distance, lower is better" in " ".join(done.stdout.split())
     own = [*mine[:1], "evaluators=[sts,mine]", f"+evaluators.mine.test={sentences}", "data.test=null", "tasks=[]"]
     _, measured = evaluate(f"encoder={folder}/encoder", *own)
     assert measured["own"]["data"] == "Distance" and measured["own"]["metrics"]["nothing"] is None
